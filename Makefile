@@ -1,0 +1,49 @@
+# Everything below sets itself up: a virtual environment in .venv, from the lock file, with Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench e2e assets lock clean
+
+help: ## what can be made
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dovetail needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## the main job: issue 7146 under the old rules and the new ones
+	$(BIN)/dovetail demo
+
+test: $(READY) ## lint and all tests; those that need an API server or a browser say so when they skip
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n auto --dist loadgroup
+
+lint: $(READY) ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/benchmarks
+	$(BIN)/python -m benchmarks
+
+e2e: $(READY) assets ## the end-to-end tests on a real control plane
+	$(BIN)/pytest -m "apiserver or e2e" -rs
+
+assets: ## builds kube-apiserver, etcd and friends into .assets (needs Go; minutes when cold)
+	./tools/assets/build .assets
+
+lock: ## resolves the lock file anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
+
+clean: ## removes what was set up (not the assets)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

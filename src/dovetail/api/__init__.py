@@ -1,0 +1,1 @@
+"""The outside shape of the nouns: decode, default, validate, CRDs."""

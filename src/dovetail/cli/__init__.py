@@ -1,0 +1,1 @@
+"""Parsing the command line and wiring the shells; no decisions."""

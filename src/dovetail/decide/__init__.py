@@ -1,0 +1,1 @@
+"""Should we disrupt? Candidates, budgets, cost, gates and the methods of one round."""

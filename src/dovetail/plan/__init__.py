@@ -1,0 +1,1 @@
+"""Shell 3: what-if on a captured cluster."""

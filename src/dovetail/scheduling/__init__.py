@@ -1,0 +1,1 @@
+"""Can these pods live there? The placement rules and the columnar kernel."""

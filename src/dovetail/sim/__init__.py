@@ -1,0 +1,1 @@
+"""Shell 2: a simulated cluster on a virtual clock."""
