@@ -1,0 +1,231 @@
+"""What goes into the engine and what comes out: events are past facts, instructions are imperatives.
+
+Nothing else crosses the border between the pure core and a shell. Both are plain frozen values that can be journaled
+and replayed. Every instruction carries an `id` that is the same whenever the same thing is asked for again, so that a
+shell may repeat it safely; the answer to it names that id.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Replacement
+from dovetail.model.objects import AnyObject
+from dovetail.model.settings import Settings
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectObserved:
+    """An object is there, new or changed; the whole of it."""
+
+    object: AnyObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVanished:
+    """An object is gone."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """All that exists has been observed at least once: decisions may begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipGained:
+    """This process may act from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipLost:
+    """Another process may act: no instruction until leadership is gained again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockAdvanced:
+    """Time has passed; sent when a `WakeAt` falls due, and at least once a poll interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueChanged:
+    """Prices or types are new."""
+
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """The settings file is new."""
+
+    settings: Settings
+
+
+class Failure(StrEnum):
+    """How an instruction failed."""
+
+    CONFLICT = "conflict"
+    NOT_FOUND = "not-found"
+    THROTTLED = "throttled"
+    FORBIDDEN = "forbidden"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionSucceeded:
+    """The shell carried out the instruction of that id."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionFailed:
+    """The shell could not carry out the instruction of that id."""
+
+    id: str
+    failure: Failure
+    detail: str = ""
+
+
+Event = (
+    ObjectObserved
+    | ObjectVanished
+    | Synced
+    | LeadershipGained
+    | LeadershipLost
+    | ClockAdvanced
+    | CatalogueChanged
+    | SettingsChanged
+    | InstructionSucceeded
+    | InstructionFailed
+)
+
+# ---------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaintNode:
+    """Put `karpenter.sh/disruption=disrupting:NoSchedule` on the node, and the command's record as an annotation."""
+
+    id: str
+    command_id: str
+    node: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntaintNode:
+    """Take our taint and the command's record off the node."""
+
+    id: str
+    command_id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateNodeClaim:
+    """Create this replacement under this very name (so that twice is once), held, with the command's record."""
+
+    id: str
+    command_id: str
+    name: str
+    replacement: Replacement
+    record: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteNodeClaim:
+    """Delete the NodeClaim if it is still the one with this uid."""
+
+    id: str
+    command_id: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearRecord:
+    """Take the command's record off a replacement whose command has ended well."""
+
+    id: str
+    command_id: str
+    node_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldNode:
+    """Keep Karpenter's own voluntary disruption off the node (spec section 10)."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseNode:
+    """Give a node that we hold back to Karpenter."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishEvent:
+    """Tell people, on the object that it concerns. `warning` or normal."""
+
+    id: str
+    kind: str
+    name: str
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPoolCondition:
+    """Report on the NodePool, e.g. that a budget can't be read."""
+
+    id: str
+    node_pool: str
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeAt:
+    """Send `ClockAdvanced` at this time, whatever else happens."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A fact for logs and metrics: a command's step, a blocked move, a failed validation. Never answered."""
+
+    topic: str
+    command_id: str
+    message: str
+    figures: tuple[tuple[str, str | int | float], ...] = ()
+
+
+Instruction = (
+    TaintNode
+    | UntaintNode
+    | CreateNodeClaim
+    | DeleteNodeClaim
+    | ClearRecord
+    | HoldNode
+    | ReleaseNode
+    | PublishEvent
+    | SetPoolCondition
+    | WakeAt
+    | Report
+)

@@ -1,0 +1,47 @@
+"""Instance types and what they cost: the only things a decision knows of the cloud.
+
+Prices are exact (`model.money`); the float that the catalogue file held is kept beside them because the profile
+`karpenter-1.15` repeats Karpenter's own float comparisons. Where they come from is `api.catalogue`'s business.
+"""
+
+from dataclasses import dataclass
+
+from dovetail.model.money import Money
+from dovetail.model.objects import SelectorRequirement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """One way to buy an instance type: a zone, a capacity type, a price per hour."""
+
+    capacity_type: str
+    zone: str
+    price: Money
+    price_float: float
+    available: bool = True
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A machine type: labels as requirements, capacity and overhead as integers, offerings."""
+
+    name: str
+    requirements: tuple[SelectorRequirement, ...]
+    capacity: dict[str, int]
+    overhead: dict[str, int]
+    offerings: tuple[Offering, ...]
+
+    def allocatable(self) -> dict[str, int]:
+        """Capacity less overhead, as Karpenter computes it."""
+        return {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All instance types, by name, and where the figures come from."""
+
+    instance_types: tuple[InstanceType, ...]
+    source: str = ""
+    as_of: str = ""

@@ -1,0 +1,78 @@
+"""A cluster as it was seen at one moment: its objects, by kind, in a stable order.
+
+An immutable bag that any shell can fill: from files, from watches, from a simulated world. It indexes and decides
+nothing; `scheduling.snapshot` makes the columnar form that decisions run on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dovetail.model.objects import (
+    AnyObject,
+    CSINode,
+    DaemonSet,
+    Namespace,
+    Node,
+    NodeClaim,
+    NodePool,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+    StorageClass,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """All objects that decisions need. Tuples are sorted by (namespace, name)."""
+
+    node_pools: tuple[NodePool, ...] = ()
+    node_claims: tuple[NodeClaim, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    pdbs: tuple[PodDisruptionBudget, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    pvcs: tuple[PersistentVolumeClaim, ...] = ()
+    pvs: tuple[PersistentVolume, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    unknown_kinds: dict[str, int] = field(default_factory=dict)
+
+
+_FIELD_OF: dict[type, str] = {
+    NodePool: "node_pools",
+    NodeClaim: "node_claims",
+    Node: "nodes",
+    Pod: "pods",
+    PodDisruptionBudget: "pdbs",
+    DaemonSet: "daemon_sets",
+    PersistentVolumeClaim: "pvcs",
+    PersistentVolume: "pvs",
+    StorageClass: "storage_classes",
+    CSINode: "csi_nodes",
+    PriorityClass: "priority_classes",
+    Namespace: "namespaces",
+    ReplicaSet: "replica_sets",
+    StatefulSet: "stateful_sets",
+}
+
+
+def _place(item: AnyObject) -> tuple[str, str]:
+    return (item.metadata.namespace, item.metadata.name)
+
+
+def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | None = None) -> Cluster:
+    """Sorts objects of any kind into a Cluster; of two with the same name the later one stands."""
+    by_field: dict[str, dict[tuple[str, str], AnyObject]] = {}
+    for item in objects:
+        by_field.setdefault(_FIELD_OF[type(item)], {})[_place(item)] = item
+    columns = {name: tuple(items[place] for place in sorted(items)) for name, items in by_field.items()}
+    return Cluster(**columns, unknown_kinds=unknown_kinds or {})  # type: ignore[arg-type]

@@ -1,0 +1,82 @@
+"""What a round decides: commands with their evidence. Carrying one out is `lifecycle`'s business."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dovetail.model.money import Money
+from dovetail.model.objects import SelectorRequirement, Taint
+from dovetail.model.policy import Reason
+
+
+class Action(StrEnum):
+    """The lifecycle actions (S4, ConsolidationActions to LifecycleActions)."""
+
+    DELETE_EMPTY = "deleteEmpty"
+    DELETE_EXPIRED = "deleteExpired"
+    REPLACE_EXPIRED = "replaceExpired"
+    DELETE_DRIFTED = "deleteDrifted"
+    REPLACE_DRIFTED = "replaceDrifted"
+    DELETE_COST = "deleteCost"
+    REPLACE_COST = "replaceCost"
+
+
+class Method(StrEnum):
+    """The methods of a round, in their order."""
+
+    EMPTY = "empty"
+    EXPIRED = "expired"
+    DRIFTED = "drifted"
+    MULTI_NODE = "multiNode"
+    SINGLE_NODE = "singleNode"
+
+
+REASON_OF: dict[Method, Reason] = {
+    Method.EMPTY: Reason.EMPTY,
+    Method.EXPIRED: Reason.EXPIRED,
+    Method.DRIFTED: Reason.DRIFTED,
+    Method.MULTI_NODE: Reason.UNDERUTILIZED,
+    Method.SINGLE_NODE: Reason.UNDERUTILIZED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A NodeClaim to create: its pool, the types that may come (cheapest first) and all it requires."""
+
+    node_pool: str
+    instance_types: tuple[str, ...]
+    capacity_types: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    requirements: tuple[SelectorRequirement, ...] = ()
+    requests: dict[str, int] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Pods (`namespace/name`) that land on a node that exists."""
+
+    node: str
+    pods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One decision: these nodes go, these replacements come first, these pods move there, for this money."""
+
+    action: Action
+    method: Method
+    nodes: tuple[str, ...]
+    replacements: tuple[Replacement, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    savings: Money = 0
+    required_savings: Money = 0
+    disruption_cost: float = 0.0
+    pods: int = 0
+
+    @property
+    def reason(self) -> Reason:
+        """The budget reason that this command counts against."""
+        return REASON_OF[self.method]

@@ -1,0 +1,63 @@
+"""A pool's disruption policy once read: typed, defaulted, each value with its origin, broken budgets kept as broken.
+
+`api.policy.effective_policy` makes these from a NodePool; decisions only read them. Durations are nanoseconds, `None`
+where a duration may be Never. Spec section 1; S0 Proposed Spec, S1 Recommendation, S2 API Design, S3 Proposed Spec.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dovetail.model.money import Money
+from dovetail.model.schedule import Window
+
+
+class ConsolidationPolicy(StrEnum):
+    """Which nodes consolidation may take."""
+
+    WHEN_EMPTY = "WhenEmpty"
+    WHEN_EMPTY_OR_UNDERUTILIZED = "WhenEmptyOrUnderutilized"
+    BALANCED = "Balanced"
+
+
+class Reason(StrEnum):
+    """Why a node is disrupted."""
+
+    EMPTY = "Empty"
+    EXPIRED = "Expired"
+    DRIFTED = "Drifted"
+    UNDERUTILIZED = "Underutilized"
+    UNHEALTHY = "Unhealthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One budget of a pool. `problem` is set where it can't be used: it then allows 0 for `reasons`."""
+
+    index: int
+    nodes: str
+    amount: int = 0
+    is_percent: bool = False
+    reasons: tuple[Reason, ...] | None = None
+    window: Window | None = None
+    schedule: str | None = None
+    duration: str | None = None
+    topology_key: str = ""
+    sequential: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionPolicy:
+    """The effective policy of a pool. `origins` says per field: default, spec, annotation, template or claim."""
+
+    consolidation_policy: ConsolidationPolicy = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    consolidate_after: int | None = 15_000_000_000
+    expire_after: int | None = None
+    expire_after_set: bool = False
+    grace_period: int | None = None
+    savings_threshold: Money = 10**16
+    budgets: tuple[Budget, ...] = ()
+    static: bool = False
+    origins: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

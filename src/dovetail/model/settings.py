@@ -1,0 +1,88 @@
+"""Every tunable of the decisions, with its default; a profile is a set of them.
+
+`DOVETAIL` is the default profile, `KARPENTER_1_15` repeats Karpenter v1.15 on the same objects (docs/deviations.md).
+Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.duration`).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+_SECOND: Final = 1_000_000_000
+_MINUTE: Final = 60 * _SECOND
+
+
+class Profile(StrEnum):
+    """Whose rules apply."""
+
+    DOVETAIL = "dovetail"
+    KARPENTER_1_15 = "karpenter-1.15"
+
+
+class CandidateOrder(StrEnum):
+    """In which order cost candidates are looked at (spec section 5)."""
+
+    DISRUPTION_COST = "disruption-cost"
+    SAVINGS_RATIO = "savings-ratio"
+
+
+class PreferencePolicy(StrEnum):
+    """Whether preferences of pods are tried before they are dropped, or ignored from the start."""
+
+    RESPECT = "Respect"
+    IGNORE = "Ignore"
+
+
+class MinValuesPolicy(StrEnum):
+    """Whether minValues is a must."""
+
+    STRICT = "Strict"
+    BEST_EFFORT = "BestEffort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stabilization:
+    """How long no cost action starts after an action of each kind has finished (S4, LifecycleAction Tunables); ns."""
+
+    empty: int = 5 * _MINUTE
+    expired: int = 5 * _MINUTE
+    drifted: int = 5 * _MINUTE
+    cost: int = 5 * _MINUTE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All tunables. `profile` decides the rules that are no setting of their own."""
+
+    profile: Profile = Profile.DOVETAIL
+    candidate_order: CandidateOrder = CandidateOrder.DISRUPTION_COST
+    consolidate_after_hides_destinations: bool = False
+    spot_to_spot_consolidation: bool = True
+    spot_minimum_types: int = 15
+    batch_maximum: int = 100
+    stabilization: Stabilization = field(default_factory=Stabilization)
+    replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
+    validation_delay: int = 15 * _SECOND
+    poll_interval: int = 10 * _SECOND
+    preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
+    min_values_policy: MinValuesPolicy = MinValuesPolicy.STRICT
+    nominated_nodes: tuple[str, ...] = ()
+    marked_for_deletion_nodes: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+    @property
+    def is_karpenter(self) -> bool:
+        """Whether Karpenter's own behaviour is asked for, flaws included."""
+        return self.profile is Profile.KARPENTER_1_15
+
+
+DOVETAIL: Final = Settings()
+KARPENTER_1_15: Final = Settings(
+    profile=Profile.KARPENTER_1_15,
+    candidate_order=CandidateOrder.SAVINGS_RATIO,
+    consolidate_after_hides_destinations=True,
+    spot_to_spot_consolidation=False,
+    batch_maximum=101,
+    stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0),
+)
+PROFILES: Final[dict[Profile, Settings]] = {Profile.DOVETAIL: DOVETAIL, Profile.KARPENTER_1_15: KARPENTER_1_15}

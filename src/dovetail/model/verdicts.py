@@ -1,0 +1,66 @@
+"""Every why and why-not, as closed enums and values: what a gate is, how it ended, with which figures.
+
+Shells turn these into words, events, metrics and pages; the identifiers are stable (spec section 4).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Figure = str | int | float | bool | None
+
+
+class Gate(StrEnum):
+    """The gates of spec section 4, in order; a method's own conditions and price gates are told apart by name."""
+
+    MANAGED = "managed"
+    MARKED_FOR_DELETION = "marked-for-deletion"
+    INITIALIZED = "initialized"
+    NOMINATED = "nominated"
+    NODE_DO_NOT_DISRUPT = "node-do-not-disrupt"
+    POD_DO_NOT_DISRUPT = "pod-do-not-disrupt"
+    PDB = "pdb"
+    POOL_POLICY = "pool-policy"
+    CONSOLIDATE_AFTER = "consolidate-after"
+    GRACE_PERIOD = "grace-period"
+    NOT_EMPTY = "not-empty"
+    NOT_EXPIRED = "not-expired"
+    NOT_DRIFTED = "not-drifted"
+    INSTANCE_TYPE_KNOWN = "instance-type-known"
+    STABILIZATION = "stabilization"
+    BUDGET = "budget"
+    TOPOLOGY_BUDGET = "topology-budget"
+    SIMULATION = "simulation"
+    NEW_NODES = "new-nodes"
+    UNINITIALIZED_DESTINATION = "uninitialized-destination"
+    PRICE = "price"
+    SAVINGS_THRESHOLD = "savings-threshold"
+    SAME_TYPE = "same-type"
+    SPOT_TO_SPOT = "spot-to-spot"
+    SPOT_FLEXIBILITY = "spot-flexibility"
+    MIN_VALUES = "min-values"
+    BALANCED = "balanced"
+
+
+ELIGIBLE = "eligible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """How one gate ended for one node: `why` is a plain sentence, `figures` are what decided."""
+
+    gate: Gate
+    passed: bool
+    why: str
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVerdict:
+    """What became of a node in a round: `verdict` is `eligible` or the identifier of the gate it stopped at."""
+
+    node: str
+    node_pool: str
+    verdict: str
+    why: str
+    gates: tuple[GateResult, ...] = ()
