@@ -1,0 +1,53 @@
+"""What is already under way when a round begins: commands in flight and what they hold on to.
+
+A value that the engine hands to a round; a captured cluster has none. It decides nothing. The snapshot of the same
+round must know the same nodes as leaving (their pods have to be placed too): `marked_settings` is how it is told.
+Sits in decide, below the methods; `lifecycle.engine` fills it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dovetail.model.command import Method
+from dovetail.model.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingNode:
+    """A node that a command in flight takes away, whether its taint is on already or not."""
+
+    node: str
+    method: Method
+    since: datetime
+    command_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """All that commands in flight hold on to.
+
+    `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
+    NodeClaims that have no node yet, that pods are on their way to: replacements and destinations (gate 4).
+    `back_off`: pools whose replacements failed to come, and until when no command launches another there.
+    """
+
+    leaving: tuple[LeavingNode, ...] = ()
+    nominated: tuple[str, ...] = ()
+    back_off: Mapping[str, datetime] = field(default_factory=dict)
+
+    @property
+    def leaving_names(self) -> tuple[str, ...]:
+        """The names of all nodes that are leaving, in order."""
+        return tuple(sorted({entry.node for entry in self.leaving}))
+
+    def marked_settings(self, settings: Settings) -> Settings:
+        """Give the settings to build the snapshot with: what is in flight counts as marked and as nominated."""
+        return replace(
+            settings,
+            marked_for_deletion_nodes=tuple(sorted({*settings.marked_for_deletion_nodes, *self.leaving_names})),
+            nominated_nodes=tuple(sorted({*settings.nominated_nodes, *self.nominated})),
+        )
+
+
+NOTHING_IN_FLIGHT = InFlight()

@@ -1,0 +1,103 @@
+"""What a round says: commands, what each method saw, the verdict of every node, budgets, warnings, and when to ask again.
+
+Plain values; shells turn them into JSON, words, events and metrics. Sits in decide; `round` fills it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.money import Money
+from dovetail.model.policy import Reason
+from dovetail.model.settings import Profile
+from dovetail.model.verdicts import Gate, NodeVerdict
+
+UNLIMITED = 2_147_483_647
+"""What is left where no budget is active, as Karpenter prints it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFigures:
+    """A candidate of a method, with the figures it is ordered by."""
+
+    node: str
+    node_pool: str
+    price: Money
+    price_float: float
+    disruption_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateAlone:
+    """What would become of a candidate on its own, budgets left aside."""
+
+    node: str
+    command: Command | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodResult:
+    """One method on the untouched snapshot: its candidates in order, what each pool has left, what it would do."""
+
+    method: Method
+    candidates: tuple[CandidateFigures, ...] = ()
+    budget: Mapping[str, int] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    alone: tuple[CandidateAlone, ...] | None = None
+    asked: bool = True
+
+    @property
+    def reason(self) -> Reason:
+        """The budget reason of the method."""
+        return REASON_OF[self.method]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """What a pool allows for a reason now, how much of it is used, and what is left."""
+
+    node_pool: str
+    reason: Reason
+    allowed: int
+    used: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedMove:
+    """A cost action that a price gate refused: for the event, the log and the counter of S1 (Observability)."""
+
+    nodes: tuple[str, ...]
+    node_pools: tuple[str, ...]
+    gate: Gate
+    savings: Money
+    required: Money
+    why: str
+
+
+@dataclass(kw_only=True)
+class RoundResult:
+    """All that a round found. `commands` is what to do now; the rest says why, and why not.
+
+    `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
+    budget's window opens or closes, a node expires. None: never by time alone. `verdicts` are worked out when first
+    looked at: a controller that only acts does not pay for 5,000 sentences.
+    """
+
+    now: datetime
+    profile: Profile
+    commands: tuple[Command, ...]
+    methods: tuple[MethodResult, ...]
+    budgets: tuple[BudgetRow, ...]
+    warnings: tuple[str, ...]
+    blocked: tuple[BlockedMove, ...]
+    next_change: datetime | None
+    say: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
+
+    @cached_property
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """Every node's verdict, by name."""
+        return self.say()
