@@ -1,0 +1,161 @@
+"""Reads a catalogue: `aws:REGION` for the built-in EC2 table, or a JSON file (plain or gzip) in the contract's form.
+
+Refuses what a decision could not trust (a negative price, a type without a name, two types of one name) with one
+sentence that names the type and what to write. Prices are taken digit by digit, never through a binary float.
+"""
+
+import gzip
+import zlib
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+
+from dovetail.api.ec2 import ec2_catalogue
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.money import parse_money
+from dovetail.model.objects import ApiStruct, ResourceList, SelectorRequirement
+from dovetail.model.quantity import QuantityError, resource_amount
+
+
+class CatalogueError(ValueError):
+    """The catalogue can't be used; the message is one sentence for people."""
+
+
+class _WireOffering(ApiStruct):
+    capacity_type: str
+    zone: str
+    price: Decimal
+    available: bool = True
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+
+
+class _WireType(ApiStruct):
+    name: str
+    requirements: tuple[SelectorRequirement, ...] = ()
+    capacity: ResourceList = {}
+    overhead: ResourceList = {}
+    offerings: tuple[_WireOffering, ...] = ()
+
+
+class _WireCatalogue(ApiStruct):
+    instance_types: tuple[_WireType, ...]
+    source: str = ""
+    as_of: str = ""
+
+
+def load_catalogue(where: str | Path) -> Catalogue:
+    """The catalogue that `--catalog` names."""
+    text = str(where)
+    if text.startswith("aws:"):
+        try:
+            return ec2_catalogue(text.removeprefix("aws:"))
+        except ValueError as error:
+            raise CatalogueError(f"--catalog {text}: {error}, or give a JSON file") from None
+    path = Path(text)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CatalogueError(
+            f"catalogue {text} can't be read ({error.strerror}): give a JSON file, or aws:us-east-1 for the built-in table"
+        ) from None
+    return decode_catalogue(raw, source=path.name)
+
+
+def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
+    """A catalogue from the bytes of its file."""
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error):
+            raise CatalogueError(f"catalogue {source}: the gzip is damaged or cut short; copy the file again") from None
+    try:
+        wire = msgspec.json.decode(raw, type=_WireCatalogue)
+    except msgspec.DecodeError as error:
+        raise CatalogueError(
+            f'catalogue {source}: {error}; wanted is {{"instanceTypes": [{{"name", "requirements", "capacity", '
+            f'"overhead", "offerings"}}]}}'
+        ) from None
+    types: dict[str, InstanceType] = {}
+    for entry in wire.instance_types:
+        if entry.name in types:
+            raise CatalogueError(f"catalogue {source}: instance type {entry.name} is there twice; keep one")
+        types[entry.name] = _instance_type(entry, source)
+    return Catalogue(
+        instance_types=tuple(types[name] for name in sorted(types)), source=wire.source or source, as_of=wire.as_of
+    )
+
+
+def encode_catalogue(catalogue: Catalogue) -> bytes:
+    """The contract's JSON form of a catalogue, so that any built-in or live table can be kept as a file."""
+    from dovetail.model.money import format_money
+    from dovetail.model.quantity import format_amount
+
+    def amounts(resources: dict[str, int]) -> dict[str, str]:
+        return {name: format_amount(name, amount) for name, amount in sorted(resources.items())}
+
+    wire = {
+        "source": catalogue.source,
+        "asOf": catalogue.as_of,
+        "instanceTypes": [
+            {
+                "name": entry.name,
+                "requirements": entry.requirements,
+                "capacity": amounts(entry.capacity),
+                "overhead": amounts(entry.overhead),
+                "offerings": [
+                    {
+                        "capacityType": offering.capacity_type,
+                        "zone": offering.zone,
+                        "price": msgspec.Raw(format_money(offering.price).encode()),
+                        "available": offering.available,
+                        **(
+                            {
+                                "reservationId": offering.reservation_id,
+                                "reservationCapacity": offering.reservation_capacity,
+                            }
+                            if offering.reservation_id
+                            else {}
+                        ),
+                    }
+                    for offering in entry.offerings
+                ],
+            }
+            for entry in catalogue.instance_types
+        ],
+    }
+    return msgspec.json.encode(wire)
+
+
+def _instance_type(entry: _WireType, source: str) -> InstanceType:
+    try:
+        capacity = {name: resource_amount(name, amount) for name, amount in entry.capacity.items()}
+        overhead = {name: resource_amount(name, amount) for name, amount in entry.overhead.items()}
+    except QuantityError as error:
+        raise CatalogueError(f"catalogue {source}: instance type {entry.name}: {error}") from None
+    offerings = []
+    for offering in entry.offerings:
+        if not offering.price.is_finite() or offering.price < 0:
+            raise CatalogueError(
+                f"catalogue {source}: instance type {entry.name} has the price {offering.price} in {offering.zone}; "
+                "write dollars per hour, 0 or more"
+            )
+        offerings.append(
+            Offering(
+                capacity_type=offering.capacity_type,
+                zone=offering.zone,
+                price=parse_money(offering.price),
+                price_float=float(offering.price),
+                available=offering.available,
+                reservation_id=offering.reservation_id,
+                reservation_capacity=offering.reservation_capacity,
+            )
+        )
+    return InstanceType(
+        name=entry.name,
+        requirements=entry.requirements,
+        capacity=capacity,
+        overhead=overhead,
+        offerings=tuple(offerings),
+    )
