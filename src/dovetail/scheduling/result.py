@@ -1,0 +1,240 @@
+"""What a simulation answers: where each pod lands, which nodes would be new, what stays without a place and why.
+
+Values only; `scheduling.simulate` and `scheduling.place` fill them. A `NewNode` also carries what the price gates of a
+cost action ask: its launch prices per instance type, exact and as the float that Karpenter compares. Nothing here
+decides whether a command is worth it; that is `decide`'s business.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from dovetail.model import names
+from dovetail.model.catalogue import InstanceType, Offering
+from dovetail.model.money import Money
+from dovetail.model.objects import Pod, SelectorRequirement, Taint
+
+# The order in which capacity types are launched (spec section 8; Karpenter launches a reservation, then spot).
+CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPrice:
+    """What a launch would cost: exact, and as the float that the catalogue held."""
+
+    amount: Money
+    as_float: float
+    capacity_type: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinValuesCheck:
+    """Whether a list of types meets the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
+
+    needed: int = 0
+    unmet: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool:
+        """Whether every key has enough values."""
+        return not self.unmet
+
+
+def launchable(offering: Offering) -> bool:
+    """Whether a machine can come from this offering now: available and, where reserved, not used up."""
+    return offering.available and (offering.capacity_type != names.RESERVED or offering.reservation_capacity > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewNode:
+    """A node that would have to be launched.
+
+    `instance_types` is sorted by cheapest launch price, then name. `requirements` is the serialised form (sorted by
+    key) with the template's labels in it. `offered` says whether an offering goes with the requirements; `values_of`
+    gives the values of a type for a key that the requirement still allows (minValues counts them).
+    `serves_only_pending`: every pod on it was pending before, so the default profile neither counts nor prices it.
+    """
+
+    pool: str
+    instance_types: tuple[InstanceType, ...]
+    requirements: tuple[SelectorRequirement, ...]
+    requests: dict[str, int]
+    pods: tuple[Pod, ...]
+    offered: Callable[[Offering], bool]
+    values_of: Callable[[InstanceType, str], tuple[str, ...]]
+    serves_only_pending: bool = False
+    min_values_relaxed: bool = False
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+
+    def requirement(self, key: str) -> SelectorRequirement | None:
+        """The (first) requirement on a key, if there is one."""
+        return next((entry for entry in self.requirements if entry.key == key), None)
+
+    def allows(self, key: str, value: str) -> bool:
+        """Whether the requirement on the key allows the value; a key without requirement allows all, as upstream."""
+        for entry in self.requirements:
+            if entry.key == key and not _admits(entry, value):
+                return False
+        return True
+
+    @cached_property
+    def capacity_types(self) -> tuple[str, ...]:
+        """Capacity types that some kept type can be launched as under the requirements, sorted."""
+        return tuple(sorted({o.capacity_type for o in self._launchable_offerings()}))
+
+    @cached_property
+    def zones(self) -> tuple[str, ...]:
+        """Zones in which some kept type can be launched under the requirements, sorted."""
+        return tuple(sorted({o.zone for o in self._launchable_offerings()}))
+
+    def _launchable_offerings(self) -> list[Offering]:
+        return [o for kind in self.instance_types for o in kind.offerings if launchable(o) and self.offered(o)]
+
+    def worst_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
+        """The dearest compatible zone of the capacity type that would launch; None where nothing would."""
+        fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
+        for capacity_type in CAPACITY_PRECEDENCE:
+            found = [o for o in fitting if o.capacity_type == capacity_type]
+            if found:
+                return _price_of(max(found, key=lambda o: (o.price, o.zone)))
+        return None
+
+    def cheapest_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
+        """The cheapest compatible offering that can launch, whatever its capacity type; the sorting price."""
+        fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
+        return _price_of(min(fitting, key=lambda o: (o.price, o.zone))) if fitting else None
+
+    def with_types(self, kinds: Sequence[InstanceType]) -> "NewNode":
+        """The same node with fewer instance types, in the given order."""
+        return replace(self, instance_types=tuple(kinds))
+
+    def narrowed(self, capacity_type: str) -> "NewNode":
+        """The same node, asked for as that capacity type only. Types are kept; see `offered_types`."""
+        base = self.offered
+        entry = SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=(capacity_type,))
+        others = tuple(r for r in self.requirements if r.key != names.CAPACITY_TYPE)
+        return replace(
+            self,
+            requirements=tuple(sorted((*others, entry), key=lambda r: r.key)),
+            offered=lambda offering: offering.capacity_type == capacity_type and base(offering),
+        )
+
+    def offered_types(self) -> tuple[InstanceType, ...]:
+        """The kept types that have an available offering under the requirements."""
+        return tuple(k for k in self.instance_types if any(o.available and self.offered(o) for o in k.offerings))
+
+    @property
+    def has_min_values(self) -> bool:
+        """Whether some requirement asks for a number of values."""
+        return any(entry.min_values is not None for entry in self.requirements)
+
+    def check_min_values(self, kinds: Sequence[InstanceType] | None = None) -> MinValuesCheck:
+        """Checks minValues for these types (default: the kept ones), front to back as Karpenter does."""
+        wanted = {r.key: r.min_values for r in self.requirements if r.min_values is not None}
+        if not wanted:
+            return MinValuesCheck()
+        kinds = self.instance_types if kinds is None else kinds
+        seen: dict[str, set[str]] = {key: set() for key in wanted}
+        unmet: dict[str, int] = {}
+        for position, kind in enumerate(kinds):
+            for key in wanted:
+                seen[key].update(self.values_of(kind, key))
+            unmet = {key: len(seen[key]) for key, least in wanted.items() if len(seen[key]) < least}
+            if not unmet:
+                return MinValuesCheck(needed=position + 1)
+        return MinValuesCheck(needed=len(kinds), unmet=unmet)
+
+
+def _price_of(offering: Offering) -> LaunchPrice:
+    return LaunchPrice(
+        amount=offering.price,
+        as_float=offering.price_float,
+        capacity_type=offering.capacity_type,
+        zone=offering.zone,
+    )
+
+
+def _admits(entry: SelectorRequirement, value: str) -> bool:
+    if entry.operator == "In":
+        return value in entry.values
+    if entry.operator == "NotIn":
+        return value not in entry.values
+    if entry.operator == "DoesNotExist":
+        return False
+    if entry.operator in ("Gte", "Lte"):
+        try:
+            number = int(value)
+        except ValueError:
+            return False
+        return number >= int(entry.values[0]) if entry.operator == "Gte" else number <= int(entry.values[0])
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlacement:
+    """Pods that land on a node that exists, in the order in which they were placed."""
+
+    index: int
+    node: str
+    pods: tuple[Pod, ...]
+    initialized: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """A pod without a place. `explain` makes the sentence; it is only run when someone asks."""
+
+    pod: Pod
+    was_pending: bool
+    explain: Callable[[], str] = field(repr=False)
+
+    @property
+    def why(self) -> str:
+        """The constraint that kept it out and the closest miss, in one sentence."""
+        return self.explain()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationResult:
+    """The answer to "if these nodes were gone".
+
+    `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
+    not initialized yet; they count as not placed (spec section 5). `stopped_early`: the simulation ended as soon as
+    it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
+    """
+
+    candidates: tuple[int, ...]
+    placements: tuple[NodePlacement, ...] = ()
+    new_nodes: tuple[NewNode, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    uninitialized: tuple[Unplaced, ...] = ()
+    stopped_early: bool = False
+    pods_simulated: int = 0
+
+    @cached_property
+    def blocking(self) -> tuple[Unplaced, ...]:
+        """What keeps the candidates: pods that were not pending before and find no (initialized) place."""
+        return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.was_pending)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every pod that was not pending before has a place."""
+        return not self.blocking
+
+    def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:
+        """The new nodes that are this command's: all (profile karpenter-1.15) or those that serve a moved pod."""
+        if count_all:
+            return self.new_nodes
+        return tuple(node for node in self.new_nodes if not node.serves_only_pending)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementResult:
+    """Where the pending pods would go; contract `place`."""
+
+    existing: tuple[NodePlacement, ...] = ()
+    new: tuple[NewNode, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
