@@ -58,7 +58,8 @@ def load_catalogue(where: str | Path) -> Catalogue:
         raw = path.read_bytes()
     except OSError as error:
         raise CatalogueError(
-            f"catalogue {text} can't be read ({error.strerror}): give a JSON file, or aws:us-east-1 for the built-in table"
+            f"catalogue {text} can't be read ({error.strerror}): give a JSON file, "
+            "or aws:us-east-1 for the built-in table"
         ) from None
     return decode_catalogue(raw, source=path.name)
 

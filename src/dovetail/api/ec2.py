@@ -3,8 +3,8 @@
 Knows nothing of a live cloud. The figures ship as small CSV files (`api/data`, packed by `tools/catalogue/build.py`
 from the sources named in `NOTICE-catalogue.md`); the date in their file name is the date that plans show.
 
-Overheads: memory that the hypervisor keeps is 7.5 % of what the type has (less 64 MiB on arm64); kube-reserved memory is
-255 MiB + 11 MiB per pod; 100 MiB are the hard eviction threshold. Reserved CPU is 6 % of the first core, 1 % of the
+Overheads: memory that the hypervisor keeps is 7.5 % of what the type has (less 64 MiB on arm64); kube-reserved memory
+is 255 MiB + 11 MiB per pod; 100 MiB are the hard eviction threshold. Reserved CPU is 6 % of the first core, 1 % of the
 second, 0.5 % of the next two and 0.25 % of the rest. These reproduce Karpenter's published allocatable figures.
 """
 

@@ -1,0 +1,63 @@
+"""Text that came from a cluster, made safe to show: in a log line, a terminal, a page, a notification.
+
+Names, labels and annotations are untrusted. What could break a line, move the cursor or turn the reading direction is
+shown as a visible escape; nothing is dropped silently. Knows nothing of where the text goes: pages escape markup on
+top of this (`report.page`).
+"""
+
+import unicodedata
+from collections.abc import Iterable
+
+from dovetail.model.money import Money, format_money
+
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def safe(text: str, length_max: int = 300) -> str:
+    r"""The text with control, format and separator characters as `\u{..}`, cut to a length that fits a line."""
+    if not text.isascii() or not text.isprintable():
+        text = "".join(
+            f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSAFE_CATEGORIES else char for char in text
+        )
+    if len(text) > length_max:
+        text = text[: length_max - 1] + "…"
+    return text
+
+
+def dollars(amount: Money, places: int = 4) -> str:
+    """Money for people: `$0.0060/h` style figures without the unit of time."""
+    sign = "-" if amount < 0 else ""
+    scaled = (abs(amount) * 10**places * 2 + 10**18) // (2 * 10**18)
+    whole, part = divmod(scaled, 10**places)
+    return f"{sign}${whole:,}.{part:0{places}d}" if places else f"{sign}${whole:,}"
+
+
+def exact(amount: Money) -> str:
+    """Money for machines: every digit, no exponent."""
+    return format_money(amount)
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 node`, `3 nodes`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listing(items: Iterable[str], shown_max: int = 3) -> str:
+    """`a, b, c and 7 more`."""
+    names = [safe(item) for item in items]
+    if len(names) <= shown_max:
+        return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + (names[-1] if names else "")
+    return ", ".join(names[:shown_max]) + f" and {len(names) - shown_max:,} more"
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two largest units: `14m`, `2h5m`, `3d4h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    for size, unit, small, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            big, rest = divmod(whole, size)
+            part = rest // small
+            return f"{big}{unit}{part}{small_unit}" if part else f"{big}{unit}"
+    raise AssertionError(whole)
