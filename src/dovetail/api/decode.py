@@ -1,0 +1,210 @@
+"""Files, streams and API answers into the structs of `model.objects`.
+
+Takes what `kubectl get -o json|yaml` prints. Every kind of contract.md becomes a struct, all others are counted. The
+two v1beta1 forms of Karpenter's objects are turned into v1 on the way. What Kubernetes would accept is accepted:
+unknown fields, null lists, `PodList`s whose items don't say their kind; what it refuses is refused with the field, its
+value and what to write. Whether a NodePool's policy makes sense is `api.policy`'s and `api.validate`'s business.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from dovetail.api.documents import Document, Head, read_input, split_documents
+from dovetail.api.findings import InputError, shown
+from dovetail.api.v1beta1 import as_v1
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.objects import KINDS, AnyObject
+
+_GROUPS: Final[dict[str, str]] = {
+    "Pod": "",
+    "Node": "",
+    "Namespace": "",
+    "PersistentVolume": "",
+    "PersistentVolumeClaim": "",
+    "NodeClaim": "karpenter.sh",
+    "NodePool": "karpenter.sh",
+    "PodDisruptionBudget": "policy",
+    "DaemonSet": "apps",
+    "ReplicaSet": "apps",
+    "StatefulSet": "apps",
+    "StorageClass": "storage.k8s.io",
+    "CSINode": "storage.k8s.io",
+    "PriorityClass": "scheduling.k8s.io",
+}
+_NAMESPACED: Final = frozenset(
+    {"Pod", "PodDisruptionBudget", "DaemonSet", "ReplicaSet", "StatefulSet", "PersistentVolumeClaim"}
+)
+_DECODERS: Final = {kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()}
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
+
+
+@dataclass(slots=True)
+class DecodedObjects:
+    """The objects of an input, in its order, and how many there were of kinds that nothing here needs."""
+
+    objects: list[AnyObject] = field(default_factory=list)
+    unknown_kinds: dict[str, int] = field(default_factory=dict)
+
+
+def load_cluster(paths: Sequence[Path | str]) -> Cluster:
+    """Read files ("-": standard input) into one Cluster; of objects with the same name the last one stands."""
+    if not paths:
+        raise InputError("no input: give files with -f, or - for standard input")
+    everything = DecodedObjects()
+    for path in paths:
+        name = "standard input" if str(path) == "-" else str(path)
+        try:
+            found = decode_objects(read_input(path))
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        everything.objects += found.objects
+        for kind, count in found.unknown_kinds.items():
+            everything.unknown_kinds[kind] = everything.unknown_kinds.get(kind, 0) + count
+    return cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
+
+
+def decode_objects(data: bytes) -> DecodedObjects:
+    """Decode one input: a List, an object or many documents, JSON or YAML."""
+    found = DecodedObjects()
+    seen = False
+    for document in split_documents(data):
+        seen = True
+        item = decode_document(document)
+        if item is None:
+            kind = document.head.kind
+            found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1
+        else:
+            found.objects.append(item)
+    if not seen and not _is_empty_list(data):
+        raise InputError("it holds no Kubernetes object; give what 'kubectl get ... -o json' prints")
+    return found
+
+
+def _is_empty_list(data: bytes) -> bool:
+    """Whether the input is a List without items, which is an answer too."""
+    return b"List" in data and b"items" in data
+
+
+def known(head: Head) -> bool:
+    """Whether the kind is one that a decision needs, of its own API group."""
+    group = _GROUPS.get(head.kind)
+    if group is None:
+        return False
+    written, _, _ = head.api_version.rpartition("/")
+    return not head.api_version or written == group
+
+
+def decode_document(document: Document) -> AnyObject | None:
+    """Decode one object; None where its kind is not needed."""
+    head = document.head
+    if not known(head):
+        return None
+    if document.raw is not None and not head.api_version.endswith("v1beta1"):
+        try:
+            return _placed(cast(AnyObject, _DECODERS[head.kind].decode(document.raw)), head.kind)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            pass  # nulls where lists belong, or an error that the slow way can name better
+    return _decode_slowly(document)
+
+
+def _decode_slowly(document: Document) -> AnyObject:
+    kind = document.head.kind
+    try:
+        tree = without_nulls(document.as_tree())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise InputError(_located(document, None, "it can't be read: nested too deep, or not UTF-8")) from None
+    if document.head.api_version == "karpenter.sh/v1beta1":
+        tree = as_v1(tree)
+    try:
+        return _placed(cast(AnyObject, msgspec.convert(tree, KINDS[kind])), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(_located(document, tree, _field_problem(str(error), tree))) from None
+
+
+def _placed(item: AnyObject, kind: str) -> AnyObject:
+    """Put a namespaced object without a namespace where kubectl would create it."""
+    if not item.metadata.namespace and kind in _NAMESPACED:
+        return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace="default"))
+    return item
+
+
+def without_nulls(tree: Any) -> Any:
+    """Copy a tree without fields that are null: to Kubernetes they are not there."""
+    if isinstance(tree, dict):
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [without_nulls(value) for value in tree if value is not None]
+    return tree
+
+
+def _located(document: Document, tree: Any, problem: str) -> str:
+    meta = tree.get("metadata") if isinstance(tree, dict) else None
+    name = meta.get("name", "") if isinstance(meta, dict) else ""
+    what = f"{document.head.kind}/{name}" if name else document.head.kind
+    return f"{document.where} ({what}): {problem}" if document.where else f"{what}: {problem}"
+
+
+_WORDS: Final = {
+    "str": "text (put it in quotes)",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a map",
+    "datetime": "a time such as 2026-03-14T15:30:00Z",
+}
+
+
+def _field_problem(message: str, tree: Any) -> str:
+    """Turn a decoder's complaint into a field path, its value and what to write."""
+    complaint, _, place = message.rpartition(" - at `")
+    if not complaint:
+        complaint, place = message, "$"
+    expected = _EXPECTED.search(complaint)
+    names = [name.strip() for name in expected.group(1).split("|")] if expected else []
+    path, value = _walk(tree, place.rstrip("`").removeprefix("$"), names)
+    if "missing required field" in complaint:
+        wanted = complaint.rpartition("`")[0].rpartition("`")[2]
+        return f"{_join(path, wanted)} is missing; write it"
+    if expected is None:
+        time = "a time with its zone, such as 2026-03-14T15:30:00Z"
+        return f"{path} is {shown(value)}; write {time if 'RFC3339' in complaint or 'timezone' in complaint else complaint}"
+    words = " or ".join(_WORDS.get(name, name) for name in names if name != "null")
+    return f"{path or 'the object'} is {shown(value)}; write {words}"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _walk(tree: Any, place: str, expected: Iterable[str]) -> tuple[str, Any]:
+    """Follow a decoder's path; where it only says "some value of this map", find the first that doesn't fit."""
+    path, value = "", tree
+    for name, index in _STEP.findall(place):
+        if name:
+            path, value = _join(path, name), value.get(name) if isinstance(value, dict) else None
+        elif index == "...":
+            key = next(_misfits(value, set(expected)), None)
+            if key is None:
+                return path, value
+            path, value = f"{path}[{key}]", value[key]
+        else:
+            path = f"{path}[{index}]"
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+    return path, value
+
+
+_PYTHON: Final = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict}
+
+
+def _misfits(value: Any, expected: set[str]) -> Iterator[str]:
+    types = tuple(_PYTHON[name] for name in sorted(expected) if name in _PYTHON)
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if not isinstance(inner, types) or (isinstance(inner, bool) and "bool" not in expected):
+            yield key
