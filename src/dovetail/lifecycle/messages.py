@@ -26,11 +26,12 @@ class ObjectObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectVanished:
-    """An object is gone."""
+    """An object is gone. With its `uid`, a late event of the same object can't bring it back."""
 
     kind: str
     namespace: str
     name: str
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,12 @@ class SettingsChanged:
 
 
 class Failure(StrEnum):
-    """How an instruction failed."""
+    """How an instruction failed.
+
+    `conflict`, `throttled` and `unreachable` are tried again; `not-found` means that its object is gone (or, for a
+    creation, its pool); `forbidden` and `refused` will not change by themselves. A deletion whose uid no longer fits is
+    `not-found`: the object that was meant is gone.
+    """
 
     CONFLICT = "conflict"
     NOT_FOUND = "not-found"
@@ -80,9 +86,13 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionSucceeded:
-    """The shell carried out the instruction of that id."""
+    """The shell carried out the instruction of that id; `uid` is that of the object it made, where it made one.
+
+    Also the answer where there was nothing left to do: the taint was there, the NodeClaim of that name and command existed.
+    """
 
     id: str
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

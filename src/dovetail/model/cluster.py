@@ -47,7 +47,7 @@ class Cluster:
     unknown_kinds: dict[str, int] = field(default_factory=dict)
 
 
-_FIELD_OF: dict[type, str] = {
+FIELD_OF: dict[type, str] = {
     NodePool: "node_pools",
     NodeClaim: "node_claims",
     Node: "nodes",
@@ -73,6 +73,6 @@ def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | Non
     """Sorts objects of any kind into a Cluster; of two with the same name the later one stands."""
     by_field: dict[str, dict[tuple[str, str], AnyObject]] = {}
     for item in objects:
-        by_field.setdefault(_FIELD_OF[type(item)], {})[_place(item)] = item
+        by_field.setdefault(FIELD_OF[type(item)], {})[_place(item)] = item
     columns = {name: tuple(items[place] for place in sorted(items)) for name, items in by_field.items()}
     return Cluster(**columns, unknown_kinds=unknown_kinds or {})  # type: ignore[arg-type]

@@ -1,0 +1,239 @@
+"""What the engine knows of the cluster: objects by kind, fed by events, handed out as an immutable `Cluster`.
+
+Decides nothing about nodes; only which of two reports of one object is the newer. An object that comes again unchanged
+but for its resource version keeps its identity and bumps no version, so "nothing changed" is one comparison of numbers
+and a snapshot may reuse whatever hangs on an unchanged object. Costs: observe and vanish O(log n) to find the place,
+`cluster()` O(1) when nothing changed and else one copy of a pointer array per kind that did.
+Sits at the bottom of lifecycle; `engine` feeds it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+from dovetail.model import names
+from dovetail.model.cluster import FIELD_OF, Cluster
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+
+Place = tuple[str, str]
+_Kind = TypeVar("_Kind", bound=AnyObject)
+_META_FIELDS: Final = tuple(
+    name for name in type(NodePool().metadata).__struct_fields__ if name not in {"resource_version", "generation"}
+)
+_TOMBSTONES_MAX: Final = 20_000
+_TERMINAL: Final = ("Succeeded", "Failed")
+
+
+class _Column:
+    """All objects of one kind, sorted by (namespace, name)."""
+
+    __slots__ = ("_tuple", "items", "places", "version")
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self.items: list[AnyObject] = []
+        self.version = 0
+        self._tuple: tuple[AnyObject, ...] | None = ()
+
+    def find(self, place: Place) -> int | None:
+        at = bisect_left(self.places, place)
+        return at if at < len(self.places) and self.places[at] == place else None
+
+    def put(self, place: Place, item: AnyObject) -> None:
+        at = bisect_left(self.places, place)
+        if at < len(self.places) and self.places[at] == place:
+            self.items[at] = item
+        else:
+            self.places.insert(at, place)
+            self.items.insert(at, item)
+        self._changed()
+
+    def drop(self, at: int) -> None:
+        del self.places[at]
+        del self.items[at]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._tuple = None
+
+    def as_tuple(self) -> tuple[AnyObject, ...]:
+        if self._tuple is None:
+            self._tuple = tuple(self.items)
+        return self._tuple
+
+
+class Store:
+    """The mutable view. `version` grows with every change that a decision could see."""
+
+    def __init__(self) -> None:
+        self._columns: dict[type, _Column] = {kind: _Column() for kind in FIELD_OF}
+        self._resource_versions: dict[tuple[type, Place], str] = {}
+        self._gone: dict[str, None] = {}
+        self._cluster: Cluster | None = None
+        self._claim_of_node: dict[str, str] = {}
+        self._nodes_of_pool: dict[str, dict[str, None]] = {}
+        self._pods_of_node: dict[str, dict[Place, None]] = {}
+        self._pending: dict[Place, None] = {}
+        self.version = 0
+
+    # ------------------------------------------------------------ feeding
+
+    def observe(self, item: AnyObject) -> bool:
+        """Take in a report of an object; False where it says nothing new (repeated, late, or only its version moved)."""
+        kind, meta = type(item), item.metadata
+        place = (meta.namespace, meta.name)
+        if meta.uid and meta.uid in self._gone:
+            return False
+        column = self._columns[kind]
+        at = column.find(place)
+        if at is not None:
+            old = column.items[at]
+            if old.metadata.uid == meta.uid and _is_older(meta.resource_version, self._resource_versions[kind, place]):
+                return False
+            if old.metadata.uid != meta.uid:
+                self._bury(old.metadata.uid)
+            self._resource_versions[kind, place] = meta.resource_version
+            if _same(old, item):
+                return False
+            self._forget(old, place)
+        self._resource_versions[kind, place] = meta.resource_version
+        column.put(place, item)
+        self._learn(item, place)
+        self._touch()
+        return True
+
+    def vanish(self, kind: str, namespace: str, name: str, uid: str = "") -> AnyObject | None:
+        """Take an object out; gives what was known of it. A report of an older namesake's end changes nothing."""
+        column, place = self._columns[KINDS[kind]], (namespace, name)
+        if uid:
+            self._bury(uid)
+        at = column.find(place)
+        if at is None:
+            return None
+        old = column.items[at]
+        if uid and old.metadata.uid and old.metadata.uid != uid:
+            return None
+        self._bury(old.metadata.uid)
+        column.drop(at)
+        del self._resource_versions[KINDS[kind], place]
+        self._forget(old, place)
+        self._touch()
+        return old
+
+    def _touch(self) -> None:
+        self.version += 1
+        self._cluster = None
+
+    def _bury(self, uid: str) -> None:
+        """Remember that this very object is gone; the memory is bounded, oldest first."""
+        if not uid:
+            return
+        self._gone[uid] = None
+        if len(self._gone) > _TOMBSTONES_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    # ------------------------------------------------------------ indexes
+
+    def _learn(self, item: AnyObject, place: Place) -> None:
+        if isinstance(item, Pod):
+            node = item.spec.node_name
+            if node:
+                self._pods_of_node.setdefault(node, {})[place] = None
+            elif item.metadata.deletion_timestamp is None and item.status.phase not in _TERMINAL:
+                self._pending[place] = None
+        elif isinstance(item, NodeClaim):
+            if item.status.node_name:
+                self._claim_of_node[item.status.node_name] = item.metadata.name
+        elif isinstance(item, Node):
+            pool = item.metadata.labels.get(names.NODEPOOL, "")
+            self._nodes_of_pool.setdefault(pool, {})[item.metadata.name] = None
+
+    def _forget(self, item: AnyObject, place: Place) -> None:
+        if isinstance(item, Pod):
+            self._pending.pop(place, None)
+            pods = self._pods_of_node.get(item.spec.node_name)
+            if pods is not None:
+                pods.pop(place, None)
+                if not pods:
+                    del self._pods_of_node[item.spec.node_name]
+        elif isinstance(item, NodeClaim):
+            if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
+                del self._claim_of_node[item.status.node_name]
+        elif isinstance(item, Node):
+            pool = item.metadata.labels.get(names.NODEPOOL, "")
+            nodes = self._nodes_of_pool[pool]
+            del nodes[item.metadata.name]
+            if not nodes:
+                del self._nodes_of_pool[pool]
+
+    # ------------------------------------------------------------ asking
+
+    def versions(self) -> dict[str, int]:
+        """Give the version of each kind, by the field of `Cluster` that holds it."""
+        return {FIELD_OF[kind]: column.version for kind, column in self._columns.items()}
+
+    def cluster(self) -> Cluster:
+        """Give the cluster as it is known now; the same object until something changes."""
+        if self._cluster is None:
+            fields = {FIELD_OF[kind]: column.as_tuple() for kind, column in self._columns.items()}
+            self._cluster = Cluster(**fields)  # type: ignore[arg-type]
+        return self._cluster
+
+    def get(self, kind: type[_Kind], name: str, namespace: str = "") -> _Kind | None:
+        """Give the object of that kind and name, if it is there."""
+        column = self._columns[kind]
+        at = column.find((namespace, name))
+        return None if at is None else column.items[at]  # type: ignore[return-value]
+
+    def node_pools(self) -> tuple[NodePool, ...]:
+        """All pools, by name."""
+        return self._columns[NodePool].as_tuple()  # type: ignore[return-value]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, by name."""
+        return self._columns[Node].as_tuple()  # type: ignore[return-value]
+
+    def node_claims(self) -> tuple[NodeClaim, ...]:
+        """All NodeClaims, by name."""
+        return self._columns[NodeClaim].as_tuple()  # type: ignore[return-value]
+
+    def nodes_of(self, pool: str) -> list[str]:
+        """The names of a pool's nodes, in order."""
+        return sorted(self._nodes_of_pool.get(pool, ()))
+
+    def claim_of(self, node: str) -> NodeClaim | None:
+        """Give the NodeClaim behind a node, if it is known."""
+        name = self._claim_of_node.get(node)
+        return None if name is None else self.get(NodeClaim, name)
+
+    def pods_on(self, node: str) -> Iterator[Pod]:
+        """The pods bound to a node, in order."""
+        for namespace, name in sorted(self._pods_of_node.get(node, ())):
+            pod = self.get(Pod, name, namespace)
+            if pod is not None:
+                yield pod
+
+    def has_pending_pods(self) -> bool:
+        """Whether some pod waits for a node."""
+        return bool(self._pending)
+
+    def pending_pods(self) -> Iterator[Pod]:
+        """The pods that wait for a node, in order."""
+        for namespace, name in sorted(self._pending):
+            pod = self.get(Pod, name, namespace)
+            if pod is not None:
+                yield pod
+
+
+def _is_older(new: str, known: str) -> bool:
+    """Whether a resource version is before another; only numbers can be compared, anything else counts as newer."""
+    return new.isdigit() and known.isdigit() and int(new) < int(known)
+
+
+def _same(old: AnyObject, new: AnyObject) -> bool:
+    """Whether two reports differ in nothing but their resource version."""
+    for name in old.__struct_fields__:
+        if name != "metadata" and getattr(old, name) != getattr(new, name):
+            return False
+    return all(getattr(old.metadata, name) == getattr(new.metadata, name) for name in _META_FIELDS)
