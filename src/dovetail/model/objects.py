@@ -7,10 +7,11 @@ each collection slow (docs/decisions/0001-structs-from-json.md).
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Quantity = str | int | float
 ResourceList = dict[str, Quantity]
 
@@ -19,7 +20,7 @@ class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="cam
     """Base of all objects: immutable, keyword only, camelCase outside, snake_case inside, defaults left out."""
 
 
-class OwnerReference(ApiStruct):
+class OwnerReference(ApiStruct, frozen=True):
     """Who made this object."""
 
     kind: str = ""
@@ -30,7 +31,7 @@ class OwnerReference(ApiStruct):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(ApiStruct):
+class ObjectMeta(ApiStruct, frozen=True):
     """Name, labels, annotations and times."""
 
     name: str = ""
@@ -41,34 +42,34 @@ class ObjectMeta(ApiStruct):
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
     deletion_grace_period_seconds: int | None = None
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(ApiStruct):
+class Condition(ApiStruct, frozen=True):
     """One entry of `status.conditions`."""
 
     type: str
     status: str = "Unknown"
     reason: str | None = None
     message: str | None = None
-    last_transition_time: datetime | None = None
+    last_transition_time: Instant | None = None
     observed_generation: int | None = None
 
 
-class Taint(ApiStruct):
+class Taint(ApiStruct, frozen=True):
     """A taint of a node or of a pool's template."""
 
     key: str
     effect: str = ""
     value: str = ""
-    time_added: datetime | None = None
+    time_added: Instant | None = None
 
 
-class Toleration(ApiStruct):
+class Toleration(ApiStruct, frozen=True):
     """A toleration of a pod."""
 
     key: str = ""
@@ -78,7 +79,7 @@ class Toleration(ApiStruct):
     toleration_seconds: int | None = None
 
 
-class SelectorRequirement(ApiStruct):
+class SelectorRequirement(ApiStruct, frozen=True):
     """`key operator values` of a node selector, label selector or NodePool; `min_values` only in the last."""
 
     key: str
@@ -87,41 +88,41 @@ class SelectorRequirement(ApiStruct):
     min_values: int | None = None
 
 
-class LabelSelectorSpec(ApiStruct):
+class LabelSelectorSpec(ApiStruct, frozen=True):
     """A label selector as written."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
-class NodeSelectorTerm(ApiStruct):
+class NodeSelectorTerm(ApiStruct, frozen=True):
     """One of several terms joined by OR."""
 
     match_expressions: tuple[SelectorRequirement, ...] = ()
     match_fields: tuple[SelectorRequirement, ...] = ()
 
 
-class NodeSelector(ApiStruct):
+class NodeSelector(ApiStruct, frozen=True):
     """Terms joined by OR."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredSchedulingTerm(ApiStruct):
+class PreferredSchedulingTerm(ApiStruct, frozen=True):
     """A preferred node selector term and its weight."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(ApiStruct):
+class NodeAffinity(ApiStruct, frozen=True):
     """Required and preferred node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
-class PodAffinityTerm(ApiStruct):
+class PodAffinityTerm(ApiStruct, frozen=True):
     """Pods near which (or far from which) a pod wants to be."""
 
     topology_key: str = ""
@@ -132,21 +133,21 @@ class PodAffinityTerm(ApiStruct):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(ApiStruct):
+class WeightedPodAffinityTerm(ApiStruct, frozen=True):
     """A preferred pod affinity term and its weight."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(ApiStruct):
+class PodAffinity(ApiStruct, frozen=True):
     """Pod affinity or anti-affinity: both have the same shape."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(ApiStruct):
+class Affinity(ApiStruct, frozen=True):
     """All affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -154,7 +155,7 @@ class Affinity(ApiStruct):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(ApiStruct):
+class TopologySpreadConstraint(ApiStruct, frozen=True):
     """How evenly pods must be spread over the domains of a label."""
 
     topology_key: str = ""
@@ -167,14 +168,14 @@ class TopologySpreadConstraint(ApiStruct):
     match_label_keys: tuple[str, ...] = ()
 
 
-class ResourceRequirements(ApiStruct):
+class ResourceRequirements(ApiStruct, frozen=True):
     """Requests and limits of a container (or of a pod as a whole)."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
-class ContainerPort(ApiStruct):
+class ContainerPort(ApiStruct, frozen=True):
     """A port of a container; only host ports matter here."""
 
     container_port: int = 0
@@ -183,7 +184,7 @@ class ContainerPort(ApiStruct):
     protocol: str = ""
 
 
-class Container(ApiStruct):
+class Container(ApiStruct, frozen=True):
     """A container as the scheduler sees it."""
 
     name: str = ""
@@ -192,13 +193,13 @@ class Container(ApiStruct):
     restart_policy: str | None = None
 
 
-class PersistentVolumeClaimSource(ApiStruct):
+class PersistentVolumeClaimSource(ApiStruct, frozen=True):
     """A volume that is a PersistentVolumeClaim."""
 
     claim_name: str = ""
 
 
-class PersistentVolumeClaimSpec(ApiStruct):
+class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
     """What a PersistentVolumeClaim asks for and what it is bound to."""
 
     storage_class_name: str | None = None
@@ -206,19 +207,19 @@ class PersistentVolumeClaimSpec(ApiStruct):
     access_modes: tuple[str, ...] = ()
 
 
-class PersistentVolumeClaimTemplate(ApiStruct):
+class PersistentVolumeClaimTemplate(ApiStruct, frozen=True):
     """The claim that a generic ephemeral volume would make."""
 
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
-class EphemeralVolumeSource(ApiStruct):
+class EphemeralVolumeSource(ApiStruct, frozen=True):
     """A generic ephemeral volume."""
 
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-class Volume(ApiStruct):
+class Volume(ApiStruct, frozen=True):
     """A pod's volume; only those backed by a claim matter here."""
 
     name: str = ""
@@ -226,13 +227,13 @@ class Volume(ApiStruct):
     ephemeral: EphemeralVolumeSource | None = None
 
 
-class SchedulingGate(ApiStruct):
+class SchedulingGate(ApiStruct, frozen=True):
     """Holds a pod back from scheduling."""
 
     name: str = ""
 
 
-class PodSpec(ApiStruct):
+class PodSpec(ApiStruct, frozen=True):
     """What a pod asks of a node."""
 
     node_name: str = ""
@@ -255,16 +256,16 @@ class PodSpec(ApiStruct):
     restart_policy: str = ""
 
 
-class PodStatus(ApiStruct):
+class PodStatus(ApiStruct, frozen=True):
     """How a pod is doing."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
-    start_time: datetime | None = None
+    start_time: Instant | None = None
     nominated_node_name: str = ""
 
 
-class Pod(ApiStruct, tag_field="kind", tag="Pod"):
+class Pod(ApiStruct, frozen=True, tag_field="kind", tag="Pod"):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -272,7 +273,7 @@ class Pod(ApiStruct, tag_field="kind", tag="Pod"):
     status: PodStatus = PodStatus()
 
 
-class NodeSpec(ApiStruct):
+class NodeSpec(ApiStruct, frozen=True):
     """What is set on a node."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -280,7 +281,7 @@ class NodeSpec(ApiStruct):
     unschedulable: bool = False
 
 
-class NodeStatus(ApiStruct):
+class NodeStatus(ApiStruct, frozen=True):
     """What a node reports."""
 
     capacity: ResourceList = {}
@@ -288,7 +289,7 @@ class NodeStatus(ApiStruct):
     conditions: tuple[Condition, ...] = ()
 
 
-class Node(ApiStruct, tag_field="kind", tag="Node"):
+class Node(ApiStruct, frozen=True, tag_field="kind", tag="Node"):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -296,7 +297,7 @@ class Node(ApiStruct, tag_field="kind", tag="Node"):
     status: NodeStatus = NodeStatus()
 
 
-class NodeClassReference(ApiStruct):
+class NodeClassReference(ApiStruct, frozen=True):
     """The cloud's part of a pool's template."""
 
     group: str = ""
@@ -304,7 +305,7 @@ class NodeClassReference(ApiStruct):
     name: str = ""
 
 
-class NodeClaimSpec(ApiStruct):
+class NodeClaimSpec(ApiStruct, frozen=True):
     """What a NodeClaim asks for."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
@@ -316,7 +317,7 @@ class NodeClaimSpec(ApiStruct):
     termination_grace_period: str | None = None
 
 
-class NodeClaimStatus(ApiStruct):
+class NodeClaimStatus(ApiStruct, frozen=True):
     """What came of a NodeClaim."""
 
     node_name: str = ""
@@ -325,10 +326,10 @@ class NodeClaimStatus(ApiStruct):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[Condition, ...] = ()
-    last_pod_event_time: datetime | None = None
+    last_pod_event_time: Instant | None = None
 
 
-class NodeClaim(ApiStruct, tag_field="kind", tag="NodeClaim"):
+class NodeClaim(ApiStruct, frozen=True, tag_field="kind", tag="NodeClaim"):
     """A machine asked for by Karpenter (or by us)."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -336,21 +337,21 @@ class NodeClaim(ApiStruct, tag_field="kind", tag="NodeClaim"):
     status: NodeClaimStatus = NodeClaimStatus()
 
 
-class TemplateMeta(ApiStruct):
+class TemplateMeta(ApiStruct, frozen=True):
     """Labels and annotations that a pool puts on its nodes."""
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
-class NodeClaimTemplate(ApiStruct):
+class NodeClaimTemplate(ApiStruct, frozen=True):
     """What a pool's NodeClaims look like."""
 
     metadata: TemplateMeta = TemplateMeta()
     spec: NodeClaimSpec = NodeClaimSpec()
 
 
-class BudgetSpec(ApiStruct):
+class BudgetSpec(ApiStruct, frozen=True):
     """A disruption budget as written; `api.policy` reads and checks it."""
 
     nodes: str | int | None = None
@@ -361,7 +362,7 @@ class BudgetSpec(ApiStruct):
     sequential: bool | None = None
 
 
-class DisruptionSpec(ApiStruct):
+class DisruptionSpec(ApiStruct, frozen=True):
     """`spec.disruption` as written; `api.policy` reads and checks it."""
 
     consolidation_policy: str | None = None
@@ -372,7 +373,7 @@ class DisruptionSpec(ApiStruct):
     budgets: tuple[BudgetSpec, ...] | None = None
 
 
-class NodePoolSpec(ApiStruct):
+class NodePoolSpec(ApiStruct, frozen=True):
     """What a pool's owner writes."""
 
     template: NodeClaimTemplate = NodeClaimTemplate()
@@ -382,14 +383,14 @@ class NodePoolSpec(ApiStruct):
     replicas: int | None = None
 
 
-class NodePoolStatus(ApiStruct):
+class NodePoolStatus(ApiStruct, frozen=True):
     """What Karpenter reports of a pool."""
 
     conditions: tuple[Condition, ...] = ()
     resources: ResourceList = {}
 
 
-class NodePool(ApiStruct, tag_field="kind", tag="NodePool"):
+class NodePool(ApiStruct, frozen=True, tag_field="kind", tag="NodePool"):
     """A pool of nodes with one template and one disruption policy."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -397,7 +398,7 @@ class NodePool(ApiStruct, tag_field="kind", tag="NodePool"):
     status: NodePoolStatus = NodePoolStatus()
 
 
-class PodDisruptionBudgetSpec(ApiStruct):
+class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
     """Which pods a PDB guards, and how many may be away."""
 
     selector: LabelSelectorSpec | None = None
@@ -406,7 +407,7 @@ class PodDisruptionBudgetSpec(ApiStruct):
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class PodDisruptionBudgetStatus(ApiStruct):
+class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
     """What the disruption controller of Kubernetes computed."""
 
     disruptions_allowed: int = 0
@@ -416,7 +417,7 @@ class PodDisruptionBudgetStatus(ApiStruct):
     observed_generation: int = 0
 
 
-class PodDisruptionBudget(ApiStruct, tag_field="kind", tag="PodDisruptionBudget"):
+class PodDisruptionBudget(ApiStruct, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
     """A PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -424,14 +425,14 @@ class PodDisruptionBudget(ApiStruct, tag_field="kind", tag="PodDisruptionBudget"
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class PodTemplate(ApiStruct):
+class PodTemplate(ApiStruct, frozen=True):
     """The pod template of a workload."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
-class WorkloadSpec(ApiStruct):
+class WorkloadSpec(ApiStruct, frozen=True):
     """Selector, template and size of a DaemonSet, ReplicaSet or StatefulSet."""
 
     replicas: int | None = None
@@ -439,48 +440,48 @@ class WorkloadSpec(ApiStruct):
     template: PodTemplate = PodTemplate()
 
 
-class DaemonSet(ApiStruct, tag_field="kind", tag="DaemonSet"):
+class DaemonSet(ApiStruct, frozen=True, tag_field="kind", tag="DaemonSet"):
     """A DaemonSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class ReplicaSet(ApiStruct, tag_field="kind", tag="ReplicaSet"):
+class ReplicaSet(ApiStruct, frozen=True, tag_field="kind", tag="ReplicaSet"):
     """A ReplicaSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class StatefulSet(ApiStruct, tag_field="kind", tag="StatefulSet"):
+class StatefulSet(ApiStruct, frozen=True, tag_field="kind", tag="StatefulSet"):
     """A StatefulSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
-class PersistentVolumeClaim(ApiStruct, tag_field="kind", tag="PersistentVolumeClaim"):
+class PersistentVolumeClaim(ApiStruct, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
     """A PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
-class CsiVolumeSource(ApiStruct):
+class CsiVolumeSource(ApiStruct, frozen=True):
     """The CSI driver of a volume."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
-class VolumeNodeAffinity(ApiStruct):
+class VolumeNodeAffinity(ApiStruct, frozen=True):
     """Where a volume can be used."""
 
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(ApiStruct):
+class PersistentVolumeSpec(ApiStruct, frozen=True):
     """What a volume is and where it can be used."""
 
     csi: CsiVolumeSource | None = None
@@ -494,27 +495,27 @@ class PersistentVolumeSpec(ApiStruct):
     host_path: dict[str, object] | None = None
 
 
-class PersistentVolume(ApiStruct, tag_field="kind", tag="PersistentVolume"):
+class PersistentVolume(ApiStruct, frozen=True, tag_field="kind", tag="PersistentVolume"):
     """A PersistentVolume."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologyLabelRequirement(ApiStruct):
+class TopologyLabelRequirement(ApiStruct, frozen=True):
     """A label and its values, of a storage class's allowed topologies."""
 
     key: str
     values: tuple[str, ...] = ()
 
 
-class TopologySelectorTerm(ApiStruct):
+class TopologySelectorTerm(ApiStruct, frozen=True):
     """One allowed topology of a storage class."""
 
     match_label_expressions: tuple[TopologyLabelRequirement, ...] = ()
 
 
-class StorageClass(ApiStruct, tag_field="kind", tag="StorageClass"):
+class StorageClass(ApiStruct, frozen=True, tag_field="kind", tag="StorageClass"):
     """A StorageClass."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -523,33 +524,33 @@ class StorageClass(ApiStruct, tag_field="kind", tag="StorageClass"):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class VolumeNodeResources(ApiStruct):
+class VolumeNodeResources(ApiStruct, frozen=True):
     """How many volumes of a driver a node can attach."""
 
     count: int | None = None
 
 
-class CsiNodeDriver(ApiStruct):
+class CsiNodeDriver(ApiStruct, frozen=True):
     """A CSI driver on a node."""
 
     name: str = ""
     allocatable: VolumeNodeResources | None = None
 
 
-class CsiNodeSpec(ApiStruct):
+class CsiNodeSpec(ApiStruct, frozen=True):
     """The CSI drivers of a node."""
 
     drivers: tuple[CsiNodeDriver, ...] = ()
 
 
-class CSINode(ApiStruct, tag_field="kind", tag="CSINode"):
+class CSINode(ApiStruct, frozen=True, tag_field="kind", tag="CSINode"):
     """The CSI drivers and attach limits of a node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
-class PriorityClass(ApiStruct, tag_field="kind", tag="PriorityClass"):
+class PriorityClass(ApiStruct, frozen=True, tag_field="kind", tag="PriorityClass"):
     """A PriorityClass."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -558,7 +559,7 @@ class PriorityClass(ApiStruct, tag_field="kind", tag="PriorityClass"):
     preemption_policy: str | None = None
 
 
-class Namespace(ApiStruct, tag_field="kind", tag="Namespace"):
+class Namespace(ApiStruct, frozen=True, tag_field="kind", tag="Namespace"):
     """A Namespace; its labels matter to namespace selectors."""
 
     metadata: ObjectMeta = ObjectMeta()
