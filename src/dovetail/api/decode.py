@@ -39,7 +39,9 @@ _GROUPS: Final[dict[str, str]] = {
 _NAMESPACED: Final = frozenset(
     {"Pod", "PodDisruptionBudget", "DaemonSet", "ReplicaSet", "StatefulSet", "PersistentVolumeClaim"}
 )
-_DECODERS: Final = {kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()}
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
+}
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
 
@@ -107,7 +109,7 @@ def decode_document(document: Document) -> AnyObject | None:
         return None
     if document.raw is not None and not head.api_version.endswith("v1beta1"):
         try:
-            return _placed(cast(AnyObject, _DECODERS[head.kind].decode(document.raw)), head.kind)
+            return _placed(cast("AnyObject", _DECODERS[head.kind].decode(document.raw)), head.kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             pass  # nulls where lists belong, or an error that the slow way can name better
     return _decode_slowly(document)
@@ -122,7 +124,7 @@ def _decode_slowly(document: Document) -> AnyObject:
     if document.head.api_version == "karpenter.sh/v1beta1":
         tree = as_v1(tree)
     try:
-        return _placed(cast(AnyObject, msgspec.convert(tree, KINDS[kind])), kind)
+        return _placed(cast("AnyObject", msgspec.convert(tree, KINDS[kind])), kind)
     except msgspec.ValidationError as error:
         raise InputError(_located(document, tree, _field_problem(str(error), tree))) from None
 
@@ -157,7 +159,7 @@ _WORDS: Final = {
     "bool": "true or false",
     "array": "a list",
     "object": "a map",
-    "datetime": "a time such as 2026-03-14T15:30:00Z",
+    "datetime": "a time with its zone, such as 2026-03-14T15:30:00Z",
 }
 
 
@@ -173,8 +175,8 @@ def _field_problem(message: str, tree: Any) -> str:
         wanted = complaint.rpartition("`")[0].rpartition("`")[2]
         return f"{_join(path, wanted)} is missing; write it"
     if expected is None:
-        time = "a time with its zone, such as 2026-03-14T15:30:00Z"
-        return f"{path} is {shown(value)}; write {time if 'RFC3339' in complaint or 'timezone' in complaint else complaint}"
+        is_time = "RFC3339" in complaint or "timezone" in complaint
+        return f"{path} is {shown(value)}; " + (f"write {_WORDS['datetime']}" if is_time else complaint)
     words = " or ".join(_WORDS.get(name, name) for name in names if name != "null")
     return f"{path or 'the object'} is {shown(value)}; write {words}"
 

@@ -72,7 +72,7 @@ class _Builder:
             self._alias(event)
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             if len(self.stack) >= DEPTH_MAX:
-                raise InputError(f"line {event.start_mark.line + 1} is nested more than {DEPTH_MAX} levels deep")
+                raise InputError(f"line {_line(event)} is nested more than {DEPTH_MAX} levels deep")
             self.stack.append(_Open({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
             if event.anchor:
                 self.anchors.pop(event.anchor, None)
@@ -81,9 +81,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self.anchors:
-            raise InputError(
-                f"line {event.start_mark.line + 1} uses *{event.anchor}, which no complete &anchor defines"
-            )
+            raise InputError(f"line {_line(event)} uses *{event.anchor}, which no complete &anchor defines")
         value, size = self.anchors[event.anchor]
         self.expanded += size
         if self.expanded > EXPANDED_MAX:
@@ -114,7 +112,7 @@ class _Builder:
             top.has_key = False
         else:
             if top.key in top.keys:
-                self.duplicates.append((str(top.key), event.start_mark.line + 1))
+                self.duplicates.append((str(top.key), _line(event)))
             top.keys.add(top.key)
             top.value[top.key] = value
             top.has_key = False
@@ -123,10 +121,14 @@ class _Builder:
 _MERGE: Final = object()
 
 
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
 def _key(value: Any, event: Any) -> str:
     """Give a map's key as the JSON that Kubernetes makes of it: always text."""
     if isinstance(value, (dict, list)):
-        raise InputError(f"line {event.start_mark.line + 1} has a map or list as a key; keys must be text")
+        raise InputError(f"line {_line(event)} has a map or list as a key; keys must be text")
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)
@@ -135,7 +137,7 @@ def _key(value: Any, event: Any) -> str:
 def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
     sources = value if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
-        raise InputError(f"line {event.start_mark.line + 1} merges (<<) something that is no map")
+        raise InputError(f"line {_line(event)} merges (<<) something that is no map")
     return sources
 
 
@@ -189,7 +191,7 @@ def parse_yaml(data: bytes | str) -> Iterator[YamlDocument]:
     try:
         for event in yaml.parse(data, Loader=yaml.CSafeLoader):
             if isinstance(event, yaml.DocumentStartEvent):
-                builder, line = _Builder(), event.start_mark.line + 1
+                builder, line = _Builder(), _line(event)
             elif isinstance(event, yaml.DocumentEndEvent):
                 yield YamlDocument(tree=builder.root, line=line, duplicates=tuple(builder.duplicates))
             else:
