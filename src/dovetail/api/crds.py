@@ -180,11 +180,20 @@ def _budget() -> Schema:
                 kind="set",
                 maxItems=50,
             ),
-            "topologyKey": _checked(
+            "topologyKey": _text(
                 "A node label. The cap then holds for the nodes of each of its values apart, and for drift only.",
-                _LABEL_NAME,
-                "topologyKey must be a label name such as topology.kubernetes.io/zone",
+                pattern=_LABEL_NAME,
                 maxLength=317,
+                **_rules(
+                    _rule(
+                        f"self.matches(r'{_LABEL_NAME}')",
+                        "topologyKey must be a label name such as topology.kubernetes.io/zone",
+                    ),
+                    _rule(
+                        "self.matches(r'^([^/]{0,253}/)?[^/]*$')",
+                        "topologyKey must have at most 253 characters before its slash",
+                    ),
+                ),
             ),
             "sequential": {
                 "description": "Let drift finish in one value of topologyKey before it starts in the next.",
@@ -200,10 +209,6 @@ def _budget() -> Schema:
             _rule(
                 "!has(self.sequential) || !self.sequential || has(self.topologyKey)",
                 "sequential needs topologyKey: name the node label to go by, such as topology.kubernetes.io/zone",
-            ),
-            _rule(
-                "!has(self.topologyKey) || self.topologyKey.matches(r'^([^/]{1,253}/)?[^/]*$')",
-                "the part of topologyKey before its slash must have at most 253 characters",
             ),
         ),
     )

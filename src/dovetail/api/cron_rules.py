@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-SCHEDULE_LENGTH_MAX: Final = 1024  # every minute, hour, day and month spelled out takes some 400; bounds CEL's cost
+SCHEDULE_LENGTH_MAX: Final = 640  # every minute, hour, day and month spelled out takes some 430; bounds CEL's cost
 _DESCRIPTORS: Final = ("yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

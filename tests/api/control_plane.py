@@ -1,0 +1,410 @@
+"""A real control plane on loopback ports: etcd and kube-apiserver; on demand scheduler and controller manager too.
+
+Each plane lives in a folder of its own with its own certificates, keys and data, and dies with the process that
+started it. The programs come from KUBEBUILDER_ASSETS, else from .assets in the project (`make assets`).
+"""
+
+import contextlib
+import datetime as dt
+import http.client
+import ipaddress
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from tests.paths import ROOT
+
+READY_SECONDS_MAX = 90.0
+POLL_SECONDS = 0.05
+PROGRAMS = ("etcd", "kube-apiserver")
+PROGRAMS_OF_A_CLUSTER = (*PROGRAMS, "kube-scheduler", "kube-controller-manager")
+USERS = {"admin": "system:masters", "dovetail": "dovetail", "nobody": "nobodies"}  # user: group
+
+
+class ControlPlaneError(Exception):
+    """A program of the control plane did not start; says which, with the end of its log."""
+
+
+def assets_folder() -> Path:
+    """Give the folder that should hold the programs."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    return Path(named) if named else ROOT / ".assets"
+
+
+def missing(programs: Sequence[str] = PROGRAMS) -> list[str]:
+    """List the programs that are not there."""
+    return [name for name in programs if not os.access(assets_folder() / name, os.X_OK)]
+
+
+class ControlPlane:
+    """A control plane and what a client needs to talk to it: `base_url`, `token`, `ca_path`, `kubeconfig`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tokens = {user: secrets.token_urlsafe(24) for user in USERS}
+        self.ca_path = folder / "ca.crt"
+        self.kubeconfig = folder / "kubeconfig"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._port = 0
+        self._etcd_port = 0
+
+    @property
+    def base_url(self) -> str:
+        """Where the API server answers."""
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def token(self) -> str:
+        """The administrator's token."""
+        return self.tokens["admin"]
+
+    def client(self, user: str = "admin") -> "Client":
+        """Make a client that speaks as one of `USERS`; only admin has rights from the start."""
+        return Client(self._port, self.tokens[user], self.ca_path)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write_certificates(self.folder)
+        rows = (f'{self.tokens[user]},{user},{user},"{group}"\n' for user, group in USERS.items())
+        (self.folder / "tokens.csv").write_text("".join(rows))
+        try:
+            self._start_etcd()
+            self._port = _free_port()
+            self.start_apiserver()
+        except BaseException:
+            self.stop()
+            raise
+        self.write_kubeconfig(self.kubeconfig)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every program, the last started first."""
+        for name in reversed(list(self._processes)):
+            self.kill(name, signal.SIGKILL)  # nothing here outlives the run, so nothing needs to be put in order
+
+    def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """End one program and wait until it is gone."""
+        process = self._processes.pop(name)
+        process.send_signal(how)
+        process.wait()
+
+    def start_apiserver(self) -> None:
+        """Start the API server on its port, over whatever etcd holds, and wait until it is ready."""
+        where = self.folder
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={self._port}",
+            f"--cert-dir={where}",
+            f"--tls-cert-file={where / 'server.crt'}",
+            f"--tls-private-key-file={where / 'server.key'}",
+            f"--service-account-key-file={where / 'accounts.pub'}",
+            f"--service-account-signing-key-file={where / 'accounts.key'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--token-auth-file={where / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--disable-admission-plugins=ServiceAccount",
+            "--profiling=false",
+        )
+        with self.client() as client:
+            self._wait_for("kube-apiserver", lambda: client.request("GET", "/readyz")[0] == 200)
+
+    def restart_apiserver(self, *, down_seconds: float = 0.0, how: signal.Signals = signal.SIGKILL) -> None:
+        """Take the API server away and bring it back with the same address, keys and data."""
+        self.kill("kube-apiserver", how)
+        time.sleep(down_seconds)
+        self.start_apiserver()
+
+    def start_scheduler(self) -> None:
+        """Start kube-scheduler."""
+        self._start("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
+
+    def start_controller_manager(self, *flags: str) -> None:
+        """Start kube-controller-manager: ReplicaSets, Deployments, PDB status, garbage collection, node lifecycle."""
+        self._start(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            f"--service-account-private-key-file={self.folder / 'accounts.key'}",
+            f"--root-ca-file={self.ca_path}",
+            "--allocate-node-cidrs=false",
+            *flags,
+        )
+
+    def running(self) -> list[str]:
+        """List the programs that are alive."""
+        return [name for name, process in self._processes.items() if process.poll() is None]
+
+    def log(self, name: str) -> str:
+        """Read what a program has said so far."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def write_kubeconfig(self, path: Path, *, user: str = "admin") -> Path:
+        """Write a kubeconfig for one of `USERS`."""
+        cluster = {"server": self.base_url, "certificate-authority": str(self.ca_path)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": self.tokens[user]}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "current-context": "test",
+        }
+        path.write_text(json.dumps(config, indent=2))  # JSON is YAML
+        return path
+
+    def _start_etcd(self) -> None:
+        self._etcd_port, peer = _free_port(), _free_port()
+        clients, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer}"
+        self._start(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={clients}",
+            f"--advertise-client-urls={clients}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+        self._wait_for("etcd", lambda: _healthy(self._etcd_port))
+
+    def _start(self, name: str, *flags: str) -> None:
+        command = [str(assets_folder() / name), *flags]
+        if shutil.which("setpriv"):  # so that a killed test run leaves nothing behind
+            command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+            )
+
+    def _wait_for(self, name: str, ready: Any) -> None:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while time.monotonic() < deadline:
+            code = self._processes[name].poll()
+            if code is not None:
+                raise ControlPlaneError(f"{name} ended with status {code}:\n{self.log(name)[-3000:]}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if ready():
+                    return
+            time.sleep(POLL_SECONDS)
+        raise ControlPlaneError(f"{name} was not ready after {READY_SECONDS_MAX:.0f} s:\n{self.log(name)[-3000:]}")
+
+
+class Client:
+    """A small blocking client of the API server: JSON in, status and JSON out, one connection kept."""
+
+    def __init__(self, port: int, token: str, ca_path: Path) -> None:
+        self._token = token
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, timeout=60, context=ssl.create_default_context(cafile=str(ca_path))
+        )
+        self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._connection.close()
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, kind: str = "application/json", **query: str
+    ) -> tuple[int, Any]:
+        """Ask for one thing. The answer is decoded where it is JSON, text otherwise."""
+        url = path + ("?" + urlencode(query) if query else "")
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": kind}
+        data = None if body is None else json.dumps(body)
+        try:
+            self._connection.request(method, url, body=data, headers=headers)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+        if response.headers.get_content_type() == "application/json":
+            return response.status, json.loads(text)
+        return response.status, text.decode(errors="replace")
+
+    def path(self, api_version: str, kind: str, namespace: str | None = None, name: str | None = None) -> str:
+        """Find the path of a kind, or of one object of it, by asking the server what it serves."""
+        root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
+        if (api_version, kind) not in self._resources:
+            for each in self.request("GET", root)[1].get("resources", []):
+                if "/" not in each["name"]:
+                    self._resources[api_version, each["kind"]] = each["name"], each["namespaced"]
+        plural, namespaced = self._resources[api_version, kind]
+        middle = f"/namespaces/{namespace or 'default'}" if namespaced else ""
+        return f"{root}{middle}/{plural}" + (f"/{quote(name)}" if name else "")
+
+    def path_of(self, manifest: dict[str, Any], *, collection: bool = False) -> str:
+        """Find the path of an object, or of the collection that it belongs to."""
+        metadata = manifest.get("metadata", {})
+        name = None if collection else metadata["name"]
+        return self.path(manifest["apiVersion"], manifest["kind"], metadata.get("namespace"), name)
+
+    def create(self, manifest: dict[str, Any], **query: str) -> tuple[int, Any]:
+        """Create an object; `dryRun="All"` has it judged and not stored."""
+        return self.request("POST", self.path_of(manifest, collection=True), manifest, **query)
+
+    def apply(self, manifest: dict[str, Any]) -> Any:
+        """Create or change an object by server-side apply; anything but success is an error here."""
+        status, answer = self.request(
+            "PATCH",
+            self.path_of(manifest),
+            manifest,
+            kind="application/apply-patch+yaml",
+            fieldManager="tests",
+            force="true",
+        )
+        if status not in (200, 201):
+            raise ControlPlaneError(f"apply of {manifest['kind']} {manifest['metadata']['name']}: {answer}")
+        return answer
+
+    def get(self, manifest: dict[str, Any]) -> Any | None:
+        """Read an object again, None where it is gone."""
+        status, answer = self.request("GET", self.path_of(manifest))
+        return answer if status == 200 else None
+
+    def delete(self, manifest: dict[str, Any]) -> int:
+        """Delete an object."""
+        return self.request("DELETE", self.path_of(manifest))[0]
+
+    def install_crds(self, crds: Sequence[dict[str, Any]]) -> None:
+        """Apply CRDs and wait until the server serves each of them."""
+        for crd in crds:
+            self.apply(crd)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        waiting = list(crds)
+        while waiting and time.monotonic() < deadline:
+            waiting = [crd for crd in waiting if not self._served(crd)]
+            time.sleep(POLL_SECONDS)
+        if waiting:
+            raise ControlPlaneError(f"not served: {[crd['metadata']['name'] for crd in waiting]}")
+
+    def _served(self, crd: dict[str, Any]) -> bool:
+        spec = crd["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        stored = self.get(crd) or {}
+        conditions = {each["type"]: each["status"] for each in stored.get("status", {}).get("conditions", [])}
+        return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
+
+
+def start(folder: Path, *, attempts: int = 3) -> ControlPlane:
+    """Start etcd and an API server in a folder; tried again where another program was faster to take a port."""
+    for attempt in range(attempts):
+        plane = ControlPlane(folder / f"plane-{attempt}")
+        try:
+            return plane.__enter__()
+        except ControlPlaneError as error:
+            if attempt == attempts - 1 or "address already in use" not in str(error):
+                raise
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def control_plane(folder: Path, *, whole: bool = False) -> Iterator[ControlPlane]:
+    """Run a control plane for a while; `whole` adds scheduler and controller manager."""
+    plane = start(folder)
+    try:
+        if whole:
+            plane.start_scheduler()
+            plane.start_controller_manager()
+        yield plane
+    finally:
+        plane.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+def _write_certificates(folder: Path) -> None:
+    """Make an authority, the server's certificate for loopback, and the key pair of the service accounts."""
+    authority, server, accounts = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(3))
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    authority_id = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    root = (
+        _certificate(issuer, issuer, authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(authority_id, critical=False)
+        .sign(authority, hashes.SHA256())
+    )
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    leaf = (
+        _certificate(subject, issuer, server.public_key())
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id), critical=False)
+        .sign(authority, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "ca.crt").write_bytes(root.public_bytes(pem))
+    (folder / "server.crt").write_bytes(leaf.public_bytes(pem))
+    for name, key in (("server.key", server), ("accounts.key", accounts)):
+        private = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+        (folder / name).write_bytes(private)
+    public = accounts.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    (folder / "accounts.pub").write_bytes(public)
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(days=1))
+    )

@@ -1,0 +1,11 @@
+"""What every test can ask for."""
+
+from tests.api.fixtures import (
+    api_server,
+    cluster,
+    new_api_server,
+    pytest_collection_modifyitems,
+    pytest_terminal_summary,
+)
+
+__all__ = ["api_server", "cluster", "new_api_server", "pytest_collection_modifyitems", "pytest_terminal_summary"]
