@@ -1,0 +1,163 @@
+"""The inputs that most commands share: -f, --catalog, --now, --profile, --settings; their options and their loading.
+
+Only wiring: reading is `api`'s business. The clock is read here and nowhere below. Notes for people (what was passed
+over, what takes long) go to standard error.
+"""
+
+import argparse
+import contextlib
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from dovetail.api.findings import InputError
+
+if TYPE_CHECKING:
+    from dovetail.model.catalogue import Catalogue
+    from dovetail.model.cluster import Cluster
+    from dovetail.model.settings import Settings
+
+_PATIENCE: Final = 2.0
+_REGION: Final = "topology.kubernetes.io/region"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a command works on."""
+
+    cluster: "Cluster"
+    catalogue: "Catalogue"
+    settings: "Settings"
+    now: datetime
+
+
+def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
+    """Add the options that say what to look at."""
+    group = parser.add_argument_group("inputs")
+    if files:
+        group.add_argument(
+            "-f",
+            "--filename",
+            dest="files",
+            metavar="FILE",
+            nargs="+",
+            action="extend",
+            help="what 'kubectl get ... -o json|yaml' printed; .gz too; - is standard input",
+        )
+    group.add_argument(
+        "--catalog",
+        metavar="C",
+        help="instance types and prices: aws:REGION (built in) or a JSON file; by default the region of the nodes",
+    )
+    group.add_argument(
+        "--now", metavar="T", help="the moment to look from, such as 2026-03-14T15:30:00Z; by default now"
+    )
+    group.add_argument(
+        "--profile",
+        metavar="P",
+        default="dovetail",
+        help="whose rules: dovetail (the default) or karpenter-1.15",
+    )
+    group.add_argument("--settings", metavar="FILE", help="YAML or JSON with settings; its keys win over the profile's")
+
+
+def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], default: str) -> None:
+    """Add -o."""
+    parser.add_argument(
+        "-o", "--output", choices=list(choices), default=default, help=f"form of the answer (default: {default})"
+    )
+
+
+def load_inputs(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> Inputs:
+    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one."""
+    settings = load_settings_option(args)
+    now = parse_now(args.now)
+    cluster = load_cluster_option(args, capture)
+    return Inputs(cluster=cluster, catalogue=load_catalogue_option(args, cluster), settings=settings, now=now)
+
+
+def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
+    """Load the files of -f, or capture a live cluster where there are none."""
+    from dovetail.api.decode import load_cluster
+
+    files = getattr(args, "files", None)
+    if not files:
+        if capture is None:
+            raise InputError("no input; give files with -f, such as -f cluster.json, or -f - for standard input")
+        return capture()
+    with patience(f"reading {', '.join(files)}"), quiet_collector():
+        cluster = load_cluster(files)
+    if cluster.unknown_kinds:
+        counted = ", ".join(f"{count} {kind}" for kind, count in cluster.unknown_kinds.items())
+        print(f"note: passed over {counted} (not needed)", file=sys.stderr)
+    return cluster
+
+
+def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":
+    """Load --catalog, or the built-in table of the nodes' region."""
+    from dovetail.api.catalogue import CatalogueError, load_catalogue
+
+    where = args.catalog
+    if where is None:
+        regions = sorted({node.metadata.labels[_REGION] for node in cluster.nodes if _REGION in node.metadata.labels})
+        if not regions:
+            raise InputError("no catalogue; give --catalog aws:REGION or a file, as no node says its region")
+        where = f"aws:{regions[0]}"
+    try:
+        with patience(f"reading {where}"):
+            return load_catalogue(where)
+    except CatalogueError as error:
+        hint = "" if args.catalog else "; give --catalog aws:REGION or a file"
+        raise InputError(f"{error}{hint}") from None
+
+
+def load_settings_option(args: argparse.Namespace) -> "Settings":
+    """Load --settings over --profile."""
+    from dovetail.api.settings import load_settings
+
+    return load_settings(args.settings, args.profile)
+
+
+def parse_now(text: str | None) -> datetime:
+    """Read --now; the present moment where it is not given."""
+    if text is None or text == "now":
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InputError(f'--now is "{text}"; write a time with its zone, such as 2026-03-14T15:30:00Z')
+    return moment.astimezone(UTC)
+
+
+@contextlib.contextmanager
+def patience(doing: str) -> Iterator[None]:
+    """Tell a person at a terminal what is being done, once it takes longer than two seconds."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(_PATIENCE, lambda: print(f"{doing} ...", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Keep the garbage collector out of the way while much is loaded that will stay, and out of what was loaded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_on:
+            gc.enable()

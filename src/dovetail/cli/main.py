@@ -1,0 +1,140 @@
+"""The command `dovetail`: finds the command's module, hands over, turns failures into one sentence and a status.
+
+Only the module of the command that was asked for is imported, so that `dovetail --version` and `plan` start fast. A new
+command is one line in `COMMANDS` and a module `cli/<command>.py` with `register(subparsers)`, which adds its parser and
+sets `run` (a function of the parsed arguments that gives the exit status).
+
+Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 130 interrupted.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from dovetail import __version__
+from dovetail.api.findings import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """One command: the words on the command line, the module in `dovetail.cli`, a line for the overview."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS: Final = (
+    CommandEntry("demo", "demo", "see it work: one cluster under the old rules and the new ones"),
+    CommandEntry("plan", "plan", "what would be done next, and why, for a captured or a live cluster"),
+    CommandEntry("explain", "explain", "every gate for one node, and what would open the first closed one"),
+    CommandEntry("budgets", "budgets", "what each pool's budgets allow, now and over the coming days"),
+    CommandEntry("place", "place", "where the pending pods would go"),
+    CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
+    CommandEntry("snapshot", "snapshot", "capture what plan needs from a live cluster"),
+    CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
+    CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
+    CommandEntry("run", "run", "the controller, on a real cluster"),
+    CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
+    CommandEntry("release", "hold", "give it back"),
+    CommandEntry("crds", "crds", "print the CRDs"),
+)
+
+_EPILOG: Final = """\
+examples:
+  dovetail demo                                          see it work, no cluster needed
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb -A -o json > cluster.json
+  dovetail plan -f cluster.json                          what would be done next, and why
+  dovetail explain ip-10-0-1-7 -f cluster.json           why this node stays (or goes)
+  dovetail budgets -f cluster.json --days 7              when may what be disrupted
+  dovetail validate manifests/                           check NodePools before you apply them
+
+'dovetail COMMAND --help' says more about each, with examples.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says wrong usage in one sentence, with exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with one sentence that says what is wrong and where to look."""
+        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+def entry() -> NoReturn:
+    """Run the command line of this process."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit status."""
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except InputError as error:
+        return _say(str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except MemoryError:
+        return _say("not enough memory for this input")
+    except Exception as error:
+        if os.environ.get("DOVETAIL_DEBUG"):
+            raise
+        return _say(f"a fault in dovetail ({type(error).__name__}: {_one_line(error)}); DOVETAIL_DEBUG=1 shows where")
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = build_parser(arguments)
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as leaving:  # --help, --version and wrong usage
+        return leaving.code if isinstance(leaving.code, int) else 0
+    if not hasattr(parsed, "run"):
+        parser.print_help()
+        return 0
+    status: int = parsed.run(parsed)
+    return status
+
+
+def build_parser(arguments: Sequence[str]) -> Parser:
+    """Make the parser; only the command that was asked for gets its options."""
+    parser = Parser(
+        prog="dovetail",
+        description="Node disruption for Kubernetes beside Karpenter: plan it, simulate it, carry it out.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    there = [command for command in COMMANDS if importlib.util.find_spec(f"dovetail.cli.{command.module}") is not None]
+    for command in there:
+        if command.name == wanted:
+            importlib.import_module(f"dovetail.cli.{command.module}").register(subparsers)
+    for command in there:  # the others, for the overview
+        if command.name not in subparsers.choices:
+            subparsers.add_parser(command.name, help=command.summary)
+    return parser
+
+
+def _say(sentence: str) -> int:
+    print(f"dovetail: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    entry()
