@@ -1,0 +1,215 @@
+"""A thin HTTP client for the Kubernetes API: requests with honest errors, paged lists, watch streams.
+
+Retries only what is safe to repeat (throttling, a server that restarts, a broken connection on a read). Anything else
+comes back as an `ApiError` with the server's own reason. Decodes nothing: callers get bytes.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import msgspec
+
+from dovetail.live.credentials import Connection
+from dovetail.report.words import safe
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+PAGE_SIZE: Final = 500
+_TIMEOUT_SECONDS: Final = 60.0
+_TRIES: Final = 5
+
+
+class ApiError(Exception):
+    """The server said no. `status` is HTTP's, `reason` is Kubernetes' own word for it."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class UnreachableError(Exception):
+    """No answer: the server is away, or the connection broke."""
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All items of a list, each as its JSON, and the version to watch from."""
+
+    items: tuple[msgspec.Raw, ...]
+    resource_version: str
+
+
+class ApiClient:
+    """One connection pool to one API server. `async with ApiClient(connection) as client:`."""
+
+    def __init__(
+        self, connection: Connection, *, user_agent: str = "dovetail", jitter: random.Random | None = None
+    ) -> None:
+        self.connection = connection
+        self._user_agent = user_agent
+        self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, protects nothing
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self.connection.ssl_context or True, limit=64, ttl_dns_cache=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": self._user_agent, "Accept": JSON},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+            read_bufsize=1 << 20,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        params: Mapping[str, str] | None = None,
+        tries: int = _TRIES,
+    ) -> bytes:
+        """The body of the answer. Writes are sent once unless the server itself asked to come again (429)."""
+        for attempt in range(1, tries + 1):
+            try:
+                return await self._once(method, path, body, content_type, params)
+            except ApiError as error:
+                again = error.status == 429 or (error.status in (500, 502, 503, 504) and method == "GET")
+                if not again or attempt == tries:
+                    raise
+            except UnreachableError:
+                if method != "GET" or attempt == tries:
+                    raise
+            await asyncio.sleep(self.backoff(attempt))
+        raise AssertionError("the loop returns or raises")
+
+    def backoff(self, attempt: int, most: float = 30.0) -> float:
+        """Seconds to wait before the next try: doubling, spread by half."""
+        return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
+
+    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> Listing:
+        """Every item of a collection, page by page; starts over where a page's continuation has grown too old."""
+        for attempt in range(1, _TRIES + 1):
+            items: list[msgspec.Raw] = []
+            token, version = "", ""
+            try:
+                while True:
+                    query = {"limit": str(PAGE_SIZE), **(params or {})}
+                    if token:
+                        query["continue"] = token
+                    page = msgspec.json.decode(await self.request("GET", path, params=query), type=_Page)
+                    items.extend(page.items or [])
+                    token, version = page.metadata.continue_, page.metadata.resource_version
+                    if not token:
+                        return Listing(items=tuple(items), resource_version=version)
+            except ApiError as error:
+                if error.status != 410 or attempt == _TRIES:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    async def watch_lines(
+        self, path: str, resource_version: str, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        """The lines of a watch from that version on, bookmarks included, until the server or the network ends it."""
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(240 + int(self._jitter.random() * 120)),
+            **(params or {}),
+        }
+        session, headers = self._open_session(), await self._headers()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=420)
+        try:
+            async with session.get(self._url(path), params=query, headers=headers, timeout=timeout) as answer:
+                await self._raise_for(answer)
+                pending = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, pending = (pending + chunk).split(b"\n")
+                    for line in lines:
+                        if line:
+                            yield line
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(_reason(error)) from None
+
+    async def _once(
+        self, method: str, path: str, body: bytes | None, content_type: str, params: Mapping[str, str] | None
+    ) -> bytes:
+        headers = await self._headers()
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._open_session().request(
+                method,
+                self._url(path),
+                data=body,
+                params=params,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10),
+            ) as answer:
+                await self._raise_for(answer)
+                return await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(_reason(error)) from None
+
+    async def _raise_for(self, answer: aiohttp.ClientResponse) -> None:
+        if answer.status < 400:
+            return
+        raw = await answer.content.read(64 << 10)
+        try:
+            status = msgspec.json.decode(raw, type=_Status)
+        except msgspec.DecodeError:
+            status = _Status(message=safe(raw[:200].decode("utf-8", "replace")))
+        if answer.status == 401:
+            self.connection.tokens.forget()
+        raise ApiError(answer.status, safe(status.reason), safe(status.message, 1000))
+
+    async def _headers(self) -> dict[str, str]:
+        token = await self.connection.tokens.token()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("use the client inside `async with`")
+        return self._session
+
+    def _url(self, path: str) -> str:
+        return self.connection.server + path
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong with the connection, without the request (which may carry a token)."""
+    return safe(str(error) or type(error).__name__)

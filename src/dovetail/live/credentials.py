@@ -1,0 +1,258 @@
+"""How to reach an API server and who we are there: kubeconfig files, exec plugins, in-cluster service accounts.
+
+Gives a `Connection`: address, TLS context (always verifying, unless the kubeconfig says otherwise in so many words)
+and a source of bearer tokens that renews them. Tokens live in memory only and never reach a log or an error message.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TOKEN_REREAD_SECONDS: Final = 60.0
+_EXEC_TIMEOUT_SECONDS: Final = 60.0
+
+
+class CredentialsError(Exception):
+    """The cluster can't be reached as configured; one sentence for people, without any secret."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Connection:
+    """Where the API server is and how to speak to it."""
+
+    server: str
+    ssl_context: ssl.SSLContext | None
+    tokens: "TokenSource"
+    namespace: str = "default"
+    name: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class TokenSource:
+    """A bearer token that is renewed: fixed, from a file that the kubelet rotates, or from an exec plugin."""
+
+    fixed: str = ""
+    file: Path | None = None
+    plugin: dict[str, Any] | None = None
+    ssl_context: ssl.SSLContext | None = None
+    _token: str = field(default="", repr=False)
+    _until: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    async def token(self) -> str:
+        """The token to use now, or nothing where the client certificate speaks for us."""
+        if self.fixed:
+            return self.fixed
+        if self.file is None and self.plugin is None:
+            return ""
+        if time.monotonic() < self._until:
+            return self._token
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                await self._renew()
+        return self._token
+
+    def forget(self) -> None:
+        """The server refused the token: ask for a new one next time."""
+        self._until = 0.0
+
+    async def _renew(self) -> None:
+        if self.file is not None:
+            try:
+                self._token = self.file.read_text().strip()
+            except OSError as error:
+                raise CredentialsError(f"the token file {self.file} can't be read ({error.strerror})") from None
+            self._until = time.monotonic() + _TOKEN_REREAD_SECONDS
+        elif self.plugin is not None:
+            status = await _run_plugin(self.plugin)
+            self._token = str(status.get("token") or "")
+            self._until = time.monotonic() + _seconds_left(status.get("expirationTimestamp"))
+            certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+            if certificate and key and self.ssl_context is not None:
+                _load_pair(self.ssl_context, str(certificate).encode(), str(key).encode())
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+    """The cluster of the given kubeconfig, of $KUBECONFIG, of ~/.kube/config, or the one that this pod runs in."""
+    paths = _kubeconfig_paths(kubeconfig)
+    if paths:
+        return _from_kubeconfig(_merge(paths), context)
+    if "KUBERNETES_SERVICE_HOST" in os.environ and (_ACCOUNT / "token").exists():
+        return _in_cluster()
+    raise CredentialsError(
+        "no cluster to talk to: there is no kubeconfig ($KUBECONFIG or ~/.kube/config) and this is not a pod; "
+        "give -f FILE for a captured cluster, or --kubeconfig FILE"
+    )
+
+
+def _kubeconfig_paths(given: str | None) -> list[Path]:
+    if given:
+        path = Path(given).expanduser()
+        if not path.exists():
+            raise CredentialsError(f"the kubeconfig {given} does not exist")
+        return [path]
+    listed = os.environ.get("KUBECONFIG", "")
+    if listed:
+        found = [Path(entry).expanduser() for entry in listed.split(os.pathsep) if entry]
+        existing = [path for path in found if path.exists()]
+        if not existing:
+            raise CredentialsError(f"$KUBECONFIG names {listed}, which does not exist")
+        return existing
+    home = Path("~/.kube/config").expanduser()
+    return [home] if home.exists() else []
+
+
+def _merge(paths: list[Path]) -> dict[str, Any]:
+    """Several kubeconfigs as kubectl merges them: the first to name a thing wins."""
+    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    for path in paths:
+        try:
+            tree = yaml.safe_load(path.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            raise CredentialsError(f"the kubeconfig {path} can't be read: it is no YAML") from None
+        if not isinstance(tree, dict):
+            raise CredentialsError(f"the kubeconfig {path} holds no configuration")
+        for section, inner in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+            for entry in tree.get(section) or []:
+                body = dict(entry.get(inner) or {})
+                body["_folder"] = path.parent
+                merged[section].setdefault(entry.get("name", ""), body)
+        merged["current-context"] = merged["current-context"] or tree.get("current-context") or ""
+    return merged
+
+
+def _from_kubeconfig(config: dict[str, Any], wanted: str | None) -> Connection:
+    name = wanted or config["current-context"]
+    context = config["contexts"].get(name)
+    if context is None:
+        known = ", ".join(sorted(config["contexts"])) or "none"
+        raise CredentialsError(f"the kubeconfig has no context {name!r}; it has: {known}")
+    cluster = config["clusters"].get(context.get("cluster", ""))
+    if cluster is None or not cluster.get("server"):
+        raise CredentialsError(f"context {name!r} names cluster {context.get('cluster')!r}, which has no server")
+    user = config["users"].get(context.get("user", ""), {"_folder": Path()})
+    ssl_context = _ssl_context(cluster, user) if str(cluster["server"]).startswith("https") else None
+    tokens = TokenSource(fixed=str(user.get("token") or ""), ssl_context=ssl_context)
+    if not tokens.fixed and user.get("tokenFile"):
+        tokens.file = user["_folder"] / user["tokenFile"]
+    elif not tokens.fixed and user.get("exec"):
+        tokens.plugin = user["exec"]
+    elif user.get("auth-provider"):
+        raise CredentialsError(
+            f"user {context.get('user')!r} uses an auth-provider, which Kubernetes has removed; use its exec plugin"
+        )
+    return Connection(
+        server=str(cluster["server"]).rstrip("/"),
+        ssl_context=ssl_context,
+        tokens=tokens,
+        namespace=context.get("namespace") or "default",
+        name=name,
+    )
+
+
+def _in_cluster() -> Connection:
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if ":" in host:
+        host = f"[{host}]"
+    context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    namespace = _ACCOUNT / "namespace"
+    return Connection(
+        server=f"https://{host}:{port}",
+        ssl_context=context,
+        tokens=TokenSource(file=_ACCOUNT / "token"),
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        name="in-cluster",
+    )
+
+
+def _ssl_context(cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
+    try:
+        authority = _material(cluster, "certificate-authority")
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if cluster.get("insecure-skip-tls-verify") is True:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
+        if certificate and key:
+            _load_pair(context, certificate, key)
+    except (ssl.SSLError, UnicodeDecodeError, binascii.Error):
+        raise CredentialsError("the kubeconfig's certificates can't be read: a damaged or cut PEM block") from None
+    except OSError as error:
+        raise CredentialsError(
+            f"the kubeconfig names {error.filename}, which can't be read ({error.strerror})"
+        ) from None
+    return context
+
+
+def _material(section: dict[str, Any], key: str) -> bytes | None:
+    """PEM bytes given inline (`key-data`) or by file name, relative to the kubeconfig."""
+    inline = section.get(f"{key}-data")
+    if inline:
+        return base64.b64decode(inline)
+    if section.get(key):
+        return (section["_folder"] / section[key]).read_bytes()  # type: ignore[no-any-return]
+    return None
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """The ssl module takes a client certificate only from a file: one that nobody else can read, gone at once."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+async def _run_plugin(plugin: dict[str, Any]) -> dict[str, Any]:
+    command = str(plugin.get("command") or "")
+    version = plugin.get("apiVersion") or "client.authentication.k8s.io/v1"
+    environment = dict(os.environ)
+    environment.update({str(entry["name"]): str(entry["value"]) for entry in plugin.get("env") or []})
+    environment["KUBERNETES_EXEC_INFO"] = json.dumps(
+        {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *[str(argument) for argument in plugin.get("args") or []],
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), _EXEC_TIMEOUT_SECONDS)
+    except FileNotFoundError:
+        hint = plugin.get("installHint") or f"install {command} or put it on the PATH"
+        raise CredentialsError(f"the kubeconfig's exec plugin {command!r} is not there: {hint}") from None
+    except TimeoutError:
+        process.kill()
+        raise CredentialsError(f"the exec plugin {command!r} gave no answer in {_EXEC_TIMEOUT_SECONDS:g} s") from None
+    if process.returncode != 0:
+        raise CredentialsError(f"the exec plugin {command!r} failed with exit status {process.returncode}")
+    try:
+        status = json.loads(out)["status"]
+    except (ValueError, KeyError, TypeError):
+        raise CredentialsError(f"the exec plugin {command!r} printed no ExecCredential") from None
+    return dict(status)
+
+
+def _seconds_left(expiry: object, margin: float = 60.0) -> float:
+    """How long a plugin's token may be used: until a minute before it ends; for ever (a day) where it doesn't say."""
+    if not isinstance(expiry, str):
+        return 86400.0
+    try:
+        ends = datetime.fromisoformat(expiry)
+    except ValueError:
+        return 0.0
+    return max(0.0, ends.timestamp() - time.time() - margin)

@@ -1,0 +1,137 @@
+"""Which kinds the live shell reads, where the API server keeps them, and what happens without them.
+
+A kind that decisions can't do without is essential: a missing permission stops with the rule to add. The others degrade
+with a warning that says what is not seen.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind: its path on the API server, and what is lost where it can't be read."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    essential: bool
+    without: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """The path of the collection, of one object, or of a subresource of it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace:
+            root += f"/namespaces/{namespace}"
+        parts = [root, self.plural] + ([name] if name else []) + ([subresource] if subresource else [])
+        return "/".join(parts)
+
+    def rule(self, verbs: str) -> str:
+        """The RBAC rule that allows these verbs, as one would write it."""
+        return f'{{apiGroups: ["{self.group}"], resources: ["{self.plural}"], verbs: [{verbs}]}}'
+
+
+RESOURCES: Final[tuple[Resource, ...]] = (
+    Resource(kind="NodePool", group="karpenter.sh", version="v1", plural="nodepools", namespaced=False, essential=True),
+    Resource(
+        kind="NodeClaim", group="karpenter.sh", version="v1", plural="nodeclaims", namespaced=False, essential=True
+    ),
+    Resource(kind="Node", group="", version="v1", plural="nodes", namespaced=False, essential=True),
+    Resource(kind="Pod", group="", version="v1", plural="pods", namespaced=True, essential=True),
+    Resource(
+        kind="PodDisruptionBudget",
+        group="policy",
+        version="v1",
+        plural="poddisruptionbudgets",
+        namespaced=True,
+        essential=True,
+    ),
+    Resource(kind="DaemonSet", group="apps", version="v1", plural="daemonsets", namespaced=True, essential=True),
+    Resource(
+        kind="PersistentVolumeClaim",
+        group="",
+        version="v1",
+        plural="persistentvolumeclaims",
+        namespaced=True,
+        essential=True,
+    ),
+    Resource(
+        kind="PersistentVolume", group="", version="v1", plural="persistentvolumes", namespaced=False, essential=True
+    ),
+    Resource(
+        kind="StorageClass",
+        group="storage.k8s.io",
+        version="v1",
+        plural="storageclasses",
+        namespaced=False,
+        essential=True,
+    ),
+    Resource(
+        kind="CSINode",
+        group="storage.k8s.io",
+        version="v1",
+        plural="csinodes",
+        namespaced=False,
+        essential=False,
+        without="how many volumes a node can attach is not checked",
+    ),
+    Resource(
+        kind="PriorityClass",
+        group="scheduling.k8s.io",
+        version="v1",
+        plural="priorityclasses",
+        namespaced=False,
+        essential=False,
+        without="pods without a resolved priority count as priority 0",
+    ),
+    Resource(
+        kind="Namespace",
+        group="",
+        version="v1",
+        plural="namespaces",
+        namespaced=False,
+        essential=False,
+        without="affinity terms with a namespaceSelector match no namespace",
+    ),
+    Resource(
+        kind="ReplicaSet",
+        group="apps",
+        version="v1",
+        plural="replicasets",
+        namespaced=True,
+        essential=False,
+        without="reports name pods, not their ReplicaSets",
+    ),
+    Resource(
+        kind="StatefulSet",
+        group="apps",
+        version="v1",
+        plural="statefulsets",
+        namespaced=True,
+        essential=False,
+        without="reports name pods, not their StatefulSets",
+    ),
+)
+BY_KIND: Final[dict[str, Resource]] = {resource.kind: resource for resource in RESOURCES}
+LEASE: Final = Resource(
+    kind="Lease", group="coordination.k8s.io", version="v1", plural="leases", namespaced=True, essential=True
+)
+EVENT: Final = Resource(
+    kind="Event", group="events.k8s.io", version="v1", plural="events", namespaced=True, essential=False
+)
+CRD: Final = Resource(
+    kind="CustomResourceDefinition",
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    namespaced=False,
+    essential=False,
+    without="the CRD's version and fields are not checked",
+)
