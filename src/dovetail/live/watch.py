@@ -27,11 +27,11 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyObject]]] = {
 
 
 def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
-    """One object of a list or watch; items of a list don't say their kind. msgspec.ValidationError where it can't be."""
+    """One object of a list or watch; items of a list don't say their kind. msgspec.DecodeError where not."""
     try:
         return _DECODERS[kind].decode(raw)
     except msgspec.ValidationError:
-        return cast(AnyObject, msgspec.convert(without_nulls(msgspec.json.decode(raw)), KINDS[kind]))
+        return cast("AnyObject", msgspec.convert(without_nulls(msgspec.json.decode(raw)), KINDS[kind]))
 
 
 class _WatchEvent(msgspec.Struct):

@@ -6,9 +6,12 @@ where a duration may be Never. Spec section 1; S0 Proposed Spec, S1 Recommendati
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dovetail.model.money import Money
-from dovetail.model.schedule import Window
+
+if TYPE_CHECKING:
+    from dovetail.model.schedule import Window
 
 
 class ConsolidationPolicy(StrEnum):
@@ -38,7 +41,7 @@ class Budget:
     amount: int = 0
     is_percent: bool = False
     reasons: tuple[Reason, ...] | None = None
-    window: Window | None = None
+    window: "Window | None" = None
     schedule: str | None = None
     duration: str | None = None
     topology_key: str = ""
