@@ -45,7 +45,7 @@ class _Status(msgspec.Struct):
     reason: str = ""
 
 
-class _ListMeta(msgspec.Struct, rename="camel"):
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 

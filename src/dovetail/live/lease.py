@@ -17,7 +17,7 @@ from dovetail.live.client import ApiClient, ApiError, UnreachableError
 from dovetail.live.resources import LEASE
 
 
-class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
+class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     acquire_time: str = ""
@@ -25,13 +25,13 @@ class _LeaseSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     lease_transitions: int = 0
 
 
-class _LeaseMeta(msgspec.Struct, rename="camel", omit_defaults=True):
+class _LeaseMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
 
-class _Lease(msgspec.Struct, rename="camel"):
+class _Lease(msgspec.Struct, frozen=True, rename="camel"):
     metadata: _LeaseMeta = _LeaseMeta()
     spec: _LeaseSpec = _LeaseSpec()
     api_version: str = "coordination.k8s.io/v1"
