@@ -1,0 +1,166 @@
+"""A settings file over a profile: every key of contract.md's `--settings`, checked, in one place.
+
+A key in the file wins over the profile; a key that is left out keeps the profile's value; an unknown key is an error
+that names the nearest known one. Knows nothing of what the settings do. Sits in api.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from dovetail.api.documents import MIB, read_input
+from dovetail.api.findings import InputError, shown
+from dovetail.api.yaml_tree import parse_yaml
+from dovetail.model.duration import DAY, parse_go_duration
+from dovetail.model.settings import (
+    PROFILES,
+    CandidateOrder,
+    MinValuesPolicy,
+    PreferencePolicy,
+    Profile,
+    Settings,
+    Stabilization,
+)
+
+_Reader = Callable[[Any, str, Settings], Any]
+
+
+def load_settings(path: Path | str | None, profile: Profile | str = Profile.DOVETAIL) -> Settings:
+    """Read a settings file over a profile; without a file, the profile as it is."""
+    base = PROFILES[_profile(profile)]
+    if path is None:
+        return base
+    try:
+        return settings_of(_only_document(read_input(path, limit=MIB)), base)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def settings_of(tree: Any, base: Settings) -> Settings:
+    """Put the keys of a tree over the base."""
+    if tree is None:
+        return base
+    if not isinstance(tree, dict):
+        raise InputError(f"settings must be a map such as 'batchMaximum: 100', not {shown(tree)}")
+    changes: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key not in _READERS:
+            raise InputError(_unknown(str(key), list(_READERS), "setting"))
+        name, read = _READERS[key]
+        changes[name] = read(value, key, base)
+    return dataclasses.replace(base, **changes)
+
+
+def _profile(name: Profile | str) -> Profile:
+    try:
+        return Profile(name)
+    except ValueError:
+        known = " or ".join(profile.value for profile in Profile)
+        raise InputError(f"there is no profile {shown(name)}; write {known}") from None
+
+
+def _only_document(data: bytes) -> Any:
+    documents = [document for document in parse_yaml(data) if document.tree is not None]
+    if len(documents) > 1:
+        raise InputError("it holds several documents; settings are one map")
+    if documents and documents[0].duplicates:
+        key, line = documents[0].duplicates[0]
+        raise InputError(f"{key} is given twice (line {line}); keep one")
+    return documents[0].tree if documents else None
+
+
+def _unknown(key: str, known: list[str], what: str) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+    return f"there is no {what} {shown(key)}; {hint}"
+
+
+def _flag(value: Any, key: str, _: Settings) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{key} is {shown(value)}; write true or false")
+    return value
+
+
+def _whole(low: int, high: int) -> _Reader:
+    def read(value: Any, key: str, _: Settings) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise InputError(f"{key} is {shown(value)}; write a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def _length(longest: int, shortest: int = 0) -> _Reader:
+    def read(value: Any, key: str, _: Settings) -> int:
+        return _duration(value, key, shortest, longest)
+
+    return read
+
+
+def _duration(value: Any, key: str, shortest: int, longest: int) -> int:
+    remedy = "write a duration such as 15s, 9m30s or 1h"
+    if isinstance(value, int) and not isinstance(value, bool) and value == 0:
+        value = "0s"
+    if not isinstance(value, str):
+        raise InputError(f"{key} is {shown(value)}; {remedy}")
+    try:
+        length = parse_go_duration(value)
+    except ValueError:
+        raise InputError(f"{key} is {shown(value)}; {remedy}") from None
+    if length < shortest:
+        raise InputError(f"{key} is {shown(value)}; write {'a longer time' if shortest else '0s or more'}")
+    if length > longest:
+        raise InputError(f"{key} is {shown(value)}; write at most {longest // DAY}d (as hours)")
+    return length
+
+
+def _word(words: type[StrEnum]) -> _Reader:
+    def read(value: Any, key: str, _: Settings) -> StrEnum:
+        try:
+            return words(value)
+        except ValueError:
+            raise InputError(f"{key} is {shown(value)}; write {' or '.join(word.value for word in words)}") from None
+
+    return read
+
+
+def _names(value: Any, key: str, _: Settings) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise InputError(f"{key} is {shown(value)}; write a list of names")
+    return tuple(sorted(set(value)))
+
+
+def _stabilization(value: Any, key: str, base: Settings) -> Stabilization:
+    kinds = [field.name for field in dataclasses.fields(Stabilization)]
+    if not isinstance(value, dict):
+        raise InputError(f"{key} is {shown(value)}; write a map such as {{empty: 5m, cost: 10m}}")
+    changes: dict[str, int] = {}
+    for kind, length in value.items():
+        if kind not in kinds:
+            raise InputError(_unknown(str(kind), kinds, f"kind of action in {key},"))
+        changes[kind] = _duration(length, f"{key}.{kind}", 0, 7 * DAY)
+    return dataclasses.replace(base.stabilization, **changes)
+
+
+_READERS: Final[dict[str, tuple[str, _Reader]]] = {
+    "candidateOrder": ("candidate_order", _word(CandidateOrder)),
+    "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
+    "spotToSpotConsolidation": ("spot_to_spot_consolidation", _flag),
+    "spotMinimumTypes": ("spot_minimum_types", _whole(0, 1000)),
+    "batchMaximum": ("batch_maximum", _whole(1, 10_000)),
+    "stabilization": ("stabilization", _stabilization),
+    "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
+    "validationDelay": ("validation_delay", _length(DAY)),
+    "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
+    "preferencePolicy": ("preference_policy", _word(PreferencePolicy)),
+    "minValuesPolicy": ("min_values_policy", _word(MinValuesPolicy)),
+    "nominatedNodes": ("nominated_nodes", _names),
+    "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
+    "pools": ("pools", _names),
+}
+SETTING_KEYS: Final = tuple(sorted(_READERS))
