@@ -1,0 +1,146 @@
+"""Takes from a live cluster what `plan` needs, and no more: an allow-list of fields, decoded and written again.
+
+The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields, the
+last-applied annotation) is never kept. Annotations are cut to those that a rule reads. On request every name, namespace and label value that could tell whose cluster it is
+is replaced by a stable made-up one, so that the same plan results.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.resources import RESOURCES, Resource
+from dovetail.live.watch import decode_item
+from dovetail.model import names
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.objects import AnyObject
+
+# Annotations that some rule reads; all others may hold anything and are left out.
+_ANNOTATIONS: Final = frozenset(
+    {
+        names.DO_NOT_DISRUPT,
+        names.DISRUPTION_COST,
+        names.POD_DELETION_COST,
+        names.NODEPOOL_HASH,
+        names.NODEPOOL_HASH_VERSION,
+        names.POLICY_ANNOTATION,
+        names.HOLD,
+        names.ALWAYS_DO_NOT_DISRUPT,
+        names.COMMAND,
+        "storageclass.kubernetes.io/is-default-class",
+        "kubernetes.io/config.mirror",
+        "volume.kubernetes.io/selected-node",
+    }
+)
+
+
+class CaptureError(Exception):
+    """The cluster can't be read; one sentence with the permission that is missing."""
+
+
+@dataclass(slots=True)
+class Captured:
+    """The cluster and what could not be seen of it."""
+
+    cluster: Cluster
+    warnings: list[str] = field(default_factory=list)
+
+
+async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
+    """Lists every kind at once. A kind that may be done without is a warning, an essential one an error."""
+    results = await asyncio.gather(*(_kind(client, resource, progress) for resource in RESOURCES))
+    objects: list[AnyObject] = []
+    warnings: list[str] = []
+    for items, warning in results:
+        objects.extend(items)
+        if warning:
+            warnings.append(warning)
+    return Captured(cluster_of(objects), warnings)
+
+
+async def _kind(
+    client: ApiClient, resource: Resource, progress: Callable[[str, int], None] | None
+) -> tuple[list[AnyObject], str]:
+    try:
+        listing = await client.list_all(resource.path())
+    except ApiError as error:
+        if error.status in (403, 404) and not resource.essential:
+            return [], f"{resource.plural} can't be listed: {resource.without}; add {resource.rule('get, list')}"
+        if error.status == 403:
+            raise CaptureError(
+                f"not allowed to list {resource.plural}: add {resource.rule('get, list')} to your role"
+            ) from None
+        if error.status == 404:
+            raise CaptureError(
+                f"the cluster has no {resource.plural}.{resource.group}: install Karpenter's CRDs, or `dovetail crds`"
+            ) from None
+        raise
+    items: list[AnyObject] = []
+    skipped = 0
+    for raw in listing.items:
+        try:
+            items.append(decode_item(raw, resource.kind))
+        except msgspec.DecodeError:
+            skipped += 1
+    if progress is not None:
+        progress(resource.kind, len(items))
+    return items, f"{skipped} {resource.plural} can't be read and are left out" if skipped else ""
+
+
+def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
+    """The cluster as one kubectl-like List in JSON."""
+    trees = [_tree(item) for item in _objects(cluster)]
+    if anonymise:
+        trees = Anonymiser().all(trees)
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})
+
+
+def _objects(cluster: Cluster) -> Iterable[AnyObject]:
+    for column in (
+        cluster.node_pools,
+        cluster.node_claims,
+        cluster.nodes,
+        cluster.pods,
+        cluster.pdbs,
+        cluster.daemon_sets,
+        cluster.pvcs,
+        cluster.pvs,
+        cluster.storage_classes,
+        cluster.csi_nodes,
+        cluster.priority_classes,
+        cluster.namespaces,
+        cluster.replica_sets,
+        cluster.stateful_sets,
+    ):
+        yield from column
+
+
+_VERSIONS: Final = {resource.kind: resource.api_version for resource in RESOURCES}
+
+
+def _tree(item: AnyObject) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.to_builtins(item)
+    tree["apiVersion"] = _VERSIONS[tree["kind"]]
+    _cut_annotations(tree)
+    return tree
+
+
+def _cut_annotations(tree: Any) -> None:
+    """Everywhere in the object, templates included."""
+    if isinstance(tree, dict):
+        annotations = tree.get("annotations")
+        if isinstance(annotations, dict):
+            kept = {key: value for key, value in annotations.items() if key in _ANNOTATIONS}
+            if kept:
+                tree["annotations"] = kept
+            else:
+                del tree["annotations"]
+        for value in tree.values():
+            _cut_annotations(value)
+    elif isinstance(tree, list | tuple):
+        for value in tree:
+            _cut_annotations(value)

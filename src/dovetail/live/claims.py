@@ -1,0 +1,92 @@
+"""The NodeClaim that a replacement becomes: as Karpenter would have made it itself, plus our hold and record.
+
+Built from the NodePool as it is on the server (every field of its template carries over), so that Karpenter launches
+it and does not see it as drifted: owner reference, pool and node-class labels, hash annotations, requirements with the
+instance types.
+Pure: a tree in, a tree out.
+"""
+
+from typing import Any, Final
+
+from dovetail.model import names
+from dovetail.model.command import Replacement
+from dovetail.model.labels import WELL_KNOWN_LABELS
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.quantity import format_amount
+
+# Only the scheduling simulation sees these; a real NodeClaim must not ask for them.
+_SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.HOSTNAME})
+_INSTANCE_TYPES_MAX: Final = 600
+
+
+def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], record: str) -> dict[str, Any]:
+    """The object to create. `pool` is the NodePool's own JSON."""
+    template = pool["spec"]["template"]
+    labels = dict((template.get("metadata") or {}).get("labels") or {})
+    annotations = dict((template.get("metadata") or {}).get("annotations") or {})
+    labels[names.NODEPOOL] = pool["metadata"]["name"]
+    class_ref = template["spec"].get("nodeClassRef") or {}
+    if class_ref.get("group") and class_ref.get("kind"):
+        labels[f"{class_ref['group']}/{class_ref['kind'].lower()}"] = class_ref.get("name", "")
+    for key in (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION):
+        value = (pool["metadata"].get("annotations") or {}).get(key)
+        if value:
+            annotations[key] = value
+    annotations[names.DO_NOT_DISRUPT] = "true"
+    annotations[names.HOLD] = "true"
+    annotations[names.COMMAND] = record
+    requirements = _requirements(replacement)
+    for entry in requirements:
+        if entry["key"] not in WELL_KNOWN_LABELS and entry["operator"] == "In" and entry["values"]:
+            labels.setdefault(entry["key"], entry["values"][0])
+    spec = dict(template["spec"])
+    spec["requirements"] = requirements
+    spec["resources"] = {
+        "requests": {key: format_amount(key, amount) for key, amount in sorted(replacement.requests.items())}
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [
+                {
+                    "apiVersion": "karpenter.sh/v1",
+                    "kind": "NodePool",
+                    "name": pool["metadata"]["name"],
+                    "uid": pool["metadata"]["uid"],
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def _requirements(replacement: Replacement) -> list[dict[str, Any]]:
+    wanted: dict[tuple[str, str], SelectorRequirement] = {}
+    for entry in replacement.requirements:
+        if entry.key not in _SIMULATION_ONLY and entry.key != names.INSTANCE_TYPE:
+            wanted[entry.key, entry.operator] = entry
+    trees = [_tree(entry) for _, entry in sorted(wanted.items())]
+    if replacement.instance_types:
+        floor = next((e.min_values for e in replacement.requirements if e.key == names.INSTANCE_TYPE), None)
+        types = SelectorRequirement(
+            key=names.INSTANCE_TYPE,
+            operator="In",
+            values=replacement.instance_types[:_INSTANCE_TYPES_MAX],
+            min_values=floor,
+        )
+        trees.append(_tree(types))
+    return trees
+
+
+def _tree(entry: SelectorRequirement) -> dict[str, Any]:
+    tree: dict[str, Any] = {"key": entry.key, "operator": entry.operator}
+    if entry.values:
+        tree["values"] = list(entry.values)
+    if entry.min_values is not None:
+        tree["minValues"] = entry.min_values
+    return tree

@@ -1,0 +1,127 @@
+"""`dovetail hold` and `dovetail release`: Karpenter's own voluntary disruption off a pool's nodes, or back on.
+
+Needs no running controller, and undoes what a controller that is gone has left: holds, and with `everything` also taints and records of ours.
+What a person put on a node is never touched (`dovetail.dev/hold` tells ours apart; spec section 10).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from dovetail.live.actuate import hold_patch, release_patch
+from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.resources import BY_KIND, Resource
+from dovetail.model import names
+
+Tree = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was changed, what was left alone, what could not be done."""
+
+    changed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class UnknownPoolError(Exception):
+    """A pool was named that does not exist; the message lists those that do."""
+
+
+async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
+    """Holds every node of the pools."""
+    tally = Tally()
+    await _check(client, pools)
+    for node in await _items(client, BY_KIND["Node"]):
+        if _pool(node) in pools:
+            await _apply(client, BY_KIND["Node"], node, hold_patch, tally)
+    return tally
+
+
+async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
+    """Gives the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
+    tally = Tally()
+    if pools is not None:
+        await _check(client, pools)
+    for resource in (BY_KIND["Node"], BY_KIND["NodeClaim"]):
+        for item in await _items(client, resource):
+            if pools is not None and _pool(item) not in pools:
+                continue
+            await _apply(client, resource, item, release_patch if pools is not None else leave_nothing, tally)
+    return tally
+
+
+def leave_nothing(item: Tree) -> Tree | None:
+    """Takes everything of ours off an object: hold, record, and the taint that came with the record."""
+    annotations = item["metadata"].get("annotations") or {}
+    patch: Tree = {}
+    if names.HOLD in annotations:
+        patch[names.HOLD] = None
+        patch[names.DO_NOT_DISRUPT] = None
+    if names.COMMAND in annotations:
+        patch[names.COMMAND] = None
+    tree: Tree = {"metadata": {"annotations": patch}} if patch else {}
+    taints = (item.get("spec") or {}).get("taints") or []
+    ours = [taint for taint in taints if _is_ours(taint)]
+    if item.get("kind") == "Node" and ours and names.COMMAND in annotations:
+        tree.setdefault("metadata", {})
+        tree["spec"] = {"taints": [taint for taint in taints if not _is_ours(taint)] or None}
+    return tree or None
+
+
+def _is_ours(taint: Tree) -> bool:
+    return taint.get("key") == names.DISRUPTION_TAINT and taint.get("value") == names.DISRUPTION_TAINT_VALUE
+
+
+async def _check(client: ApiClient, pools: Sequence[str]) -> None:
+    known = sorted(item["metadata"]["name"] for item in await _items(client, BY_KIND["NodePool"]))
+    for pool in pools:
+        if pool not in known:
+            raise UnknownPoolError(f"there is no NodePool {pool!r}; there are: {', '.join(known) or 'none'}")
+
+
+async def _items(client: ApiClient, resource: Resource) -> list[Tree]:
+    listing = await client.list_all(resource.path())
+    return [{"kind": resource.kind, **msgspec.json.decode(raw)} for raw in listing.items]
+
+
+def _pool(item: Tree) -> str:
+    return str((item["metadata"].get("labels") or {}).get(names.NODEPOOL, ""))
+
+
+async def _apply(
+    client: ApiClient, resource: Resource, item: Tree, change: Callable[[Tree], Tree | None], tally: Tally
+) -> None:
+    """Writes against the version that was listed; reads once more where it has moved on."""
+    name = item["metadata"]["name"]
+    for _ in range(5):
+        patch = change(item)
+        if patch is None:
+            tally.kept.append(f"{resource.kind} {name}")
+            return
+        patch.setdefault("metadata", {})["resourceVersion"] = item["metadata"]["resourceVersion"]
+        try:
+            await client.request(
+                "PATCH",
+                resource.path(name),
+                body=msgspec.json.encode(patch),
+                content_type=MERGE_PATCH,
+                params={"fieldManager": "dovetail"},
+            )
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status != 409:
+                tally.failed.append(f"{resource.kind} {name}: {error}")
+                return
+            item = {
+                "kind": resource.kind,
+                **msgspec.json.decode(await client.request("GET", resource.path(name))),
+            }
+        else:
+            tally.changed.append(f"{resource.kind} {name}")
+            return
+    tally.failed.append(f"{resource.kind} {name}: it kept changing; run the command again")
