@@ -68,7 +68,7 @@ def test_other_texts_are_refused_with_a_remedy(text: str, units: str) -> None:
     with pytest.raises(DurationError, match="is not a duration; write ") as caught:
         parse_simple(text, units)
     assert repr(text) in str(caught.value)
-    with pytest.raises(DurationError, match="or Never$"):
+    with pytest.raises(DurationError, match=r"or Never$"):
         parse_nillable(text, units)
 
 

@@ -1,7 +1,17 @@
+import contextlib
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.duration import DURATION_MAX, SECOND, format_duration, go_format, parse_go_duration, parse_simple
+from dovetail.model.duration import (
+    DURATION_MAX,
+    SECOND,
+    DurationError,
+    format_duration,
+    go_format,
+    parse_go_duration,
+    parse_simple,
+)
 
 
 @given(st.integers(-DURATION_MAX - 1, DURATION_MAX))
@@ -19,9 +29,7 @@ def test_whole_seconds_are_written_as_crd_fields_take_them(seconds: int) -> None
 
 @given(st.text(max_size=12))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the reader fail in another way."""
+    """No text makes a reader fail in another way than by its own refusal."""
     for read in (parse_go_duration, parse_simple):
-        try:
+        with contextlib.suppress(DurationError):
             assert isinstance(read(text), int)
-        except ValueError as refusal:
-            assert "is not a duration; write" in str(refusal)
