@@ -1,8 +1,8 @@
 """Takes from a live cluster what `plan` needs, and no more: an allow-list of fields, decoded and written again.
 
-The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields, the
-last-applied annotation) is never kept. Annotations are cut to those that a rule reads. On request every name, namespace and label value that could tell whose cluster it is
-is replaced by a stable made-up one, so that the same plan results.
+The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields,
+the last-applied annotation) is never kept. Annotations are cut to those that a rule reads. On request every name,
+namespace and label that could tell whose cluster it is becomes a made-up one (`live.anonymise`).
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.live.anonymise import anonymise as anonymise_trees
 from dovetail.live.client import ApiClient, ApiError
 from dovetail.live.resources import RESOURCES, Resource
 from dovetail.live.watch import decode_item
@@ -95,7 +96,7 @@ def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
     """The cluster as one kubectl-like List in JSON."""
     trees = [_tree(item) for item in _objects(cluster)]
     if anonymise:
-        trees = Anonymiser().all(trees)
+        trees = anonymise_trees(trees)
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.labels import WELL_KNOWN_LABELS
+from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import format_amount
 
@@ -37,7 +37,7 @@ def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], r
     annotations[names.COMMAND] = record
     requirements = _requirements(replacement)
     for entry in requirements:
-        if entry["key"] not in WELL_KNOWN_LABELS and entry["operator"] == "In" and entry["values"]:
+        if _is_custom(entry["key"]) and entry["operator"] == "In" and entry["values"]:
             labels.setdefault(entry["key"], entry["values"][0])
     spec = dict(template["spec"])
     spec["requirements"] = requirements
@@ -63,6 +63,13 @@ def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], r
         },
         "spec": spec,
     }
+
+
+def _is_custom(key: str) -> bool:
+    """Whether a label is the user's own: those of a provider depend on the machine that comes, not on us."""
+    domain = key.rpartition("/")[0]
+    provided = domain.startswith("karpenter.") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
+    return key not in WELL_KNOWN and not provided
 
 
 def _requirements(replacement: Replacement) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """`dovetail hold` and `dovetail release`: Karpenter's own voluntary disruption off a pool's nodes, or back on.
 
-Needs no running controller, and undoes what a controller that is gone has left: holds, and with `everything` also taints and records of ours.
-What a person put on a node is never touched (`dovetail.dev/hold` tells ours apart; spec section 10).
+Needs no running controller, and undoes what a controller that is gone has left: holds, and with `--all` also taints
+and records of ours. What a person put on a node is never touched: `dovetail.dev/hold` tells ours apart (spec section
+10).
 """
 
 from collections.abc import Callable, Sequence
