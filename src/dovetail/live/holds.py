@@ -77,8 +77,13 @@ def _is_ours(taint: Tree) -> bool:
     return taint.get("key") == names.DISRUPTION_TAINT and taint.get("value") == names.DISRUPTION_TAINT_VALUE
 
 
+async def pool_names(client: ApiClient) -> list[str]:
+    """The names of all pools."""
+    return sorted(item["metadata"]["name"] for item in await _items(client, BY_KIND["NodePool"]))
+
+
 async def _check(client: ApiClient, pools: Sequence[str]) -> None:
-    known = sorted(item["metadata"]["name"] for item in await _items(client, BY_KIND["NodePool"]))
+    known = await pool_names(client)
     for pool in pools:
         if pool not in known:
             raise UnknownPoolError(f"there is no NodePool {pool!r}; there are: {', '.join(known) or 'none'}")

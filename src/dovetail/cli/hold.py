@@ -1,0 +1,69 @@
+"""`dovetail hold` and `dovetail release`: take Karpenter's own voluntary disruption off a pool's nodes, or give it back."""
+
+import argparse
+import sys
+from typing import Any
+
+from dovetail.api.findings import InputError
+
+_HOLD = """\
+Puts karpenter.sh/do-not-disrupt on the pools' nodes, with a mark of ours (dovetail.dev/hold). Nodes on which a person
+already put it are left alone. Karpenter's own expiry is forceful and no hold stops it. The controller places holds by
+itself for the pools that it manages; this command needs no running controller.
+
+examples:
+  dovetail hold batch web
+"""
+_RELEASE = """\
+Takes our hold off again; what a person put on a node stays. With --all everything of ours goes, in all pools: holds,
+and the taints and records of commands that a controller left when it stopped. Run it before you uninstall.
+
+examples:
+  dovetail release batch
+  dovetail release --all
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add both commands to the command line."""
+    from dovetail.cli.live_cluster import add_cluster_options
+
+    for name, what, epilog in (
+        ("hold", "take Karpenter's own voluntary disruption off a pool's nodes", _HOLD),
+        ("release", "give Karpenter's own voluntary disruption back", _RELEASE),
+    ):
+        parser = subparsers.add_parser(
+            name,
+            help=what,
+            description=what.capitalize() + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("pools", metavar="POOL", nargs="*", help="names of NodePools")
+        parser.add_argument("--all", action="store_true", help="all pools")
+        add_cluster_options(parser)
+        parser.set_defaults(run=run, releasing=name == "release")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Hold or release, and say what was done; 1 where something could not be changed."""
+    from dovetail.cli.live_cluster import with_client
+    from dovetail.live.holds import Tally, UnknownPoolError, hold, pool_names, release
+
+    if bool(args.pools) == args.all:
+        raise InputError("name the pools, or give --all")
+
+    async def work(client: Any) -> Tally:
+        if args.releasing:
+            return await release(client, None if args.all else args.pools)
+        return await hold(client, await pool_names(client) if args.all else args.pools)
+
+    try:
+        tally = with_client(args, work)
+    except UnknownPoolError as error:
+        raise InputError(str(error)) from None
+    for line in sorted(tally.failed):
+        print(f"not changed: {line}", file=sys.stderr)
+    done = "released" if args.releasing else "held"
+    print(f"{done} {len(tally.changed)}, left {len(tally.kept)} as they were, failed {len(tally.failed)}")
+    return 1 if tally.failed else 0

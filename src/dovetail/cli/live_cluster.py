@@ -1,0 +1,58 @@
+"""Talks to the cluster of the kubeconfig for commands that take one: the options, one asyncio run, errors in a sentence."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from dovetail import __version__
+from dovetail.api.findings import InputError
+
+if TYPE_CHECKING:
+    from dovetail.live.client import ApiClient
+    from dovetail.model.cluster import Cluster
+
+T = TypeVar("T")
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which cluster."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument("--kubeconfig", metavar="FILE", help="by default $KUBECONFIG, ~/.kube/config, or this pod's own")
+    group.add_argument("--context", metavar="NAME", help="a context of the kubeconfig; by default the current one")
+
+
+def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
+    """Do something with a client of the chosen cluster; what goes wrong on the way becomes one sentence."""
+    from dovetail.live.client import ApiClient, ApiError, UnreachableError
+    from dovetail.live.credentials import CredentialsError, connect
+
+    async def session() -> T:
+        connection = connect(getattr(args, "kubeconfig", None), getattr(args, "context", None))
+        async with ApiClient(connection, user_agent=f"dovetail/{__version__}") as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(session())
+    except CredentialsError as error:
+        raise InputError(str(error)) from None
+    except UnreachableError as error:
+        raise InputError(f"the API server does not answer ({error}); check the kubeconfig's address") from None
+    except ApiError as error:
+        if error.status == 401:
+            raise InputError("the API server does not know us (401); renew the kubeconfig's credentials") from None
+        raise InputError(f"the API server refused: {error}") from None
+
+
+def capture_live(args: argparse.Namespace) -> "Cluster":
+    """Read everything that a plan needs from the live cluster, and say what could not be seen."""
+    from dovetail.live.capture import CaptureError, capture
+
+    try:
+        captured = with_client(args, capture)
+    except CaptureError as error:
+        raise InputError(str(error)) from None
+    for warning in captured.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return captured.cluster
