@@ -1,4 +1,4 @@
-"""`dovetail hold` and `dovetail release`: take Karpenter's own voluntary disruption off a pool's nodes, or give it back."""
+"""`dovetail hold` and `dovetail release`: Karpenter's own voluntary disruption off a pool's nodes, or back on."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Talks to the cluster of the kubeconfig for commands that take one: the options, one asyncio run, errors in a sentence."""
+"""Talks to the cluster of the kubeconfig, for commands that need one; what goes wrong becomes one sentence."""
 
 import argparse
 import asyncio
