@@ -1,0 +1,120 @@
+"""What the controller counts: Karpenter's names where Karpenter has them, `dovetail_` for what only we know.
+
+Fed from the engine's reports and its last round; knows no cluster. Every metric is declared here once, so that the dashboard and the
+alert rules can be checked against this list.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from dovetail.model.verdicts import ELIGIBLE
+
+
+class Metrics:
+    """One registry and everything in it."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self.decisions = Counter(
+            "karpenter_voluntary_disruption_decisions",
+            "Disruption decisions carried out, by decision, reason and consolidation type.",
+            ["decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.eligible = Gauge(
+            "karpenter_voluntary_disruption_eligible_nodes",
+            "Nodes that a method could take, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.evaluation = Histogram(
+            "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
+            "How long a round takes.",
+            registry=registry,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+        )
+        self.queue_failures = Counter(
+            "karpenter_voluntary_disruption_queue_failures",
+            "Commands that were rolled back, by decision, reason and consolidation type.",
+            ["decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.failed_validations = Counter(
+            "karpenter_voluntary_disruption_failed_validations",
+            "Commands that did not pass validation on fresh state, by consolidation type.",
+            ["consolidation_type"],
+            registry=registry,
+        )
+        self.allowed = Gauge(
+            "karpenter_nodepools_allowed_disruptions",
+            "How many nodes a pool may lose now, by reason.",
+            ["nodepool", "reason"],
+            registry=registry,
+        )
+        self.threshold_blocked = Counter(
+            "karpenter_consolidation_threshold_blocked",
+            "Moves that did not save enough for what they disturb.",
+            ["nodepool"],
+            registry=registry,
+        )
+        self.budget_limit = Gauge(
+            "dovetail_budget_limit_nodes", "What the budgets allow at once.", ["nodepool", "reason"], registry=registry
+        )
+        self.budget_used = Gauge(
+            "dovetail_budget_used_nodes", "Nodes that count against it.", ["nodepool", "reason"], registry=registry
+        )
+        self.budget_left = Gauge(
+            "dovetail_budget_left_nodes", "What is left of it.", ["nodepool", "reason"], registry=registry
+        )
+        self.verdicts = Gauge(
+            "dovetail_node_verdicts", "Nodes by the gate that holds them.", ["nodepool", "gate"], registry=registry
+        )
+        self.savings = Counter(
+            "dovetail_realised_savings_dollars_per_hour",
+            "Dollars per hour saved by cost actions that have ended well, added up.",
+            ["nodepool"],
+            registry=registry,
+        )
+        self.commands = Gauge(
+            "dovetail_commands_in_flight", "Commands under way, by phase.", ["phase"], registry=registry
+        )
+        self.rolled_back = Counter(
+            "dovetail_commands_rolled_back", "Commands undone, by reason.", ["reason"], registry=registry
+        )
+        self.evaluation_age = Gauge(
+            "dovetail_evaluation_age_seconds", "Seconds since the last round ended.", registry=registry
+        )
+        self.leader = Gauge("dovetail_leader", "1 where this process may act.", registry=registry)
+        self.synced = Gauge("dovetail_synced", "1 once everything has been seen.", registry=registry)
+        self.held = Gauge("dovetail_held_nodes", "Nodes that carry our hold.", registry=registry)
+        self.observe = Gauge("dovetail_observe_only", "1 where nothing is touched.", registry=registry)
+        self.events = Counter("dovetail_watch_events", "Changes seen, by kind.", ["kind"], registry=registry)
+        self.relists = Counter("dovetail_watch_lists", "Full lists, by kind.", ["kind"], registry=registry)
+        self.actions = Counter(
+            "dovetail_api_writes",
+            "Instructions carried out, by kind and outcome.",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.price_age = Gauge("dovetail_catalogue_age_seconds", "Age of the price table in use.", registry=registry)
+        self.crd_fields = Gauge(
+            "dovetail_crd_has_our_fields", "1 where the NodePool CRD has Dovetail's fields.", registry=registry
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics as Prometheus sees them."""
+        found = {sample.name for family in self.registry.collect() for sample in family.samples}
+        families = {family.name + ("_total" if family.type == "counter" else "") for family in self.registry.collect()}
+        histograms = {
+            family.name + suffix
+            for family in self.registry.collect()
+            if family.type == "histogram"
+            for suffix in ("_bucket", "_sum", "_count")
+        }
+        return tuple(sorted(found | families | histograms))
+
+    def show_verdicts(self, counts: dict[tuple[str, str], int]) -> None:
+        """Nodes by pool and gate; what is no longer there goes to nothing."""
+        self.verdicts.clear()
+        for (pool, gate), number in sorted(counts.items()):
+            if gate != ELIGIBLE:
+                self.verdicts.labels(pool, gate).set(number)
