@@ -1,7 +1,7 @@
 """Structured logs: one JSON object a line on standard error, with the command's id from its decision to its end.
 
-Text from the cluster is made safe first, so that no name can forge or break a line. Credentials never come near here: requests and
-headers are not logged at any level.
+Text from the cluster is made safe first, so that no name can forge or break a line. Credentials never come near here:
+requests and headers are not logged at any level.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """What the controller counts: Karpenter's names where Karpenter has them, `dovetail_` for what only we know.
 
-Fed from the engine's reports and its last round; knows no cluster. Every metric is declared here once, so that the dashboard and the
-alert rules can be checked against this list.
+Fed from the engine's reports and its last round; knows no cluster. Every metric is declared here once, so that the
+dashboard and the alert rules can be checked against this list.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
