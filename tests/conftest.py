@@ -4,8 +4,8 @@ from tests.api.fixtures import (
     api_server,
     cluster,
     new_api_server,
-    pytest_collection_modifyitems,
+    pytest_itemcollected,
     pytest_terminal_summary,
 )
 
-__all__ = ["api_server", "cluster", "new_api_server", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["api_server", "cluster", "new_api_server", "pytest_itemcollected", "pytest_terminal_summary"]

@@ -312,7 +312,7 @@ class Client:
         spec = crd["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
         stored = self.get(crd) or {}
-        conditions = {each["type"]: each["status"] for each in stored.get("status", {}).get("conditions", [])}
+        conditions = {each["type"]: each["status"] for each in stored.get("status", {}).get("conditions") or ()}
         return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
 
 

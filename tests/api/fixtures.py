@@ -69,14 +69,12 @@ def _install(plane: planes.ControlPlane) -> None:
         client.install_crds(crds())
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use a plane, and keep those that share one on one worker."""
-    for item in items:
-        used = sorted({GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS})
-        if used:
-            item.add_marker("e2e" if "cluster" in used else "apiserver")
-            item.add_marker(pytest.mark.xdist_group(used[-1]))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test that uses a plane, and keep those that share one on one worker (xdist reads that right after)."""
+    used = sorted({GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS})
+    if used:
+        item.add_marker("e2e" if "cluster" in used else "apiserver")
+        item.add_marker(pytest.mark.xdist_group(used[-1]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

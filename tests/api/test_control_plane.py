@@ -1,0 +1,97 @@
+"""The control plane that other tests stand on does what they rely on."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.api.control_plane import Client, ControlPlane
+from tests.api.rules import pool
+
+WAIT_SECONDS_MAX = 60.0
+
+
+def eventually(check: Callable[[], Any]) -> Any:
+    """Ask again until the answer is true."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not (answer := check()):
+        assert time.monotonic() < deadline, "still not so"
+        time.sleep(0.1)
+    return answer
+
+
+def test_a_user_without_rights_is_refused(api_server: ControlPlane) -> None:
+    """RBAC is on: a known user may do nothing that no role gives, an unknown one is nobody."""
+    with api_server.client("nobody") as client:
+        assert client.request("GET", "/api/v1/nodes")[0] == 403
+    stranger = Client(int(api_server.base_url.rsplit(":", 1)[1]), "made-up", api_server.ca_path)
+    with stranger:
+        assert stranger.request("GET", "/api/v1/nodes")[0] == 401
+
+
+def test_a_restart_keeps_address_and_data(new_api_server: Callable[..., ControlPlane]) -> None:
+    """What was stored before the API server was killed is there after it came back."""
+    plane = new_api_server()
+    before = plane.base_url
+    with plane.client() as client:
+        client.apply(pool())
+        plane.restart_apiserver()
+        assert plane.base_url == before
+        client.close()
+        assert eventually(lambda: client.get(pool()))["metadata"]["name"] == "default"
+
+
+def test_service_accounts_get_tokens(api_server: ControlPlane) -> None:
+    """The server signs tokens for service accounts, and knows them again."""
+    with api_server.client() as client:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tried", "namespace": "default"}}
+        client.apply(account)
+        path = f"{client.path_of(account)}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = client.request("POST", path, request)[1]["status"]["token"]
+    port = int(api_server.base_url.rsplit(":", 1)[1])
+    with Client(port, token, api_server.ca_path) as account_client:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        who = account_client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)[1]
+    assert who["status"]["userInfo"]["username"] == "system:serviceaccount:default:tried"
+
+
+def _deployment() -> dict[str, Any]:
+    labels = {"app": "tried"}
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "tried", "namespace": "default"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def test_the_whole_cluster_makes_and_places_pods(cluster: ControlPlane) -> None:
+    """A Deployment's pods are made by the controller manager and bound by the scheduler."""
+    with cluster.client() as client:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "tried"}}
+        size = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+        ready = {"type": "Ready", "status": "True", "reason": "Tried", "message": ""}
+        client.apply(node)
+        status = {"status": {"capacity": size, "allocatable": size, "conditions": [ready]}}
+        patched = client.request(
+            "PATCH", f"{client.path_of(node)}/status", status, kind="application/strategic-merge-patch+json"
+        )
+        assert patched[0] == 200
+        client.apply(_deployment())
+        pods = "/api/v1/namespaces/default/pods"
+
+        def bound() -> bool:
+            items = client.request("GET", pods, labelSelector="app=tried")[1]["items"]
+            return [pod["spec"].get("nodeName") for pod in items] == ["tried", "tried"]
+
+        eventually(bound)
+        assert cluster.running() == ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]
+        client.delete(_deployment())
+        for pod in client.request("GET", pods, labelSelector="app=tried")[1]["items"]:
+            client.request("DELETE", f"{pods}/{pod['metadata']['name']}", gracePeriodSeconds="0")
+        client.delete(node)

@@ -1,0 +1,53 @@
+"""The cron rules of the CRD, judged here by Python's expressions; `test_crds` asks the real server."""
+
+import re
+
+import pytest
+
+from dovetail.api.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
+from tests.api.rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
+
+CALL = re.compile(r"(!?)self\.matches\(r'([^']*)'\)")
+
+
+def keeps(rule: CelRule, schedule: str) -> bool:
+    """Judge one rule: calls of matches joined by ||, each perhaps denied."""
+    calls = CALL.findall(rule.rule)
+    assert " || ".join(f"{sign}self.matches(r'{pattern}')" for sign, pattern in calls) == rule.rule
+    return any(bool(re.search(pattern.replace("$", r"\Z"), schedule)) is (sign == "") for sign, pattern in calls)
+
+
+def accepted(schedule: str) -> bool:
+    """Judge a schedule by all rules."""
+    return all(keeps(rule, schedule) for rule in schedule_rules())
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_every_value_and_range_of_a_field(field: CronField) -> None:
+    """A value is accepted within the bounds, a range if both ends are and run from low to high; names count too."""
+    whole, backward = re.compile(field_pattern(field)), re.compile(backward_pattern())
+    values = [(n, str(n)) for n in range(70)] + [(field.low + i, name) for i, name in enumerate(field.names)]
+    for start, first in values:
+        assert bool(whole.fullmatch(first)) is (field.low <= start <= field.high)
+        for end, last in values:
+            text = f"{first}-{last}"
+            read = whole.fullmatch(text) is not None and backward.search(text) is None
+            assert read is (field.low <= start <= end <= field.high), text
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES_GOOD + SCHEDULES_ODD)
+def test_good_schedules(schedule: str) -> None:
+    """What cron reads keeps every rule."""
+    assert accepted(schedule)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES_BAD)
+def test_bad_schedules(schedule: str) -> None:
+    """What no cron reads breaks a rule."""
+    assert not accepted(schedule)
+
+
+def test_a_schedule_of_the_wrong_shape_breaks_one_rule_only() -> None:
+    """Where there are not five fields nothing is said about single fields."""
+    broken = [rule for rule in schedule_rules() if not keeps(rule, "0 0 * *")]
+    assert [rule.message.split(" such as")[0] for rule in broken] == ["schedule must be five cron fields"]
