@@ -33,6 +33,7 @@ class Gate(StrEnum):
     SIMULATION = "simulation"
     NEW_NODES = "new-nodes"
     UNINITIALIZED_DESTINATION = "uninitialized-destination"
+    BACK_OFF = "back-off"
     PRICE = "price"
     SAVINGS_THRESHOLD = "savings-threshold"
     SAME_TYPE = "same-type"

@@ -1,0 +1,101 @@
+"""Replace drifted nodes: oldest drift first, zone by zone where the pool's budgets ask for it.
+
+Spec sections 5 and 7; S2, Algorithm; S4 (`deleteDrifted`, `replaceDrifted`: lower cost breaks ties). The profile
+`karpenter-1.15` has Karpenter's two methods instead: static pools first, then the rest, empty nodes before others, one
+node per command, no topology. Sits in decide, beside the other methods, which it does not know.
+"""
+
+from datetime import datetime
+
+from dovetail.decide.budgets import DomainAllowance
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.leaving import alone, first_command, is_static, scaling_down, static_room, template_replacement
+from dovetail.decide.method import MethodRun, budget_result, domain_result
+from dovetail.decide.moves import bare_command
+from dovetail.decide.scene import Scene
+from dovetail.model.command import Command, Method
+from dovetail.model.verdicts import GateResult
+
+METHOD = Method.DRIFTED
+
+
+def candidates(scene: Scene) -> list[NodeFacts]:
+    """Give the drifted nodes in the order they are taken."""
+    found = scene.passing(METHOD)
+    if not scene.settings.is_karpenter:
+        return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost), facts.name))
+    static = sorted((facts for facts in found if is_static(facts)), key=lambda facts: facts.name)
+    others = sorted(
+        (facts for facts in found if not is_static(facts)),
+        key=lambda facts: (not facts.empty, _since(facts), facts.name),
+    )
+    return [*static, *others]
+
+
+def _since(facts: NodeFacts) -> datetime:
+    assert facts.drifted_since is not None
+    return facts.drifted_since
+
+
+def run(scene: Scene) -> MethodRun:
+    """Give what drift does next."""
+    found = candidates(scene)
+    if scene.settings.is_karpenter:
+        return _run_as_karpenter(scene, found)
+    kept, held = _by_domain(scene, found)
+    command, more = first_command(scene, METHOD, kept)
+    held.update(more)
+    return MethodRun(
+        method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held
+    )
+
+
+def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], dict[str, GateResult]]:
+    """Filter by the pools' topology budgets (S2, Zone Selection), keeping the order."""
+    pools: dict[str, list[NodeFacts]] = {}
+    for facts in found:
+        pools.setdefault(facts.pool_name, []).append(facts)
+    waiting: dict[str, DomainAllowance] = {}
+    for pool in sorted(pools):
+        _, held = scene.ledger.take_by_domain(pool, pools[pool])
+        waiting.update(held)
+    results = {facts.name: domain_result(facts.pool_name, waiting[facts.name]) for facts in found if facts.name in waiting}
+    return [facts for facts in found if facts.name not in waiting], results
+
+
+# ---------------------------------------------------------------- as Karpenter v1.15
+
+
+def _run_as_karpenter(scene: Scene, found: list[NodeFacts]) -> MethodRun:
+    left = scene.left(METHOD)
+    held = {
+        facts.name: budget_result(scene, METHOD, facts.pool_name)
+        for facts in found
+        if left.get(facts.pool_name, 0) <= 0
+    }
+    static = [facts for facts in found if is_static(facts)]
+    commands = _static_commands(scene, static, left)
+    if not commands:
+        for facts in found:
+            if not is_static(facts) and facts.name not in held:
+                outcome = alone(scene, METHOD, facts)
+                if isinstance(outcome, Command):
+                    commands = [outcome]
+                    break
+    return MethodRun(method=METHOD, candidates=tuple(found), commands=tuple(commands), held=held)
+
+
+def _static_commands(scene: Scene, static: list[NodeFacts], left: dict[str, int]) -> list[Command]:
+    """Replace as many drifted nodes of each static pool as its budget and its node limit allow, one command each."""
+    commands = []
+    for pool in sorted({facts.pool_name for facts in static}):
+        members = [facts for facts in static if facts.pool_name == pool]
+        node_pool = members[0].pool
+        assert node_pool is not None
+        if left.get(pool, 0) <= 0 or scaling_down(scene, node_pool):
+            continue
+        room = static_room(scene, node_pool)
+        count = min(left[pool], len(members), len(members) if room is None else room)
+        for facts in members[:count]:
+            commands.append(bare_command(scene, METHOD, (facts,), (template_replacement(node_pool),)))
+    return commands

@@ -1,0 +1,146 @@
+"""What the decisions know of each node, looked up once a round: claim, pool, pods that would move, costs, price, times.
+
+Decides nothing: gates, budgets and methods read it. Built from the snapshot's objects in one pass over the pods.
+Sits in decide, at the bottom.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from dovetail.decide import cost
+from dovetail.decide.drainability import PdbVeto, Protection
+from dovetail.model.duration import NEVER, DurationError, parse_go_duration, parse_simple
+from dovetail.model.money import Money
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.policy import DisruptionPolicy
+
+
+@lru_cache(maxsize=1024)
+def read_expiry(text: str | None) -> int | None:
+    """Read a NodeClaim's own expireAfter; None: never. What can't be read never expires: nobody asked for it."""
+    if not text or text == NEVER:
+        return None
+    try:
+        return parse_simple(text, "smhd")
+    except DurationError:
+        try:
+            return parse_go_duration(text)
+        except DurationError:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeFacts:
+    """One node (or NodeClaim that has no node yet) of the snapshot."""
+
+    index: int
+    name: str
+    now: datetime
+    node: Node | None
+    claim: NodeClaim | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    pool_name: str
+    pool: NodePool | None
+    policy: DisruptionPolicy | None
+    initialized: bool
+    ready: bool
+    instance_terminating: bool
+    marked: str
+    marked_since: datetime | None
+    nominated: bool
+    drifted_since: datetime | None
+    last_event: datetime | None
+    expire_after: int | None
+    instance_type: str
+    zone: str
+    capacity_type: str
+    type_known: bool
+    price: Money
+    price_float: float
+    offering_price: float | None
+    reschedulable: tuple[Pod, ...]
+    pod_costs: int
+    positive_costs: int
+    all_costs: int
+    tracked_costs: int
+    protection: Protection | None
+    pdb_veto: PdbVeto | None
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7)."""
+        return self.claim is not None and self.initialized and not self.instance_terminating
+
+    @property
+    def drifted(self) -> bool:
+        """Whether its condition Drifted is True."""
+        return self.drifted_since is not None
+
+    @property
+    def created(self) -> datetime | None:
+        """When its NodeClaim was created."""
+        return self.claim.metadata.creation_timestamp if self.claim else None
+
+    @cached_property
+    def expires_at(self) -> datetime | None:
+        """When it expires; None: never."""
+        if self.expire_after is None or self.created is None:
+            return None
+        return self.created + timedelta(microseconds=-(-self.expire_after // 1000))
+
+    @cached_property
+    def remaining(self) -> Fraction:
+        """The share of its life that is left."""
+        return cost.lifetime_remaining(self.expire_after, self.created, self.now)
+
+    @cached_property
+    def disruption_cost(self) -> Fraction:
+        """Spec section 3, exact."""
+        return cost.node_cost(self.pod_costs, self.remaining)
+
+    @cached_property
+    def rescheduling_cost(self) -> Fraction:
+        """1 + the sum of positive pod costs, exact."""
+        return cost.rescheduling_cost(self.positive_costs)
+
+    @property
+    def full_cost(self) -> Fraction:
+        """The sum of its pods' costs, whatever its age."""
+        return Fraction(self.pod_costs, cost.UNIT)
+
+    @property
+    def tracked_cost(self) -> Fraction:
+        """What Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
+        return cost.rescheduling_cost(self.tracked_costs)
+
+    @property
+    def karpenter_disruption_cost(self) -> float:
+        """Karpenter's own figure: all pods, DaemonSets' too, x lifetime remaining, as its floats have it."""
+        own = self.claim.spec.expire_after if self.claim else None
+        life = cost.lifetime_remaining_float(read_expiry(own), self.created, self.now)
+        return self.all_costs / cost.UNIT * life
+
+    @property
+    def rescheduling_cost_float(self) -> float:
+        """The same as a float: exact too, the unit is a power of two."""
+        return 1.0 + self.positive_costs / cost.UNIT
+
+    @property
+    def savings_ratio(self) -> float:
+        """What Karpenter v1.15 orders by: price per unit of rescheduling cost."""
+        return self.price_float / self.rescheduling_cost_float
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod would have to move."""
+        return not self.reschedulable
+
+    @property
+    def empty_for_karpenter(self) -> bool:
+        """Whether no pod has a positive cost: what Karpenter v1.15 calls empty."""
+        return self.positive_costs == 0

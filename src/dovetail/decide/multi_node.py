@@ -1,0 +1,76 @@
+"""Save money with several nodes at once: the largest prefix of the ordered candidates that passes as one command.
+
+Spec section 5; S1, Multi-node consolidation (costs of all nodes add up). Found by bisection, as Karpenter does; because a
+larger batch can pass where a smaller one does not, the profile `dovetail` then tries some larger ones, so it never finds
+less. Sits in decide, beside the other methods, which it does not know.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.method import MethodRun, take_within
+from dovetail.decide.moves import Move, command_of, cost_move, score
+from dovetail.decide.price import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.model.command import Method
+
+METHOD = Method.MULTI_NODE
+FURTHER_MAX = 6
+"""How many larger batches are tried after the bisection: each costs one simulation of many pods."""
+
+Try = Callable[[int], Move | Refusal]
+
+
+def run(scene: Scene) -> MethodRun:
+    """Give the command for the largest batch that passes, if there is one of at least two nodes."""
+    candidates = scene.cost_order
+    taken, held = take_within(scene, METHOD, candidates, scene.left(METHOD))
+    if scene.stabilizing:
+        return MethodRun(method=METHOD, candidates=candidates, held=held)
+    asked: dict[int, Move | Refusal] = {}
+    attempt = partial(_attempt, scene, taken, asked)
+    largest = min(len(taken), scene.settings.batch_maximum)
+    best = bisect(attempt, largest)
+    if not scene.settings.is_karpenter:
+        best = look_further(attempt, best, largest, asked)
+    move = asked.get(best)
+    commands = (command_of(scene, METHOD, move),) if isinstance(move, Move) else ()
+    refused = tuple(
+        (tuple(taken[:size]), outcome) for size, outcome in sorted(asked.items()) if isinstance(outcome, Refusal)
+    )
+    return MethodRun(method=METHOD, candidates=candidates, commands=commands, held=held, refused=refused)
+
+
+def _attempt(scene: Scene, taken: Sequence[NodeFacts], asked: dict[int, Move | Refusal], size: int) -> Move | Refusal:
+    """Judge the first `size` nodes as one command; asked once."""
+    if size not in asked:
+        outcome = cost_move(scene, taken[:size])
+        refusal = score(scene, outcome) if isinstance(outcome, Move) else None
+        asked[size] = refusal or outcome
+    return asked[size]
+
+
+def bisect(attempt: Try, largest: int) -> int:
+    """Give the size of the batch that bisection ends at, from 2 to `largest`; 0 where none passed."""
+    best, low, high = 0, 1, largest - 1
+    while low <= high:
+        middle = (low + high) // 2
+        if isinstance(attempt(middle + 1), Move):
+            best, low = middle + 1, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal]) -> int:
+    """Try some larger batches that bisection passed over, largest first; give the best size found."""
+    least = max(best + 1, 2)
+    untried = [size for size in range(largest, least - 1, -1) if size not in asked]
+    if len(untried) > FURTHER_MAX:
+        step = (len(untried) - 1) / (FURTHER_MAX - 1)
+        untried = [untried[round(index * step)] for index in range(FURTHER_MAX)]
+    for size in untried:
+        if isinstance(attempt(size), Move):
+            return size
+    return best

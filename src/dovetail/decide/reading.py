@@ -1,0 +1,246 @@
+"""Reads a node's facts off the cluster's objects: pairs nodes with claims, walks the pods once, looks up prices.
+
+Decides nothing but what the objects say (what counts as marked, initialized or the last pod event is spec sections 2 and
+4). Sits in decide, above facts, below the scene.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from dovetail.decide import cost, timers
+from dovetail.decide.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
+from dovetail.decide.facts import NodeFacts, read_expiry
+from dovetail.decide.in_flight import InFlight
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType
+from dovetail.model.cluster import Cluster
+from dovetail.model.objects import Node, NodeClaim, Pod, condition, is_true
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import Settings
+
+_TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class _PodSums:
+    """What the pods of one node come to."""
+
+    __slots__ = ("all", "moving", "positive", "protection", "reschedulable", "tracked", "unreadable", "veto")
+
+    def __init__(self) -> None:
+        self.reschedulable: list[Pod] = []
+        self.moving = self.positive = self.all = self.tracked = 0
+        self.protection: Protection | None = None
+        self.veto: PdbVeto | None = None
+        self.unreadable: list[str] = []
+
+    def add(self, pod: Pod, guards: Guards, now: datetime) -> None:
+        """Count a pod in."""
+        meta = pod.metadata
+        amount = cost.eviction_cost(pod)
+        self.all += amount
+        terminal = pod.status.phase in ("Failed", "Succeeded")
+        if terminal:
+            return
+        terminating = meta.deletion_timestamp is not None
+        owner = _owner(pod)
+        if owner != "DaemonSet" and amount > 0:
+            self.tracked += amount
+        if not owner and (not terminating or _is_stateful(pod)):
+            self.reschedulable.append(pod)
+            self.moving += amount
+            if amount > 0:
+                self.positive += amount
+        if not terminating:
+            self._ask(pod, guards, now)
+
+    def _ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
+        """Ask an active pod what it has against being disrupted."""
+        annotations = pod.metadata.annotations
+        if annotations:
+            if self.protection is None and names.DO_NOT_DISRUPT in annotations:
+                self.protection = protection(pod, now)
+            self._note_unreadable(pod)
+        if self.veto is None and pod.metadata.namespace in guards.namespaces:
+            self.veto = guards.veto(pod, now)
+
+    def _note_unreadable(self, pod: Pod) -> None:
+        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+        value = unreadable_protection(pod)
+        if value is not None:
+            self.unreadable.append(f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored")
+        bad = cost.unreadable_cost(pod)
+        if bad is not None:
+            self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
+
+
+def _owner(pod: Pod) -> str:
+    """Give the owner that keeps a pod from being moved: DaemonSet or Node; empty where there is none."""
+    found = ""
+    for owner in pod.metadata.owner_references:
+        if owner.kind == "DaemonSet" and owner.api_version == "apps/v1":
+            return "DaemonSet"
+        if owner.kind == "Node" and owner.api_version == "v1":
+            found = "Node"
+    return found
+
+
+def _is_stateful(pod: Pod) -> bool:
+    return any(o.kind == "StatefulSet" and o.api_version == "apps/v1" for o in pod.metadata.owner_references)
+
+
+class Reader:
+    """Reads all nodes of a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        catalogue: Catalogue,
+        policies: Mapping[str, DisruptionPolicy],
+        settings: Settings,
+        now: datetime,
+        in_flight: InFlight,
+    ) -> None:
+        self.cluster, self.policies, self.settings, self.now = cluster, policies, settings, now
+        self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in catalogue.instance_types}
+        self.pools = {pool.metadata.name: pool for pool in cluster.node_pools}
+        self.leaving = {entry.node: entry for entry in in_flight.leaving}
+        self.marked = frozenset(settings.marked_for_deletion_nodes)
+        self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated))
+        self.guards = Guards(cluster.pdbs)
+        self.pods: dict[str, _PodSums] = {}
+        for pod in cluster.pods:
+            name = pod.spec.node_name
+            if name:
+                sums = self.pods.get(name)
+                if sums is None:
+                    sums = self.pods[name] = _PodSums()
+                sums.add(pod, self.guards, now)
+
+    def read(self, index_of: Mapping[str, int]) -> tuple[NodeFacts, ...]:
+        """Give the facts of every node and of every claim without one, by name."""
+        found = [self._facts(node, claim, index_of) for node, claim in pair_up(self.cluster.nodes, self.cluster.node_claims)]
+        return tuple(sorted(found, key=lambda facts: facts.name))
+
+    def _facts(self, node: Node | None, claim: NodeClaim | None, index_of: Mapping[str, int]) -> NodeFacts:
+        meta = _standing_metadata(node, claim)
+        name = node.metadata.name if node is not None else claim.metadata.name if claim is not None else ""
+        labels: Mapping[str, str] = meta.labels
+        pool_name = labels.get(names.NODEPOOL, "")
+        policy = self.policies.get(pool_name)
+        sums = self.pods.get(node.metadata.name, _NO_PODS) if node is not None else _NO_PODS
+        conditions = claim.status.conditions if claim is not None else ()
+        drift = condition(conditions, names.CONDITION_DRIFTED)
+        kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
+        zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
+        offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
+        marked, since = self._marked(name, node, claim)
+        return NodeFacts(
+            index=index_of.get(name, -1),
+            name=name,
+            now=self.now,
+            node=node,
+            claim=claim,
+            labels=labels,
+            annotations=meta.annotations,
+            pool_name=pool_name,
+            pool=self.pools.get(pool_name),
+            policy=policy,
+            initialized=_initialized(node, claim),
+            ready=node is not None and is_true(node.status.conditions, "Ready"),
+            instance_terminating=is_true(conditions, names.CONDITION_INSTANCE_TERMINATING),
+            marked=marked,
+            marked_since=since,
+            nominated=name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
+            last_event=timers.last_pod_event(claim),
+            expire_after=self._expiry(claim, policy),
+            instance_type=labels.get(names.INSTANCE_TYPE, ""),
+            zone=zone,
+            capacity_type=capacity,
+            type_known=kind is not None,
+            price=offers[0].price if offers else 0,
+            price_float=offers[0].price_float if offers else 0.0,
+            offering_price=min((o.price_float for o in offers), default=None),
+            reschedulable=tuple(sums.reschedulable),
+            pod_costs=sums.moving,
+            positive_costs=sums.positive,
+            all_costs=sums.all,
+            tracked_costs=sums.tracked,
+            protection=sums.protection,
+            pdb_veto=sums.veto,
+            unreadable=tuple(sums.unreadable),
+        )
+
+    def _marked(self, name: str, node: Node | None, claim: NodeClaim | None) -> tuple[str, datetime | None]:
+        """Say why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
+        if name in self.leaving:
+            entry = self.leaving[name]
+            return f"a command in flight takes it ({entry.method.value})", entry.since
+        if name in self.marked:
+            return "it is marked for deletion", None
+        if claim is not None and claim.metadata.deletion_timestamp is not None:
+            return "its NodeClaim is being deleted", claim.metadata.deletion_timestamp
+        if claim is not None and is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
+            return "its instance is terminating", None
+        if node is None:
+            return "", None
+        if node.metadata.deletion_timestamp is not None and not (self.settings.is_karpenter and claim is not None):
+            return "the node is being deleted", node.metadata.deletion_timestamp
+        if not self.settings.is_karpenter:
+            for taint in node.spec.taints:
+                if taint.key in _TAINTS:
+                    return f"it carries the taint {taint.key}", taint.time_added
+        return "", None
+
+    def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
+        """Give expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
+        if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
+            return policy.expire_after
+        return read_expiry(claim.spec.expire_after) if claim is not None else None
+
+
+_NO_PODS: Final = _PodSums()
+
+
+def _standing_metadata(node: Node | None, claim: NodeClaim | None):  # type: ignore[no-untyped-def]
+    """Give the metadata that counts: the claim's until the node is registered."""
+    if claim is None:
+        assert node is not None
+        return node.metadata
+    if node is None or node.metadata.labels.get(names.REGISTERED_LABEL) != "true":
+        return claim.metadata
+    return node.metadata
+
+
+def _initialized(node: Node | None, claim: NodeClaim | None) -> bool:
+    if claim is None:
+        return True
+    return node is not None and node.metadata.labels.get(names.INITIALIZED_LABEL) == "true"
+
+
+def pair_up(
+    nodes: Iterable[Node], claims: Iterable[NodeClaim]
+) -> list[tuple[Node | None, NodeClaim | None]]:
+    """Pair nodes with NodeClaims by provider ID, else by the node's name in the claim's status."""
+    by_provider: dict[str, NodeClaim] = {}
+    by_node: dict[str, NodeClaim] = {}
+    for claim in claims:
+        if claim.status.provider_id:
+            by_provider[claim.status.provider_id] = claim
+        if claim.status.node_name:
+            by_node[claim.status.node_name] = claim
+    pairs: list[tuple[Node | None, NodeClaim | None]] = []
+    paired: set[str] = set()
+    for node in nodes:
+        found = by_provider.get(node.spec.provider_id) if node.spec.provider_id else None
+        if found is None:
+            found = by_node.get(node.metadata.name)
+            if found is not None and found.status.provider_id and node.spec.provider_id:
+                found = None
+        if found is not None:
+            paired.add(found.metadata.name)
+        pairs.append((node, found))
+    pairs.extend((None, claim) for claim in claims if claim.metadata.name not in paired)
+    return pairs

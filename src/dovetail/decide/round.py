@@ -1,0 +1,108 @@
+"""One round: each method asks in order, the first that has an action acts, and every node gets a verdict.
+
+Spec section 5; S4 (one lifecycle controller): empty, expired, drifted, several nodes for cost, one node for cost. A pure
+function of snapshot, settings, time and what is in flight. The methods don't know each other: this is the only module
+that knows them all. Sits on top of decide; `plan` and `lifecycle` call it.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from dovetail.decide import drifted, empty, expired, leaving, multi_node, single_node
+from dovetail.decide.horizon import next_change
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.method import MethodRun, blocked_move
+from dovetail.decide.moves import Move, command_of, score
+from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.price import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.verdict import verdicts
+from dovetail.decide.warnings import warnings_of
+from dovetail.model.command import Command, Method
+from dovetail.model.settings import Settings
+from dovetail.scheduling.snapshot import Snapshot
+
+METHODS: dict[Method, Callable[[Scene], MethodRun]] = {
+    Method.EMPTY: empty.run,
+    Method.EXPIRED: expired.run,
+    Method.DRIFTED: drifted.run,
+    Method.MULTI_NODE: multi_node.run,
+    Method.SINGLE_NODE: single_node.run,
+}
+
+
+def plan_round(
+    snapshot: Snapshot,
+    settings: Settings,
+    now: datetime,
+    *,
+    in_flight: InFlight = NOTHING_IN_FLIGHT,
+    stabilized_until: datetime | None = None,
+    every_method: bool = False,
+    every_candidate: bool = False,
+    managed_pools: Iterable[str] | None = None,
+) -> RoundResult:
+    """Decide what to do next.
+
+    `every_method`: ask all methods, each on the untouched snapshot, though only the first that acts counts.
+    `every_candidate`: also what drift and one-node cost would do with each candidate alone, budgets left aside.
+    `managed_pools`: pools that may be touched; None: all.
+    """
+    scene = Scene(
+        snapshot,
+        settings,
+        now,
+        in_flight=in_flight,
+        stabilized_until=stabilized_until,
+        managed_pools=managed_pools,
+    )
+    return decide(scene, every_method=every_method, every_candidate=every_candidate)
+
+
+def decide(scene: Scene, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
+    """Decide on a scene that is there already."""
+    runs: dict[Method, MethodRun] = {}
+    for method, ask in METHODS.items():
+        runs[method] = ask(scene)
+        if runs[method].commands and not every_method:
+            break
+    acting = next((run for run in runs.values() if run.commands), None)
+    return RoundResult(
+        now=scene.now,
+        profile=scene.settings.profile,
+        commands=acting.commands if acting else (),
+        methods=tuple(_method_result(scene, run, every_candidate=every_candidate) for run in runs.values()),
+        budgets=scene.ledger.rows(),
+        warnings=warnings_of(scene),
+        blocked=tuple(blocked_move(*entry) for run in runs.values() for entry in run.refused if entry[1].is_price),
+        next_change=next_change(scene, [refusal for run in runs.values() for refusal in run.refused]),
+        say=lambda: verdicts(scene, {method: runs.get(method) or ask(scene) for method, ask in METHODS.items()}),
+    )
+
+
+def _method_result(scene: Scene, run: MethodRun, *, every_candidate: bool) -> MethodResult:
+    alone = None
+    if every_candidate and run.method in (Method.DRIFTED, Method.SINGLE_NODE):
+        alone = tuple(_alone(scene, run.method, facts) for facts in run.candidates)
+    return MethodResult(
+        method=run.method,
+        candidates=tuple(scene.figures(facts) for facts in run.candidates),
+        budget=scene.left(run.method),
+        commands=run.commands,
+        alone=alone,
+    )
+
+
+def _alone(scene: Scene, method: Method, facts: NodeFacts) -> CandidateAlone:
+    """Say what a candidate would come to by itself; a Balanced pool's refusal is only named (contract)."""
+    outcome: Command | Move | Refusal
+    if method is Method.DRIFTED:
+        outcome = leaving.alone(scene, method, facts)
+        why = "Every pod finds a place." if isinstance(outcome, Command) else outcome.why
+    else:
+        outcome = single_node.unscored(scene, facts)
+        refusal = score(scene, outcome) if isinstance(outcome, Move) else outcome
+        why = refusal.why if refusal else "It is worth it."
+        outcome = command_of(scene, method, outcome) if isinstance(outcome, Move) else outcome
+    return CandidateAlone(node=facts.name, command=outcome if isinstance(outcome, Command) else None, why=why)

@@ -1,0 +1,153 @@
+"""Everything the methods of one round ask, each question answered once: facts, gates, budgets, simulations.
+
+Methods don't know each other; they share this. Simulations are kept by what they were asked, so that a node that drift
+has simulated is not simulated again for its price where the question is the same. Chooses no action itself.
+Sits in decide, between the rules and the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dovetail.decide import timers
+from dovetail.decide.balanced import PoolTotals, pool_totals
+from dovetail.decide.budgets import Ledger
+from dovetail.decide.candidates import Chain, Ground, gates_of
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.reading import Reader
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.result import SimulationResult
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from dovetail.decide.moves import Move
+    from dovetail.decide.price import Refusal
+
+
+class Scene:
+    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        now: datetime,
+        *,
+        in_flight: InFlight = NOTHING_IN_FLIGHT,
+        stabilized_until: datetime | None = None,
+        managed_pools: Iterable[str] | None = None,
+    ) -> None:
+        self.snapshot, self.settings, self.now, self.in_flight = snapshot, settings, now, in_flight
+        self.stabilized_until = stabilized_until
+        managed = None if managed_pools is None or settings.is_karpenter else frozenset(managed_pools)
+        self.ground = Ground(settings=settings, now=now, managed_pools=managed)
+        self.unscored: dict[str, Move | Refusal] = {}
+        self.judged: dict[str, Move | Refusal] = {}
+        self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
+
+    @cached_property
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """All nodes, by name."""
+        snapshot = self.snapshot
+        reader = Reader(snapshot.cluster, snapshot.catalogue, self.policies, self.settings, self.now, self.in_flight)
+        return reader.read(snapshot.index_of)
+
+    @cached_property
+    def by_name(self) -> dict[str, NodeFacts]:
+        """Nodes by name."""
+        return {facts.name: facts for facts in self.nodes}
+
+    @cached_property
+    def policies(self) -> dict[str, DisruptionPolicy]:
+        """The effective policy of every pool, by name."""
+        return dict(self.snapshot.policies)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The budgets."""
+        return Ledger(self.nodes, self.policies, self.settings, self.now, self.in_flight)
+
+    @cached_property
+    def chains(self) -> dict[str, dict[Method, Chain]]:
+        """Gates 1 to 7 of every node, for every method."""
+        return {facts.name: gates_of(facts, self.ground) for facts in self.nodes}
+
+    @cached_property
+    def totals(self) -> dict[str, PoolTotals]:
+        """What Balanced pools are measured against."""
+        return pool_totals(self.nodes, self.chains, self.settings)
+
+    @cached_property
+    def closed(self) -> tuple[int, ...]:
+        """Nodes that a cost action may not move pods to."""
+        return timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
+
+    @property
+    def stabilizing(self) -> bool:
+        """Whether cost actions wait for an earlier action to settle (S4, LifecycleAction Tunables)."""
+        return self.stabilized_until is not None and self.now < self.stabilized_until
+
+    def passing(self, method: Method) -> list[NodeFacts]:
+        """Give the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
+        return [facts for facts in self.nodes if self.chains[facts.name][method].open]
+
+    @cached_property
+    def cost_order(self) -> tuple[NodeFacts, ...]:
+        """Cost candidates in the order they are taken: lowest disruption cost, or highest savings ratio; then name."""
+        return tuple(in_cost_order(self.passing(Method.MULTI_NODE), self.settings))
+
+    def left(self, method: Method) -> dict[str, int]:
+        """Give what every pool has left for the method's reason; the caller may count it down."""
+        return self.ledger.left(REASON_OF[method])
+
+    def figures(self, facts: NodeFacts) -> CandidateFigures:
+        """Give a candidate's figures as the plan shows them."""
+        return CandidateFigures(
+            node=facts.name,
+            node_pool=facts.pool_name,
+            price=facts.price,
+            price_float=facts.price_float,
+            disruption_cost=self.disruption_cost((facts,)),
+        )
+
+    def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
+        """Give the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
+        if self.settings.is_karpenter:
+            return sum(facts.karpenter_disruption_cost for facts in nodes)
+        return float(sum(facts.disruption_cost for facts in nodes))
+
+    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
+        """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
+
+        A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
+        to the same question serves as well.
+        """
+        chosen = tuple(facts.index for facts in nodes)
+        key = (tuple(sorted(chosen)), for_cost)
+        if key in self._simulations:
+            return self._simulations[key]
+        if for_cost and not self.closed and (key[0], False) in self._simulations:
+            return self._simulations[(key[0], False)]
+        result = simulate(
+            self.snapshot,
+            chosen,
+            closed=self.closed if for_cost else (),
+            new_nodes_max=1 if for_cost else None,
+        )
+        self._simulations[key] = result
+        return result
+
+
+def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings) -> list[NodeFacts]:
+    """Order cost candidates (spec section 5; S1 and S4 against Karpenter v1.15: a setting)."""
+    if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
+        return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
+    return sorted(nodes, key=lambda facts: (float(facts.disruption_cost), facts.name))

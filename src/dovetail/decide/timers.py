@@ -1,0 +1,97 @@
+"""The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
+
+Spec section 2; S0, Key Design Principle. The first keeps a node from being a source, the second makes it invisible to
+cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy, nothing else.
+Sits in decide, below candidates.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.decide.facts import NodeFacts
+from dovetail.model import names
+from dovetail.model.objects import NodeClaim, condition
+from dovetail.model.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A timer of a node: since when, how long (nanoseconds), until when."""
+
+    since: datetime
+    period: int
+    until: datetime
+
+    def running(self, now: datetime) -> bool:
+        """Whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
+        return now < self.until
+
+
+def last_pod_event(claim: NodeClaim | None) -> datetime | None:
+    """Give the last pod event of a node or, where none is known, when it was initialized (S0, Core Logic)."""
+    if claim is None:
+        return None
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is not None and initialized.status == "True":
+        return initialized.last_transition_time
+    return None
+
+
+def _timer(facts: NodeFacts, period: int | None) -> Timer | None:
+    if not period or facts.last_event is None:
+        return None
+    until = facts.last_event + timedelta(microseconds=-(-period // 1000))
+    return Timer(since=facts.last_event, period=period, until=until)
+
+
+def consolidate_after(facts: NodeFacts) -> Timer | None:
+    """Give the timer that keeps a node from being a source; None where the pool has none or no event is known."""
+    policy = facts.policy
+    return None if policy is None or policy.static else _timer(facts, policy.consolidate_after)
+
+
+def grace_period(facts: NodeFacts) -> Timer | None:
+    """Give the timer that hides a node from cost actions; static pools ignore it (S0, Code Definition)."""
+    policy = facts.policy
+    return None if policy is None or policy.static else _timer(facts, policy.grace_period)
+
+
+def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
+    """Whether the node is invisible to cost actions now."""
+    timer = grace_period(facts)
+    return timer is not None and timer.running(now)
+
+
+def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> tuple[int, ...]:
+    """Give the nodes (indexes) that a cost action may not move pods to.
+
+    Those in their grace period (S0, Integration Points 2) and, as Karpenter does and where the setting asks for it, those
+    within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
+    """
+    closed = []
+    for facts in nodes:
+        if facts.policy is None:
+            continue
+        hidden = not settings.is_karpenter and in_grace_period(facts, now)
+        if not hidden and settings.consolidate_after_hides_destinations:
+            timer = _destination_timer(facts, settings)
+            hidden = timer is not None and timer.running(now)
+        if hidden:
+            closed.append(facts.index)
+    return tuple(closed)
+
+
+def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
+    if not settings.is_karpenter:
+        return consolidate_after(facts)
+    # Karpenter asks for condition Initialized on the claim and, unlike for sources, looks at static pools too.
+    claim, policy = facts.claim, facts.policy
+    if claim is None or policy is None:
+        return None
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is None or initialized.status != "True":
+        return None
+    return _timer(facts, policy.consolidate_after)

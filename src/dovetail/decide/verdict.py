@@ -1,0 +1,134 @@
+"""The verdict of every node: the first method, in order, that would take it; else the gate that it reached furthest.
+
+Spec section 4. Goes on from gate 7 where `candidates` ended: budget, simulation, prices. Asks what the methods asked, so
+most answers are there already; nodes that a round had no need to simulate are simulated here, which is why verdicts are
+worked out only when someone looks. Sits in decide, above the methods, below the round.
+"""
+
+from collections.abc import Mapping
+
+from dovetail.decide import leaving, single_node
+from dovetail.decide.candidates import Chain, passed, stopped
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.method import MethodRun
+from dovetail.decide.moves import Move
+from dovetail.decide.price import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.words import clock, dollars, seconds
+from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
+
+_WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+_PLACE = {gate: place for place, gate in enumerate(Gate)}
+_COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
+_TAKEN = {
+    Method.EMPTY: "It is empty and would be deleted",
+    Method.EXPIRED: "It has expired and would be retired",
+    Method.DRIFTED: "It has drifted and would be retired",
+    Method.MULTI_NODE: "It would go together with others, to save money",
+    Method.SINGLE_NODE: "It would go, to save money",
+}
+
+
+def verdicts(scene: Scene, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
+    """Give every node's verdict, by name."""
+    batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
+    return tuple(_verdict(facts, chains_of(scene, runs, facts, batch)) for facts in scene.nodes)
+
+
+def chains_of(
+    scene: Scene, runs: Mapping[Method, MethodRun], facts: NodeFacts, batch: frozenset[str]
+) -> dict[Method, Chain]:
+    """Run one node through all gates of every method; the two cost methods share one chain."""
+    chains = {}
+    for method, chain in scene.chains[facts.name].items():
+        if method is Method.MULTI_NODE and facts.name not in batch:
+            continue  # alone it may still go: the last method says
+        if method is Method.SINGLE_NODE and facts.name in batch:
+            continue
+        chains[method] = _go_on(scene, runs[method], facts, chain) if chain.open else chain
+    return chains
+
+
+def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chain:
+    """Gates 8 to 10."""
+    method = run.method
+    if method in _COST and scene.stabilizing:
+        return chain.then(_stabilizing(scene))
+    if facts.name in run.held:
+        return chain.then(run.held[facts.name])
+    chain = chain.then(_budget_passed(scene, method, facts))
+    if method is Method.EMPTY:
+        return chain
+    if method is Method.MULTI_NODE:
+        return chain.then(passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch."))
+    if method is Method.SINGLE_NODE:
+        return chain.then(*_priced(single_node.judge(scene, facts)))
+    outcome = leaving.alone(scene, method, facts)
+    if isinstance(outcome, Command):
+        return chain.then(passed(Gate.SIMULATION, "Every pod finds a place."))
+    return chain.then(_refused(outcome))
+
+
+def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
+    entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
+    return passed(Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}.")
+
+
+def _stabilizing(scene: Scene) -> GateResult:
+    assert scene.stabilized_until is not None
+    left = seconds(scene.stabilized_until - scene.now)
+    return stopped(
+        Gate.STABILIZATION,
+        f"An action has just finished; cost actions wait for the cluster to settle, {left} more.",
+        until=clock(scene.stabilized_until),
+    )
+
+
+def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
+    if isinstance(outcome, Refusal):
+        if _PLACE[outcome.gate] > _PLACE[Gate.SIMULATION] and outcome.is_price:
+            return (passed(Gate.SIMULATION, "Its pods find room, or were not asked: the price decides."), _refused(outcome))
+        return (_refused(outcome),)
+    approved = outcome.approved
+    return (
+        passed(Gate.SIMULATION, "Every pod finds a place."),
+        GateResult(
+            gate=Gate.SAVINGS_THRESHOLD,
+            passed=True,
+            why=f"It saves {dollars(approved.savings)}/h and has to save {dollars(approved.required)}/h.",
+            figures={
+                "savingsPerHour": dollars(approved.savings, bare=True),
+                "requiredSavingsPerHour": dollars(approved.required, bare=True),
+            },
+        ),
+    )
+
+
+def _refused(refusal: Refusal) -> GateResult:
+    return GateResult(gate=refusal.gate, passed=False, why=refusal.why, figures=refusal.figures)
+
+
+def deciding(chains: Mapping[Method, Chain]) -> Chain:
+    """Give the chain that decides: the first that is open to its end, else the one that got furthest."""
+    for chain in chains.values():
+        if chain.open:
+            return chain
+    return max(chains.values(), key=_reached)
+
+
+def _reached(chain: Chain) -> int:
+    gate = chain.results[-1].gate
+    return -1 if gate in _WRONG_METHOD else _PLACE[gate]
+
+
+def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:
+    chain = deciding(chains)
+    last = chain.results[-1]
+    return NodeVerdict(
+        node=facts.name,
+        node_pool=facts.pool_name,
+        verdict=ELIGIBLE if last.passed else last.gate.value,
+        why=f"{_TAKEN[chain.method]}." if last.passed else last.why,
+        gates=chain.results,
+    )
