@@ -64,7 +64,7 @@ class Informer:
     lists: int = 0
     skipped: int = 0
     denied: bool = False
-    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
     _version: str = ""
 
     async def run(self) -> None:
@@ -109,16 +109,16 @@ class Informer:
     async def _list(self) -> None:
         listing = await self.client.list_all(self.resource.path())
         self.lists += 1
-        before, self._known = self._known, {}
+        before, self.known = self.known, {}
         for raw in listing.items:
             item = self._decode(raw)
             if item is None:
                 continue
             key = (item.metadata.namespace, item.metadata.name)
-            self._known[key] = item.metadata.resource_version
+            self.known[key] = item.metadata.resource_version
             if before.get(key) != item.metadata.resource_version:
                 await self.deliver(ObjectObserved(object=item))
-        for namespace, name in sorted(before.keys() - self._known.keys()):
+        for namespace, name in sorted(before.keys() - self.known.keys()):
             await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=namespace, name=name))
         self._version = listing.resource_version
         self.denied = False
@@ -145,10 +145,11 @@ class Informer:
         key = (item.metadata.namespace, item.metadata.name)
         self._version = item.metadata.resource_version
         if event.type == "DELETED":
-            self._known.pop(key, None)
-            await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=key[0], name=key[1]))
+            self.known.pop(key, None)
+            uid = item.metadata.uid
+            await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=key[0], name=key[1], uid=uid))
         else:
-            self._known[key] = item.metadata.resource_version
+            self.known[key] = item.metadata.resource_version
             await self.deliver(ObjectObserved(object=item))
 
     def _decode(self, raw: msgspec.Raw) -> AnyObject | None:
