@@ -1,0 +1,84 @@
+"""What makes one disruption budget usable, whether it stands in a spec, in the annotation or in a file.
+
+One set of rules for `validate`, which shows the findings, and for `policy`, which lets a broken budget allow nothing.
+Spec section 1; S2 Validation, S3 Validation/Defaults. Sits in api.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.api.findings import Finding
+from dovetail.api.manifest_shapes import BUDGET, WINDOW_LENGTH
+from dovetail.api.shape import check, error, warning
+from dovetail.model.duration import parse_simple
+from dovetail.model.schedule import ScheduleError, parse_schedule
+
+
+def budget_findings(budget: Any, path: str) -> Iterator[Finding]:
+    """Give everything that is wrong or doubtful with one budget."""
+    shape_findings = list(check(BUDGET, budget, path))
+    yield from shape_findings
+    if not isinstance(budget, dict):
+        return
+    broken = {finding.path for finding in shape_findings}
+    yield from _pairs(budget, path)
+    schedule = budget.get("schedule")
+    if isinstance(schedule, str) and f"{path}.schedule" not in broken:
+        try:
+            parse_schedule(schedule)
+        except ScheduleError as problem:
+            yield error(f"{path}.schedule", schedule, problem.reason, problem.remedy)
+    yield from _length(budget.get("duration"), f"{path}.duration")
+    yield from _reasons(budget, path)
+
+
+def _pairs(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    has_schedule, has_duration = budget.get("schedule") is not None, budget.get("duration") is not None
+    if has_schedule != has_duration:
+        missing, there = ("duration", "schedule") if has_schedule else ("schedule", "duration")
+        yield error(
+            path, budget, f"has {there} without {missing}", "set both, or neither for a budget that is always active"
+        )
+    if budget.get("sequential") is True and budget.get("topologyKey") is None:
+        yield error(path, budget, "has sequential without topologyKey", "set topologyKey: topology.kubernetes.io/zone")
+
+
+def _length(duration: Any, path: str) -> Iterator[Finding]:
+    if not isinstance(duration, str) or WINDOW_LENGTH.fullmatch(duration) is None:
+        return
+    try:
+        length = parse_simple(duration, "smh")
+    except ValueError:
+        yield error(path, duration, "is longer than anything can last", "write hours and minutes such as 8h")
+        return
+    if length == 0:
+        yield warning(
+            path, duration, "is no time at all, so the budget is never active", "write a longer one, such as 8h"
+        )
+
+
+def _reasons(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    reasons = budget.get("reasons")
+    if not isinstance(reasons, list):
+        return
+    texts = [reason for reason in reasons if isinstance(reason, str)]
+    for reason in sorted({reason for reason in texts if texts.count(reason) > 1}):
+        yield error(f"{path}.reasons", reason, "is listed more than once", "list each reason once")
+    if budget.get("topologyKey") is not None and reasons and "Drifted" not in reasons:
+        yield warning(
+            f"{path}.reasons",
+            reasons,
+            "leaves out Drifted, but a budget with topologyKey holds for drift only, so it does nothing",
+            "add Drifted, or take topologyKey out",
+        )
+
+
+def with_text_nodes(budget: Any, path: str) -> tuple[Any, Finding | None]:
+    """Turn an integer for `nodes` into text, with a warning: files have it, the API server refuses it (section 1)."""
+    nodes = budget.get("nodes") if isinstance(budget, dict) else None
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        return budget, None
+    remark = warning(
+        f"{path}.nodes", nodes, f'was read as "{nodes}"; the API server refuses a number here', f'write "{nodes}"'
+    )
+    return budget | {"nodes": str(nodes)}, remark

@@ -1,0 +1,303 @@
+"""A NodePool's effective disruption policy: the annotation over the spec over the defaults, read, checked, typed.
+
+What can't be read fails closed and is reported, and the rest of the pool goes on: a broken budget allows 0 for the
+reasons it names (for all, where those can't be read); an unreadable consolidation field switches consolidation off; an
+unreadable expireAfter switches graceful expiry off. Spec sections 1 and 12; S0 Proposed Spec, S1 Recommendation, S2
+Validation, S3 Validation/Defaults. Under the profile `karpenter-1.15` the policy is what Karpenter would make of the
+same object (`karpenter_budgets`). Sits in api; pure; remembers what it has read, as pools hardly ever change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api.budget_rules import budget_findings, with_text_nodes
+from dovetail.api.findings import Finding, InputError, Severity, shown
+from dovetail.api.karpenter_budgets import karpenter_budgets
+from dovetail.api.manifest_shapes import DISRUPTION
+from dovetail.api.shape import check
+from dovetail.api.validate import read_annotation
+from dovetail.model.duration import HOUR, parse_nillable, parse_simple
+from dovetail.model.money import Money, parse_money
+from dovetail.model.names import POLICY_ANNOTATION
+from dovetail.model.objects import DisruptionSpec, NodePool
+from dovetail.model.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
+from dovetail.model.schedule import window
+from dovetail.model.settings import Settings
+
+AMOUNT_MAX: Final = 2**31 - 1
+DEFAULT_NODES: Final = "10%"
+_TEMPLATE_DEFAULT: Final = 720 * HOUR
+_SPEC_PATH: Final = "spec.disruption"
+_ANNOTATION_PATH: Final = f"metadata.annotations[{POLICY_ANNOTATION}]"
+_DEFAULTS: Final = DisruptionPolicy()
+_CONSOLIDATION: Final = (
+    "consolidationPolicy",
+    "consolidateAfter",
+    "consolidationGracePeriod",
+    "consolidationSavingsThreshold",
+)
+
+
+def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolicy:
+    """Give the policy that holds for a pool, with the origin of each value, its problems and its warnings."""
+    return _policy(
+        node_pool.spec.disruption,
+        node_pool.metadata.annotations.get(POLICY_ANNOTATION),
+        node_pool.spec.template.spec.expire_after,
+        node_pool.spec.replicas is not None,
+        settings.is_karpenter,
+    )
+
+
+@lru_cache(maxsize=1 << 13)
+def _policy(
+    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, karpenter: bool
+) -> DisruptionPolicy:
+    written: dict[str, Any] = msgspec.to_builtins(spec)
+    if karpenter:
+        return _karpenter_policy(written, template_expiry, static)
+    reading = _Reading(static=static)
+    reading.add_layer(written, _SPEC_PATH, "spec")
+    if annotation is not None:
+        try:
+            reading.add_layer(read_annotation(annotation), _ANNOTATION_PATH, "annotation")
+        except InputError as problem:
+            return _closed(f"{_ANNOTATION_PATH} {problem}; nothing is disrupted until it is mended", static)
+    return reading.policy(template_expiry)
+
+
+def _closed(problem: str, static: bool) -> DisruptionPolicy:
+    """Make the policy that allows nothing."""
+    return DisruptionPolicy(
+        consolidate_after=None,
+        expire_after=None,
+        expire_after_set=True,
+        budgets=(Budget(index=0, nodes="0", problem=problem),),
+        static=static,
+        origins=dict.fromkeys((*_CONSOLIDATION, "expireAfter", "budgets"), "annotation"),
+        problems=(problem,),
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads one pool's policy: the value and the origin of each field, and what is wrong on the way."""
+
+    static: bool
+    values: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    is_closed: bool = False
+
+    def add_layer(self, layer: Mapping[str, Any], path: str, origin: str) -> None:
+        """Put a layer over those below; its keys win one by one."""
+        for key, value in layer.items():
+            if key not in DISRUPTION.fields:
+                self.warnings.append(f"{path}.{key} is no field of the policy and was passed over")
+            elif value is not None:
+                self.values[key] = (value, f"{path}.{key}")
+                self.origins[key] = origin
+
+    def policy(self, template_expiry: str | None) -> DisruptionPolicy:
+        """Read every field."""
+        for key in DISRUPTION.fields:
+            self.origins.setdefault(key, "default")
+        kind, after, grace, threshold = self._consolidation()
+        expire_after, expire_set = self._expiry(template_expiry)
+        budgets = self._budgets()
+        return DisruptionPolicy(
+            consolidation_policy=kind,
+            consolidate_after=None if self.is_closed else after,
+            expire_after=expire_after,
+            expire_after_set=expire_set,
+            grace_period=grace,
+            savings_threshold=threshold,
+            budgets=budgets,
+            static=self.static,
+            origins=dict(sorted(self.origins.items())),
+            problems=tuple(self.problems),
+            warnings=tuple(self.warnings),
+        )
+
+    def _consolidation(self) -> tuple[ConsolidationPolicy, int | None, int | None, Money]:
+        kind, after = _DEFAULTS.consolidation_policy, _DEFAULTS.consolidate_after
+        grace, threshold = _DEFAULTS.grace_period, _DEFAULTS.savings_threshold
+        if self.static:  # ignored there (spec section 1)
+            self.origins.update(dict.fromkeys(_CONSOLIDATION, "default"))
+            return kind, after, grace, threshold
+        if (word := self._value("consolidationPolicy")) is not None:
+            kind = consolidation_policy(word)
+        if (text := self._value("consolidateAfter")) is not None:
+            after = self._length("consolidateAfter", text, "smh")
+        if (text := self._value("consolidationGracePeriod")) is not None:
+            grace = self._length("consolidationGracePeriod", text, "smh")
+        if (number := self._value("consolidationSavingsThreshold")) is not None:
+            threshold = self._money(number)
+        return kind, after, grace, threshold
+
+    def _value(self, key: str) -> Any:
+        """Give a field's value where it is there and has the right form; what has not closes consolidation."""
+        if key not in self.values:
+            return None
+        value, path = self.values[key]
+        findings = list(check(DISRUPTION.fields[key], value, path))
+        if not findings:
+            return value
+        self.problems += [sentence(finding) for finding in findings]
+        self.is_closed = self.is_closed or key in _CONSOLIDATION
+        return None
+
+    def _length(self, key: str, text: str, units: str) -> int | None:
+        try:
+            return parse_nillable(text, units)
+        except ValueError as problem:
+            self.problems.append(f"{self.values[key][1]}: {problem}")
+            self.is_closed = self.is_closed or key in _CONSOLIDATION
+            return None
+
+    def _money(self, number: Any) -> Money:
+        try:
+            return parse_money(number)
+        except ValueError as problem:
+            self.problems.append(f"{self.values['consolidationSavingsThreshold'][1]}: {problem}")
+            self.is_closed = True
+            return _DEFAULTS.savings_threshold
+
+    def _expiry(self, template_expiry: str | None) -> tuple[int | None, bool]:
+        hard = template_length(template_expiry)
+        if "expireAfter" not in self.values:
+            self.origins["expireAfter"] = "default" if template_expiry is None else "template"
+            return hard, False
+        text = self._value("expireAfter")
+        graceful = None if text is None else self._length("expireAfter", text, "smhd")
+        if graceful is not None and hard is not None and graceful >= hard:
+            value, path = self.values["expireAfter"]
+            self.warnings.append(
+                f"{path} ({shown(value)}) is not before the template's expireAfter "
+                f"({shown(template_expiry or '720h')}), at which Karpenter removes nodes forcefully"
+            )
+        return graceful, True
+
+    def _budgets(self) -> tuple[Budget, ...]:
+        if "budgets" not in self.values:
+            return (read_budget({}, 0, ""),)
+        written, path = self.values["budgets"]
+        if not isinstance(written, (list, tuple)):
+            problem = f"{path} is {shown(written)} and must be a list; nothing is disrupted until it is mended"
+            self.problems.append(problem)
+            return (Budget(index=0, nodes="0", problem=problem),)
+        if len(written) > 50:
+            self.problems.append(f"{path} has {len(written)} entries and may have at most 50; all of them were applied")
+        return tuple(self._budget(entry, index, f"{path}[{index}]") for index, entry in enumerate(written))
+
+    def _budget(self, written: Any, index: int, path: str) -> Budget:
+        normal, remark = with_text_nodes(written, path)
+        findings = list(budget_findings(normal, path))
+        self.warnings += [
+            sentence(finding)
+            for finding in (*((remark,) if remark else ()), *findings)
+            if finding.severity is Severity.WARNING
+        ]
+        errors = [sentence(finding) for finding in findings if finding.severity is Severity.ERROR]
+        if not errors:
+            return read_budget(normal, index, path)
+        self.problems += errors
+        return broken_budget(normal, index, "; ".join(errors))
+
+
+def sentence(finding: Finding) -> str:
+    """Give a finding as a sentence for the pool's status."""
+    return finding.line().partition(": ")[2]
+
+
+def consolidation_policy(word: str) -> ConsolidationPolicy:
+    """Read a policy's name, the v1beta1 word included (S3)."""
+    return ConsolidationPolicy("WhenEmptyOrUnderutilized" if word == "WhenUnderutilized" else word)
+
+
+def template_length(text: str | None) -> int | None:
+    """Read the template's expireAfter, at which Karpenter removes nodes forcefully."""
+    if text is None:
+        return _TEMPLATE_DEFAULT
+    try:
+        return parse_nillable(text)
+    except ValueError:
+        return _TEMPLATE_DEFAULT  # the API server refuses it; Karpenter would not start with it
+
+
+def read_budget(written: Mapping[str, Any], index: int, path: str) -> Budget:
+    """Read a budget that has no errors."""
+    nodes = written.get("nodes", DEFAULT_NODES)
+    schedule, duration = written.get("schedule"), written.get("duration")
+    length = 0 if duration is None else parse_simple(duration, "smh")
+    reasons = tuple(Reason(word) for word in written.get("reasons") or ())
+    return Budget(
+        index=index,
+        nodes=nodes,
+        amount=min(int(nodes.removesuffix("%")), AMOUNT_MAX),
+        is_percent=nodes.endswith("%"),
+        reasons=reasons or None,  # an empty list is no list: all reasons
+        window=None if schedule is None else window(schedule, length),
+        schedule=schedule,
+        duration=duration,
+        topology_key=written.get("topologyKey", ""),
+        sequential=written.get("sequential", False),
+    )
+
+
+def broken_budget(written: Any, index: int, problem: str) -> Budget:
+    """Keep a broken budget: it allows 0 for the reasons it names, for all where those can't be read."""
+    fields: Mapping[str, Any] = written if isinstance(written, dict) else {}
+    return Budget(
+        index=index,
+        nodes=str(fields.get("nodes", DEFAULT_NODES)),
+        reasons=_readable_reasons(fields.get("reasons")),
+        schedule=_text(fields.get("schedule")),
+        duration=_text(fields.get("duration")),
+        problem=problem,
+    )
+
+
+def _readable_reasons(written: Any) -> tuple[Reason, ...] | None:
+    known = {reason.value for reason in Reason}
+    if not isinstance(written, (list, tuple)) or not all(isinstance(word, str) and word in known for word in written):
+        return None
+    return tuple(dict.fromkeys(Reason(word) for word in written)) or None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _karpenter_policy(written: Mapping[str, Any], template_expiry: str | None, static: bool) -> DisruptionPolicy:
+    """Read the policy as Karpenter v1.15 does: its fields only, its defaults, expiry left to itself."""
+    problems: list[str] = []
+    budgets = karpenter_budgets(written.get("budgets"), problems)
+    after: int | None = 0
+    try:
+        if (text := written.get("consolidateAfter")) is not None:
+            after = parse_nillable(text)
+    except ValueError as problem:
+        after = None
+        problems.append(f"{_SPEC_PATH}.consolidateAfter: {problem}")
+    word = written.get("consolidationPolicy", "WhenEmptyOrUnderutilized")
+    if word not in {kind.value for kind in ConsolidationPolicy} | {"WhenUnderutilized"}:
+        word, after = "WhenEmpty", None
+        problems.append(f"{_SPEC_PATH}.consolidationPolicy is none that Karpenter knows")
+    origins = {key: "spec" if key in written else "default" for key in (*_CONSOLIDATION[:2], "budgets")}
+    origins["expireAfter"] = "default" if template_expiry is None else "template"
+    return DisruptionPolicy(
+        consolidation_policy=consolidation_policy(word),
+        consolidate_after=after,
+        expire_after=template_length(template_expiry),
+        savings_threshold=0,
+        budgets=budgets,
+        static=static,
+        origins=origins,
+        problems=tuple(problems),
+    )
