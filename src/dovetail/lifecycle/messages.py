@@ -41,7 +41,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipGained:
-    """This process may act from now on."""
+    """From now on, the engine of this process may act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Failure(StrEnum):
 class InstructionSucceeded:
     """The shell carried out the instruction of that id; `uid` is that of the object it made, where it made one.
 
-    Also the answer where there was nothing left to do: the taint was there, the NodeClaim of that name and command existed.
+    Also the answer where nothing was left to do: the taint was there, a NodeClaim of that name and command existed.
     """
 
     id: str

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
+from dovetail.lifecycle.records import is_tainted
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
@@ -64,7 +65,10 @@ class _Column:
 
 
 class Store:
-    """The mutable view. `version` grows with every change that a decision could see."""
+    """The mutable view. `version` grows with every change that a decision could see.
+
+    `marked_nodes` and `marked_claims` are those that carry a command's record or the disruption taint.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[type, _Column] = {kind: _Column() for kind in FIELD_OF}
@@ -75,12 +79,15 @@ class Store:
         self._nodes_of_pool: dict[str, dict[str, None]] = {}
         self._pods_of_node: dict[str, dict[Place, None]] = {}
         self._pending: dict[Place, None] = {}
+        self.marked_nodes: dict[str, None] = {}
+        self.marked_claims: dict[str, None] = {}
+        self.marks_version = 0
         self.version = 0
 
     # ------------------------------------------------------------ feeding
 
     def observe(self, item: AnyObject) -> bool:
-        """Take in a report of an object; False where it says nothing new (repeated, late, or only its version moved)."""
+        """Take in a report of an object; False where it says nothing new: repeated, late, or only its version moved."""
         kind, meta = type(item), item.metadata
         place = (meta.namespace, meta.name)
         if meta.uid and meta.uid in self._gone:
@@ -145,9 +152,15 @@ class Store:
         elif isinstance(item, NodeClaim):
             if item.status.node_name:
                 self._claim_of_node[item.status.node_name] = item.metadata.name
+            if names.COMMAND in item.metadata.annotations:
+                self.marked_claims[item.metadata.name] = None
+                self.marks_version += 1
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             self._nodes_of_pool.setdefault(pool, {})[item.metadata.name] = None
+            if names.COMMAND in item.metadata.annotations or is_tainted(item):
+                self.marked_nodes[item.metadata.name] = None
+                self.marks_version += 1
 
     def _forget(self, item: AnyObject, place: Place) -> None:
         if isinstance(item, Pod):
@@ -160,14 +173,20 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
+            self.marked_claims.pop(item.metadata.name, None)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             nodes = self._nodes_of_pool[pool]
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
+            self.marked_nodes.pop(item.metadata.name, None)
 
     # ------------------------------------------------------------ asking
+
+    def version_of(self, kind: type[AnyObject]) -> int:
+        """Give the version of one kind."""
+        return self._columns[kind].version
 
     def versions(self) -> dict[str, int]:
         """Give the version of each kind, by the field of `Cluster` that holds it."""

@@ -1,0 +1,152 @@
+"""What the engine says: events for people when a verdict changes, reports for logs and metrics, conditions on pools.
+
+Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; S1, Observability.
+
+Topics of reports, and their figures:
+  command             a step: phase, from, signal, action, method, nodes, replacements, pools, seconds, savings
+  instruction-failed  id, failure
+  back-off            pool, failures, seconds
+  proposal            observe mode: what would be done: action, method, nodes
+  proposal-dropped    a command that can't be begun: action, nodes
+  round               a round was worked out: commands, nodes, rounds, skipped
+  verdicts            per pool, when it changed: pool, then one figure per verdict with the number of nodes
+  budget              per pool and reason, when it changed: pool, reason, allowed, used, left
+  threshold-blocked   per pool, each round that blocked moves: pool, moves
+  warning             a warning of a round or of a pool's policy, once: pool
+  leadership          gained or lost
+Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Final
+
+from dovetail.decide.outcome import RoundResult
+from dovetail.lifecycle.attempts import SECOND
+from dovetail.lifecycle.machine import Phase, Signal
+from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
+from dovetail.lifecycle.run import Run
+from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+
+VERDICTS_EVERY: Final = 60 * SECOND
+"""How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
+_ATTODOLLARS: Final = 10**18
+
+
+def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
+    """Word an event; its id follows from what it says."""
+    digest = sha256(f"{reason}\x00{message}".encode()).hexdigest()[:10]
+    ident = f"event/{kind}/{name}/{digest}"
+    return PublishEvent(id=ident, kind=kind, name=name, reason=reason, message=message, warning=warning)
+
+
+def command_report(run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int) -> Report:
+    """Word one step of a command."""
+    figures: list[tuple[str, str | int | float]] = [
+        ("phase", target.value),
+        ("from", "" if source is None else source.value),
+        ("signal", "" if found is None else found.value),
+        ("action", run.action.value),
+        ("method", run.method.value),
+        ("nodes", ",".join(run.nodes)),
+        ("replacements", ",".join(run.replacements)),
+        ("pools", ",".join(dict.fromkeys(entry.pool for entry in run.candidates))),
+        ("seconds", (elapsed - run.began_at) / SECOND),
+    ]
+    if run.command is not None:
+        figures.append(("savings", run.command.savings / _ATTODOLLARS))
+    why = f": {run.why}" if run.why else ""
+    message = f"{run.action.value} of {', '.join(run.nodes)} is {target.value}{why}"
+    return Report(topic="command", command_id=run.id, message=message, figures=tuple(figures))
+
+
+def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
+    """Tell people on the nodes concerned that a command has begun, or was undone."""
+    if target is Phase.TAINTING:
+        coming = f" once {', '.join(run.replacements)} is ready" if run.replacements else ""
+        for entry in run.candidates:
+            yield publish("Node", entry.node, "DisruptionStarted", f"{run.action.value} ({run.id}): leaves{coming}.")
+    elif target is Phase.ROLLING_BACK:
+        for entry in run.candidates:
+            message = f"{run.action.value} ({run.id}) is undone: {run.why}."
+            yield publish("Node", entry.node, "DisruptionUndone", message, warning=True)
+
+
+class Announcer:
+    """Remembers what was said last."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[str, str] = {}
+        self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
+        self._warned: dict[str, None] = {}
+        self._verdicts_at: int | None = None
+
+    def announce(self, result: RoundResult, elapsed: int, *, publishes: bool) -> list[Instruction]:
+        """Say what a round found, as far as it is new."""
+        said: list[Instruction] = [*self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        last = self._verdicts_at
+        if not result.commands and (last is None or elapsed - last >= VERDICTS_EVERY):
+            self._verdicts_at = elapsed
+            said += self._counts_of(result.verdicts)
+            events = self._changes(result.verdicts)
+            said += events if publishes else ()
+        return said
+
+    def _budget_rows(self, result: RoundResult) -> Iterator[Report]:
+        for row in result.budgets:
+            key, figures = (row.node_pool, row.reason.value), (row.allowed, row.used, row.left)
+            if self._budgets.get(key) != figures:
+                self._budgets[key] = figures
+                message = f"{row.node_pool} allows {row.allowed} {row.reason.value}, {row.used} used"
+                yield Report(
+                    topic="budget",
+                    command_id="",
+                    message=message,
+                    figures=(
+                        ("pool", row.node_pool),
+                        ("reason", row.reason.value),
+                        ("allowed", row.allowed),
+                        ("used", row.used),
+                        ("left", row.left),
+                    ),
+                )
+
+    def _blocked(self, result: RoundResult) -> Iterator[Report]:
+        moves: dict[str, list[str]] = {}
+        for move in result.blocked:
+            if move.gate is Gate.SAVINGS_THRESHOLD:
+                for pool in move.node_pools:
+                    moves.setdefault(pool, []).append(move.why)
+        for pool in sorted(moves):
+            figures = (("pool", pool), ("moves", len(moves[pool])))
+            yield Report(topic="threshold-blocked", command_id="", message=moves[pool][0], figures=figures)
+
+    def _warnings(self, result: RoundResult) -> Iterator[Report]:
+        for warning in result.warnings:
+            if warning not in self._warned:
+                yield Report(topic="warning", command_id="", message=warning)
+        self._warned = dict.fromkeys(result.warnings)
+
+    def _counts_of(self, verdicts: Iterable[NodeVerdict]) -> Iterator[Report]:
+        counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
+        for entry in verdicts:
+            of_pool = counts.setdefault(entry.node_pool, {})
+            of_pool[entry.verdict] = of_pool.get(entry.verdict, 0) + 1
+        for pool in sorted(counts):
+            now = tuple(sorted(counts[pool].items()))
+            if self._counts.get(pool) != now:
+                figures = (("pool", pool), *now)
+                yield Report(topic="verdicts", command_id="", message=f"verdicts of {pool} changed", figures=figures)
+            self._counts[pool] = now
+            if not now:
+                del self._counts[pool]
+
+    def _changes(self, verdicts: Iterable[NodeVerdict]) -> list[PublishEvent]:
+        before, self._verdicts = self._verdicts, {}
+        events = []
+        for entry in verdicts:
+            self._verdicts[entry.node] = entry.verdict
+            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict and entry.node_pool:
+                events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
+        return events

@@ -1,0 +1,525 @@
+"""The engine: events in, instructions out, over time. One mutator, no clock, no chance, no I/O.
+
+Decides when to decide (rounds, validation), carries commands out beside each other, takes over what a predecessor left,
+holds managed nodes, and says what happened. Which nodes go is `decide`'s business, what follows what is `machine`'s.
+Spec sections 5, 9, 10; S4. It acts only while it leads and has seen everything once; in observe mode it never acts.
+
+Its own clock (`_elapsed`, nanoseconds) moves with `now` but never back, so that a wall clock that is set back stretches
+no wait. Sits at the top of lifecycle; the shells `live` and `sim` drive it.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+from dovetail.decide.in_flight import InFlight, LeavingNode
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.price import Refusal
+from dovetail.lifecycle import resume
+from dovetail.lifecycle.announce import Announcer, command_event, command_report
+from dovetail.lifecycle.attempts import SECOND, Attempts
+from dovetail.lifecycle.holds import Holds
+from dovetail.lifecycle.machine import Phase, Signal
+from dovetail.lifecycle.messages import (
+    CatalogueChanged,
+    ClockAdvanced,
+    Event,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+    LeadershipGained,
+    LeadershipLost,
+    ObjectObserved,
+    ObjectVanished,
+    Report,
+    SettingsChanged,
+    Synced,
+    WakeAt,
+)
+from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, stabilization_of
+from dovetail.lifecycle.planner import Ask, Planner, round_planner
+from dovetail.lifecycle.records import Candidate, command_id, replacement_names
+from dovetail.lifecycle.run import Run, View, advance, instructions, is_initialized
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Command
+from dovetail.model.objects import Node, NodeClaim, NodePool
+from dovetail.model.settings import Settings
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+ENDED_MEMORY: Final = 30 * SECOND
+"""How long the marks of a command that has ended may still be seen before they count as left over."""
+_BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+class Engine:
+    """Feed it with `handle`; carry out what it gives, in order; answer with events."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogue: Catalogue,
+        *,
+        identity: str = "dovetail",
+        observe: bool = False,
+        planner: Planner | None = None,
+    ) -> None:
+        self.settings = settings
+        self.catalogue = catalogue
+        self.identity = identity
+        self.observe = observe
+        self.store = Store()
+        self.is_leader = False
+        self.is_synced = False
+        self.rounds = 0
+        self.rounds_skipped = 0
+        self.last_round: RoundResult | None = None
+        self._planner: Planner = planner if planner is not None else round_planner()
+        self._announcer = Announcer()
+        self._now: datetime | None = None
+        self._elapsed = 0
+        self._started = 0
+        self._out: list[Instruction] = []
+        self._woken_for: datetime | None = None
+        self._facts_version = 0
+        self._round_at = 0
+        self._round_key: tuple[int, int] | None = None
+        self._managed: dict[str, None] = {}
+        self._managed_key: tuple[int, int] = (-1, -1)
+        self._settings_version = 0
+        self._back_off = BackOff()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget all that belongs to acting: another process may have changed it."""
+        self._runs: dict[str, Run] = {}
+        self._ended: dict[str, int] = {}
+        self._stable_at: dict[str, int] = {}
+        self._lingering: dict[str, int] = {}
+        self._refused_last: tuple[str, ...] = ()
+        self._marks_seen = -1
+        self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self._holds = Holds()
+        self._sweeps = Attempts()
+        self._facts_version += 1
+
+    # ------------------------------------------------------------ for shells and checkers
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The commands under way, oldest first."""
+        return tuple(self._runs.values())
+
+    @property
+    def acts(self) -> bool:
+        """Whether it may touch the cluster."""
+        return self.is_leader and self.is_synced and not self.observe
+
+    @property
+    def elapsed(self) -> int:
+        """Nanoseconds on the engine's own clock."""
+        return self._elapsed
+
+    @property
+    def lingering(self) -> tuple[str, ...]:
+        """Replacements of commands that ended a moment ago, still nominated."""
+        return tuple(sorted(name for name, until in self._lingering.items() if until > self._elapsed))
+
+    def manages(self, pool: str) -> bool:
+        """Whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
+        key = (self.store.version_of(NodePool), self._settings_version)
+        if key != self._managed_key:
+            self._managed_key = key
+            self._managed = {
+                item.metadata.name: None
+                for item in self.store.node_pools()
+                if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
+            }
+        return pool in self._managed
+
+    def managed_pools(self) -> tuple[str, ...]:
+        """All pools that are ours to act on, by name."""
+        self.manages("")
+        return tuple(self._managed)
+
+    def in_flight(self, without: str = "") -> InFlight:
+        """What commands under way hold on to; `without` leaves one of them out."""
+        assert self._now is not None
+        leaving = [
+            LeavingNode(node=node, method=run.method, since=run.began, command_id=run.id)
+            for run in self._runs.values()
+            if run.id != without
+            for node in run.nodes
+        ]
+        return InFlight(
+            leaving=tuple(sorted(leaving, key=lambda entry: (entry.node, entry.command_id))),
+            nominated=self.nominated(without),
+            back_off={pool: self._wall(until) for pool, until in self._back_off.active(self._elapsed).items()},
+        )
+
+    def nominated(self, without: str = "") -> tuple[str, ...]:
+        """Nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
+        found: dict[str, None] = dict.fromkeys(self.lingering)
+        for run in self._runs.values():
+            if run.id != without:
+                found |= dict.fromkeys((*run.replacements, *run.destinations))
+        for name in tuple(found):
+            claim = self.store.get(NodeClaim, name)
+            if claim is not None and claim.status.node_name:
+                found[claim.status.node_name] = None
+        for pod in self.store.pending_pods():
+            if pod.status.nominated_node_name:
+                found[pod.status.nominated_node_name] = None
+        return tuple(sorted(found))
+
+    # ------------------------------------------------------------ one event
+
+    def handle(self, event: Event, now: datetime) -> list[Instruction]:
+        """Take in one event; give what to do about it, in order."""
+        self._tick(now)
+        self._out = []
+        answered = self._take(event)
+        if self.is_synced and (self.is_leader or self.observe):
+            self._expire()
+            if self.acts:
+                self._take_over()
+                self._advance(answered)
+                self._hold()
+            self._round()
+            if self.acts:
+                self._advance(changed=True)
+            self._wake()
+        return self._out
+
+    def _tick(self, now: datetime) -> None:
+        if self._now is not None:
+            self._elapsed += max(0, (now - self._now) // _MICROSECOND) * 1000
+        self._now = now
+
+    def _wall(self, at: int) -> datetime:
+        """Turn a time of the engine's clock into one of the wall, rounded up to what a datetime can hold."""
+        assert self._now is not None
+        return self._now + timedelta(microseconds=-(-(at - self._elapsed) // 1000))
+
+    def _take(self, event: Event) -> bool:
+        """Note what happened; True where commands must be looked at whatever the store says."""
+        match event:
+            case ObjectObserved(object=item):
+                if self.store.observe(item):
+                    self._changed(item)
+            case ObjectVanished():
+                self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+            case Synced():
+                self.is_synced = True
+                self._look_at_all()
+            case LeadershipGained():
+                self._lead(leads=True)
+            case LeadershipLost():
+                self._lead(leads=False)
+            case ClockAdvanced():
+                pass
+            case CatalogueChanged(catalogue=catalogue):
+                self.catalogue = catalogue
+                self._facts_version += 1
+            case SettingsChanged(settings=settings):
+                self.settings = settings
+                self._settings_version += 1
+                self._facts_version += 1
+                self._look_at_all()
+                return True
+            case InstructionSucceeded() | InstructionFailed():
+                self._answer(event)
+                return True
+            case _:
+                assert_never(event)
+        return False
+
+    def _changed(self, item: object) -> None:
+        if isinstance(item, Node):
+            self._holds.look_at(item.metadata.name)
+        elif isinstance(item, NodePool):
+            for name in self.store.nodes_of(item.metadata.name):
+                self._holds.look_at(name)
+
+    def _look_at_all(self) -> None:
+        for node in self.store.nodes():
+            self._holds.look_at(node.metadata.name)
+        self._marks_seen = -1
+
+    def _lead(self, *, leads: bool) -> None:
+        if leads == self.is_leader:
+            return
+        self.is_leader = leads
+        self._reset()
+        self._round_at = self._elapsed
+        self._report("leadership", "", "gained" if leads else "lost")
+        if leads:
+            self._look_at_all()
+
+    def _answer(self, event: InstructionSucceeded | InstructionFailed) -> None:
+        run = self._runs.get(event.id.split("/", 1)[0])
+        if run is not None:
+            run.attempts.answer(event, self._elapsed)
+        elif not self._holds.answer(event, self._elapsed):
+            self._sweeps.answer(event, self._elapsed)
+        if isinstance(event, InstructionFailed):
+            figures = (("id", event.id), ("failure", event.failure.value))
+            self._report("instruction-failed", run.id if run else "", event.detail or event.failure.value, figures)
+
+    def _report(
+        self, topic: str, ident: str, message: str, figures: Iterable[tuple[str, str | int | float]] = ()
+    ) -> None:
+        self._out.append(Report(topic=topic, command_id=ident, message=message, figures=tuple(figures)))
+
+    # ------------------------------------------------------------ memory
+
+    def _expire(self) -> None:
+        """Drop what time has ended; decisions may differ from then on."""
+        for memory in (self._ended, self._stable_at, self._lingering, self._back_off.until):
+            over = [key for key, until in memory.items() if until <= self._elapsed]
+            for key in over:
+                del memory[key]
+            if over:
+                self._facts_version += 1
+                self._marks_seen = -1
+        served = [name for name in self._lingering if self._has_pods(name)]
+        for name in served:
+            del self._lingering[name]
+            self._facts_version += 1
+
+    def _has_pods(self, claim_name: str) -> bool:
+        """Whether pods have come to a replacement (or it is gone)."""
+        claim = self.store.get(NodeClaim, claim_name)
+        if claim is None:
+            return True
+        return any(
+            not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+            for pod in self.store.pods_on(claim.status.node_name)
+        )
+
+    def _cost_held_until(self) -> datetime | None:
+        latest = max(self._stable_at.values(), default=0)
+        return self._wall(latest) if latest > self._elapsed else None
+
+    # ------------------------------------------------------------ commands
+
+    def _view(self) -> View:
+        assert self._now is not None
+        return View(
+            store=self.store,
+            elapsed=self._elapsed,
+            now=self._now,
+            replacement_timeout=self.settings.replacement_timeout,
+            manages=self.manages,
+        )
+
+    def _take_over(self) -> None:
+        """Carry on what a predecessor began, and sweep away marks that belong to no command."""
+        due = self._sweeps.next_at()
+        if self._marks_seen == self.store.marks_version and (due is None or due > self._elapsed):
+            return
+        self._marks_seen = self.store.marks_version
+        assert self._now is not None
+        left = resume.find(self.store, lambda ident: ident in self._runs or ident in self._ended, self.manages)
+        taken = {node: None for run in self._runs.values() for node in run.nodes}
+        for record in left.records:
+            run = resume.take_over(
+                record,
+                taken=taken.__contains__,
+                now=self._now,
+                elapsed=self._elapsed,
+                timeout=self.settings.replacement_timeout,
+            )
+            taken |= dict.fromkeys(run.nodes)
+            self._runs[run.id] = run
+            self._facts_version += 1
+            self._report("command", run.id, "found on the cluster", (("action", run.action.value),))
+        for ident in self._sweeps.ids():
+            if ident not in {sweep.id for sweep in left.sweeps}:
+                self._sweeps.forget(ident)
+        for sweep in left.sweeps:
+            if self._sweeps.due(sweep.id, self._elapsed):
+                self._sweeps.ask(sweep.id, self._elapsed)
+                self._out.append(sweep)
+
+    def _advance(self, changed: bool) -> None:
+        """Move every command on as far as it goes."""
+        key = (self.store.version_of(Node), self.store.version_of(NodeClaim), self.store.version_of(NodePool))
+        changed = changed or key != self._advanced_at
+        self._advanced_at = key
+        view = self._view()
+        for run in self.runs:
+            due = run.next_at()
+            if not changed and run.phase is not Phase.FOUND and (due is None or due > self._elapsed):
+                continue
+            self._advance_one(run, view)
+
+    def _advance_one(self, run: Run, view: View) -> None:
+        if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
+            self._validate(run)
+        for source, found, target in advance(run, view):
+            self._facts_version += 1
+            self._out.append(command_report(run, source, found, target, self._elapsed))
+            self._out.extend(command_event(run, target))
+        self._out.extend(instructions(run, view))
+        if run.is_over:
+            self._end(run, view)
+
+    def _validate(self, run: Run) -> None:
+        """Look at a command again on fresh state (spec section 9)."""
+        assert run.command is not None
+        held = self._cost_held_until() if run.method in COST_METHODS else None
+        if held is not None:
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
+            return
+        answer = self._planner.validate(run.command, self._ask(without=run.id))
+        if isinstance(answer, Refusal):
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
+            return
+        candidates = self._candidates(answer, run.id)
+        if candidates is None:
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, "a node of it has lost its NodeClaim"
+            return
+        assert self._now is not None
+        run.command, run.candidates, run.verdict = answer, candidates, Signal.VALIDATED
+        run.replacements = replacement_names(answer, run.id)
+        run.pools = tuple(spec.node_pool for spec in answer.replacements)
+        run.action, run.began = answer.action, self._now
+
+    def _end(self, run: Run, view: View) -> None:
+        """Draw the consequences of a command's end, and look for the next one at once."""
+        del self._runs[run.id]
+        self._ended[run.id] = self._elapsed + ENDED_MEMORY
+        self._facts_version += 1
+        self._marks_seen = -1
+        if run.phase is Phase.REFUSED:
+            again = run.nodes == self._refused_last
+            self._refused_last = run.nodes
+            # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
+            self._round_at = self._round_at if again else self._elapsed
+            return
+        self._refused_last = ()
+        self._round_at = self._elapsed
+        if run.phase is Phase.DONE:
+            window = stabilization_of(run.method, self.settings.stabilization)
+            if window > 0:
+                self._stable_at[run.method.value] = self._elapsed + window
+            for pool in run.pools:
+                self._back_off.succeeded(pool)
+            self._lingering |= dict.fromkeys(run.replacements, self._elapsed + NOMINATED_AFTER)
+        else:
+            self._blame(run, view)
+
+    def _blame(self, run: Run, view: View) -> None:
+        """Let the pools of replacements that did not come wait, the longer the more often."""
+        cause = next((found for _, found in reversed(run.history) if found in _BLAMES_POOL), None)
+        if cause is None or not any(source in (Phase.LAUNCHING, Phase.WAITING) for source, _ in run.history):
+            return
+        late = [
+            pool
+            for name, pool in zip(run.replacements, run.pools, strict=False)
+            if not is_initialized(run, name, view)
+        ]
+        for pool in dict.fromkeys(late):
+            pause = self._back_off.failed(pool, self._elapsed)
+            if pause is not None:
+                figures = (("pool", pool), ("failures", self._back_off.failures(pool)), ("seconds", pause // SECOND))
+                self._report("back-off", run.id, f"pool {pool} launches nothing for {pause // SECOND} s", figures)
+
+    def _hold(self) -> None:
+        self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
+
+    # ------------------------------------------------------------ rounds
+
+    def _ask(self, without: str = "") -> Ask:
+        assert self._now is not None
+        return Ask(
+            cluster=self.store.cluster(),
+            catalogue=self.catalogue,
+            settings=self.settings,
+            now=self._now,
+            in_flight=self.in_flight(without),
+            pools=self.managed_pools(),
+            cost_held_until=self._cost_held_until(),
+        )
+
+    def _round(self) -> None:
+        """Decide, if it is time and if anything can have changed since the last time."""
+        if self._elapsed < self._round_at:
+            return
+        assert self._now is not None
+        self._round_at = self._elapsed + max(self.settings.poll_interval, SECOND)
+        key = (self.store.version, self._facts_version)
+        last = self.last_round
+        if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
+            self.rounds_skipped += 1
+            return
+        self.rounds += 1
+        result = self._planner.plan(self._ask())
+        self.last_round, self._round_key = result, key
+        started = [command for command in result.commands if self._start(command)]
+        if started:
+            self._round_at = self._elapsed
+        self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
+
+    def _start(self, command: Command) -> bool:
+        """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
+        candidates = self._candidates(command)
+        if self.observe or candidates is None:
+            topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
+            figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
+            self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+            return False
+        assert self._now is not None
+        self._started += 1
+        uids = tuple(entry.uid for entry in candidates)
+        ident = command_id(command, uids, self.identity, self._now, self._started)
+        run = Run(
+            id=ident,
+            action=command.action,
+            method=command.method,
+            candidates=candidates,
+            replacements=replacement_names(command, ident),
+            pools=tuple(spec.node_pool for spec in command.replacements),
+            phase=Phase.VALIDATING,
+            command=command,
+            began=self._now,
+            began_at=self._elapsed,
+            phase_since=self._elapsed,
+            validate_at=self._elapsed + self.settings.validation_delay,
+        )
+        self._runs[ident] = run
+        self._facts_version += 1
+        self._out.append(command_report(run, None, None, Phase.VALIDATING, self._elapsed))
+        return True
+
+    def _candidates(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
+        """Tie a command's nodes to their NodeClaims; None where one has none, is not ours, or is in another command."""
+        taken = {node: None for run in self._runs.values() if run.id != ident for node in run.nodes}
+        found = []
+        for name in command.nodes:
+            node, claim = self.store.get(Node, name), self.store.claim_of(name)
+            if node is None or claim is None or not claim.metadata.uid:
+                return None
+            pool = claim.metadata.labels.get(names.NODEPOOL, node.metadata.labels.get(names.NODEPOOL, ""))
+            if name in taken or not self.manages(pool):
+                return None
+            found.append(Candidate(node=name, claim=claim.metadata.name, uid=claim.metadata.uid, pool=pool))
+        return tuple(found)
+
+    # ------------------------------------------------------------ waking
+
+    def _wake(self) -> None:
+        """Ask to be woken for whatever comes first."""
+        assert self._now is not None
+        times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
+        times += [at for at in (self._holds.next_at(), self._sweeps.next_at()) if at is not None]
+        for memory in (self._ended, self._stable_at, self._lingering, self._back_off.until):
+            times += memory.values()
+        # What is due was done a moment ago; only a round can be wanted at once.
+        coming = min((at for at in times if at > self._elapsed), default=self._round_at)
+        at = self._wall(max(self._elapsed, min(coming, self._round_at)))
+        if at != self._woken_for or at <= self._now:
+            self._woken_for = at
+            self._out.append(WakeAt(at=at))

@@ -1,0 +1,84 @@
+"""Keeping Karpenter's own voluntary disruption off the nodes of managed pools. Spec section 10.
+
+A hold is `karpenter.sh/do-not-disrupt: "true"` together with `dovetail.dev/hold`, which tells it apart from a person's
+own annotation; that one is left alone. Nodes of pools that are no longer managed are released. Looks only at nodes that
+changed, and at all of them when the set of managed pools did. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Callable
+
+from dovetail.lifecycle.attempts import Attempts
+from dovetail.lifecycle.messages import HoldNode, InstructionFailed, InstructionSucceeded, ReleaseNode
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.objects import Node
+
+
+class Holds:
+    """Which nodes still need a hold put on or taken off."""
+
+    def __init__(self) -> None:
+        self._dirty: dict[str, None] = {}
+        self._open: dict[str, None] = {}
+        self._next_at: int | None = None
+        self._attempts = Attempts()
+
+    def look_at(self, node: str) -> None:
+        """Note that a node is new or has changed."""
+        self._dirty[node] = None
+
+    def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
+        """Note an answer; False where it was not about a hold."""
+        known = self._attempts.answer(event, elapsed)
+        attempt = self._attempts.get(event.id)
+        if attempt is not None and self._next_at is not None:
+            self._next_at = min(self._next_at, attempt.again_at)
+        return known
+
+    def next_at(self) -> int | None:
+        """When something is to be asked for again."""
+        return self._next_at
+
+    def wanted(self, store: Store, manages: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
+        """Word the holds and releases that are due. Looks at changed nodes only, at all open ones when one is due."""
+        if self._next_at is not None and self._next_at <= elapsed:
+            self._dirty |= self._open
+            self._next_at = None
+        asked: list[HoldNode | ReleaseNode] = []
+        for name in sorted(self._dirty):
+            node = store.get(Node, name)
+            worded = None if node is None else _need(node, manages)
+            self._settle(name, worded)
+            if worded is None:
+                continue
+            if self._attempts.due(worded.id, elapsed):
+                self._attempts.ask(worded.id, elapsed)
+                asked.append(worded)
+            attempt = self._attempts.get(worded.id)
+            if attempt is not None:
+                self._next_at = attempt.again_at if self._next_at is None else min(self._next_at, attempt.again_at)
+        self._dirty = {}
+        return asked
+
+    def _settle(self, name: str, worded: HoldNode | ReleaseNode | None) -> None:
+        """Keep a node open while it needs something; forget what was asked for and is no longer needed."""
+        for verb in ("hold", "release"):
+            if worded is None or not worded.id.startswith(verb):
+                self._attempts.forget(f"{verb}/{name}")
+        if worded is None:
+            self._open.pop(name, None)
+        else:
+            self._open[name] = None
+
+
+def _need(node: Node, manages: Callable[[str], bool]) -> HoldNode | ReleaseNode | None:
+    """Say what a node needs, if anything. A node that leaves needs nothing."""
+    pool, annotations = node.metadata.labels.get(names.NODEPOOL, ""), node.metadata.annotations
+    held = names.HOLD in annotations
+    if node.metadata.deletion_timestamp is not None or not pool:
+        return None
+    if manages(pool):
+        if names.DO_NOT_DISRUPT in annotations:
+            return None  # ours already, or a person's own
+        return HoldNode(id=f"hold/{node.metadata.name}", node=node.metadata.name)
+    return ReleaseNode(id=f"release/{node.metadata.name}", node=node.metadata.name) if held else None

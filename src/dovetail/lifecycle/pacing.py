@@ -1,0 +1,64 @@
+"""What the engine remembers of commands that ended: who must wait, and until when.
+
+Three memories, all bounded and all forgotten by time: pools whose replacements keep failing back off, twice as long
+each time; cost actions wait for the stabilization window of the kind that finished last (spec section 9; S4,
+LifecycleAction Tunables); a replacement stays nominated a little after its command has ended, until its pods have come.
+Times are nanoseconds of the engine's own clock. Sits at the bottom of lifecycle.
+"""
+
+from typing import Final
+
+from dovetail.lifecycle.attempts import SECOND
+from dovetail.model.command import Method
+from dovetail.model.settings import Stabilization
+
+BACK_OFF_FIRST: Final = 60 * SECOND
+BACK_OFF_MAX: Final = 3600 * SECOND
+NOMINATED_AFTER: Final = 60 * SECOND
+
+
+class BackOff:
+    """Pools that may launch no replacement for a while."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, int] = {}
+        self.until: dict[str, int] = {}
+
+    def failed(self, pool: str, elapsed: int) -> int | None:
+        """Note that a replacement failed; gives the pause, or None where the pool already waits for an earlier one."""
+        if self.until.get(pool, -1) > elapsed:
+            return None  # several commands side by side fail together: one wave, one step
+        count = self._failures.get(pool, 0) + 1
+        self._failures[pool] = count
+        pause = min(BACK_OFF_FIRST << min(count - 1, 16), BACK_OFF_MAX)
+        self.until[pool] = elapsed + pause
+        return pause
+
+    def succeeded(self, pool: str) -> None:
+        """Note that a replacement came: the pool is well again."""
+        self._failures.pop(pool, None)
+        self.until.pop(pool, None)
+
+    def failures(self, pool: str) -> int:
+        """How many times in a row the pool has failed."""
+        return self._failures.get(pool, 0)
+
+    def active(self, elapsed: int) -> dict[str, int]:
+        """The pools that wait, by name, and until when."""
+        return {pool: self.until[pool] for pool in sorted(self.until) if self.until[pool] > elapsed}
+
+
+def stabilization_of(method: Method, windows: Stabilization) -> int:
+    """Give how long no cost action starts after an action of this method has finished."""
+    match method:
+        case Method.EMPTY:
+            return windows.empty
+        case Method.EXPIRED:
+            return windows.expired
+        case Method.DRIFTED:
+            return windows.drifted
+        case Method.MULTI_NODE | Method.SINGLE_NODE:
+            return windows.cost
+
+
+COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)

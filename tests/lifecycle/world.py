@@ -1,0 +1,436 @@
+"""A world small enough to hold in a hand: applies instructions to objects, launches and drains nodes on a virtual clock."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.price import Refusal
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.invariants import violations
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    ClockAdvanced,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Event,
+    Failure,
+    HoldNode,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+    LeadershipGained,
+    ObjectObserved,
+    ObjectVanished,
+    PublishEvent,
+    ReleaseNode,
+    Report,
+    SetPoolCondition,
+    Synced,
+    TaintNode,
+    UntaintNode,
+    WakeAt,
+)
+from dovetail.lifecycle.planner import Ask
+from dovetail.lifecycle.records import decode_record, is_our_taint
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Action, Command, Method, Placement, Replacement
+from dovetail.model.objects import (
+    AnyObject,
+    Condition,
+    Node,
+    NodeClaim,
+    NodeClaimStatus,
+    NodePool,
+    NodeSpec,
+    ObjectMeta,
+    Pod,
+    Taint,
+)
+from dovetail.model.settings import Profile, Settings, Stabilization
+from dovetail.model.verdicts import Gate, NodeVerdict
+
+T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+EMPTY_CATALOGUE = Catalogue(instance_types=())
+CALM = Settings(stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
+WANT = "test.dovetail.dev/want"
+ACTING = (TaintNode, UntaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode, ReleaseNode)
+_T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
+
+
+class ScriptedPlanner:
+    """Wants what the nodes' annotation says: `delete`, `replace` or `replace2`, as drift or as `cost-...`, one at a time."""
+
+    def __init__(self, limit: int = 5) -> None:
+        self.limit = limit
+        self.plans = 0
+        self.validations = 0
+        self.refuse: Callable[[Command], str] = lambda command: ""
+        self.asks: list[Ask] = []
+        self.next_change: datetime | None = None
+
+    def _wish(self, node: Node, ask: Ask) -> Command | None:
+        want = node.metadata.annotations.get(WANT, "")
+        pool = node.metadata.labels[names.NODEPOOL]
+        cost = want.startswith("cost-")
+        kind = want.removeprefix("cost-")
+        if not want or pool not in ask.pools or node.metadata.deletion_timestamp:
+            return None
+        if node.metadata.name in {*ask.in_flight.leaving_names, *ask.in_flight.nominated}:
+            return None
+        if any(is_our_taint(taint) for taint in node.spec.taints):
+            return None
+        if cost and ask.cost_held_until is not None and ask.now < ask.cost_held_until:
+            return None
+        count = {"delete": 0, "replace": 1, "replace2": 2}[kind]
+        if count and pool in ask.in_flight.back_off:
+            return None
+        actions = (Action.DELETE_COST, Action.REPLACE_COST) if cost else (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED)
+        placements = (Placement(node=node.metadata.annotations["to"], pods=()),) if "to" in node.metadata.annotations else ()
+        return Command(
+            action=actions[1 if count else 0],
+            method=Method.SINGLE_NODE if cost else Method.DRIFTED,
+            nodes=(node.metadata.name,),
+            replacements=(Replacement(node_pool=pool, instance_types=("m",)),) * count,
+            placements=placements,
+        )
+
+    def plan(self, ask: Ask) -> RoundResult:
+        """Propose the first node's wish."""
+        self.plans += 1
+        self.asks.append(ask)
+        wishes = [wish for node in ask.cluster.nodes if (wish := self._wish(node, ask)) is not None]
+        room = self.limit - len(ask.in_flight.leaving_names)
+        commands = tuple(wishes[:1]) if room > 0 else ()
+        verdicts = tuple(
+            NodeVerdict(
+                node=node.metadata.name,
+                node_pool=node.metadata.labels[names.NODEPOOL],
+                verdict=Gate.NOT_DRIFTED.value,
+                why="It has not drifted.",
+            )
+            for node in ask.cluster.nodes
+        )
+        return RoundResult(
+            now=ask.now,
+            profile=Profile.DOVETAIL,
+            commands=commands,
+            methods=(),
+            budgets=(),
+            warnings=(),
+            blocked=(),
+            next_change=self.next_change,
+            say=lambda: verdicts,
+        )
+
+    def validate(self, command: Command, ask: Ask) -> Command | Refusal:
+        """Refuse where told to, or where a node no longer wants it."""
+        self.validations += 1
+        why = self.refuse(command)
+        by_name = {node.metadata.name: node for node in ask.cluster.nodes}
+        for name in command.nodes:
+            if name not in by_name or self._wish(by_name[name], ask) is None:
+                why = why or f"{name} no longer wants it"
+        return Refusal(gate=Gate.SIMULATION, why=why) if why else command
+
+
+class Crash(Exception):  # noqa: N818 - it is one, on purpose
+    """The process dies."""
+
+
+@dataclass
+class World:
+    """Objects, a clock, and how things go wrong."""
+
+    now: datetime = T0
+    launch_seconds: float = 40
+    drain_seconds: float = 20
+    launches: bool = True
+    objects: dict[tuple[str, str, str], AnyObject] = field(default_factory=dict)
+    agenda: list[tuple[datetime, int, Callable[[], None]]] = field(default_factory=list)
+    changes: list[Event] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    serial: int = 0
+    fail: Callable[[Instruction], Failure | None] = lambda instruction: None
+
+    # ------------------------------------------------------------ objects
+
+    def put(self, item: AnyObject) -> AnyObject:
+        """Store an object anew, as the API server would."""
+        self.serial += 1
+        meta = msgspec.structs.replace(
+            item.metadata,
+            resource_version=str(self.serial),
+            uid=item.metadata.uid or f"uid-{self.serial}",
+            creation_timestamp=item.metadata.creation_timestamp or self.now,
+        )
+        stored = msgspec.structs.replace(item, metadata=meta)
+        self.objects[type(item).__name__, meta.namespace, meta.name] = stored
+        self.changes.append(ObjectObserved(object=stored))
+        return stored
+
+    def drop(self, kind: str, name: str, namespace: str = "") -> None:
+        """Remove an object."""
+        gone = self.objects.pop((kind, namespace, name), None)
+        if gone is not None:
+            self.changes.append(ObjectVanished(kind=kind, namespace=namespace, name=name, uid=gone.metadata.uid))
+
+    def get(self, kind: type[_T], name: str) -> _T | None:
+        """Give an object."""
+        return self.objects.get((kind.__name__, "", name))  # type: ignore[return-value]
+
+    def all(self, kind: type[_T]) -> list[_T]:
+        """All objects of a kind, by name."""
+        return [item for _, item in sorted(self.objects.items()) if isinstance(item, kind)]
+
+    def annotate(self, item: AnyObject, **values: str | None) -> AnyObject:
+        """Set or remove annotations (keys with the slash as given in `names`)."""
+        annotations = {**item.metadata.annotations}
+        for key, value in values.items():
+            annotations.pop(key, None)
+            if value is not None:
+                annotations[key] = value
+        return self.put(msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=annotations)))
+
+    def add_pool(self, name: str = "web", *, managed: bool = True) -> None:
+        """Add a NodePool."""
+        self.put(NodePool(metadata=ObjectMeta(name=name, labels={names.MANAGE: "true"} if managed else {})))
+
+    def add_node(self, name: str, pool: str = "web", want: str = "", **annotations: str) -> None:
+        """Add a node that runs, with its NodeClaim."""
+        notes = {**({WANT: want} if want else {}), **annotations}
+        labels = {names.NODEPOOL: pool}
+        done = Condition(type=names.CONDITION_INITIALIZED, status="True", last_transition_time=self.now)
+        self.put(
+            NodeClaim(
+                metadata=ObjectMeta(name=f"{name}-claim", labels=labels),
+                status=NodeClaimStatus(node_name=name, conditions=(done,)),
+            )
+        )
+        self.put(Node(metadata=ObjectMeta(name=name, labels=labels, annotations=notes)))
+
+    # ------------------------------------------------------------ instructions
+
+    def carry_out(self, instruction: Instruction) -> InstructionSucceeded | InstructionFailed:
+        """Do it, idempotently, as a good shell does."""
+        failure = self.fail(instruction)
+        if failure is not None:
+            return InstructionFailed(id=instruction.id, failure=failure)  # type: ignore[union-attr]
+        uid = ""
+        match instruction:
+            case TaintNode():
+                return self._taint(instruction)
+            case UntaintNode():
+                self._untaint(instruction)
+            case CreateNodeClaim():
+                uid = self._create(instruction)
+            case DeleteNodeClaim():
+                claim = self.get(NodeClaim, instruction.name)
+                if claim is None or claim.metadata.uid != instruction.uid:
+                    return InstructionFailed(id=instruction.id, failure=Failure.NOT_FOUND)
+                self.delete_claim(claim)
+            case ClearRecord():
+                self._clear(instruction)
+            case HoldNode():
+                self._note(instruction.node, {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"})
+            case ReleaseNode():
+                self._note(instruction.node, {names.HOLD: None, names.DO_NOT_DISRUPT: None})
+            case PublishEvent() | SetPoolCondition():
+                pass
+            case _:
+                raise AssertionError(instruction)
+        return InstructionSucceeded(id=instruction.id, uid=uid)
+
+    def _note(self, name: str, notes: dict[str, str | None]) -> None:
+        node = self.get(Node, name)
+        if node is not None:
+            self.annotate(node, **notes)
+
+    def _taint(self, order: TaintNode) -> InstructionSucceeded | InstructionFailed:
+        node = self.get(Node, order.node)
+        if node is None:
+            return InstructionFailed(id=order.id, failure=Failure.NOT_FOUND)
+        taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
+        ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
+        tainted = msgspec.structs.replace(node, spec=NodeSpec(taints=(*taints, ours)))
+        self.annotate(tainted, **{names.COMMAND: order.record})
+        return InstructionSucceeded(id=order.id)
+
+    def _untaint(self, order: UntaintNode) -> None:
+        node = self.get(Node, order.node)
+        if node is None:
+            return
+        record = decode_record(node.metadata.annotations.get(names.COMMAND, ""))
+        if record is not None and order.command_id and record.id != order.command_id:
+            return
+        taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
+        self.annotate(msgspec.structs.replace(node, spec=NodeSpec(taints=taints)), **{names.COMMAND: None})
+
+    def _create(self, order: CreateNodeClaim) -> str:
+        known = self.get(NodeClaim, order.name)
+        if known is not None:
+            return known.metadata.uid
+        self.created.append(order.name)
+        labels = {names.NODEPOOL: order.replacement.node_pool}
+        notes = {names.COMMAND: order.record, names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
+        claim = self.put(NodeClaim(metadata=ObjectMeta(name=order.name, labels=labels, annotations=notes)))
+        if self.launches:
+            self.later(self.launch_seconds, lambda: self.initialize(order.name))
+        return claim.metadata.uid
+
+    def _clear(self, order: ClearRecord) -> None:
+        claim = self.get(NodeClaim, order.node_claim)
+        if claim is None:
+            return
+        self.annotate(claim, **{names.COMMAND: None})
+        node = self.get(Node, claim.status.node_name)
+        if node is not None:
+            self.annotate(node, **{names.COMMAND: None})
+
+    def delete_claim(self, claim: NodeClaim) -> None:
+        """Begin a graceful deletion."""
+        if claim.metadata.deletion_timestamp is not None:
+            return
+        self.deleted.append(claim.metadata.name)
+        meta = msgspec.structs.replace(claim.metadata, deletion_timestamp=self.now)
+        self.put(msgspec.structs.replace(claim, metadata=meta))
+        self.later(self.drain_seconds, lambda: self.finish(claim.metadata.name))
+
+    def initialize(self, name: str) -> None:
+        """A launched machine joins, with its NodeClaim's annotations, as Karpenter does it."""
+        claim = self.get(NodeClaim, name)
+        if claim is None or claim.metadata.deletion_timestamp is not None:
+            return
+        done = Condition(type=names.CONDITION_INITIALIZED, status="True", last_transition_time=self.now)
+        status = NodeClaimStatus(node_name=f"{name}-node", conditions=(done,))
+        self.put(msgspec.structs.replace(claim, status=status))
+        meta = ObjectMeta(name=f"{name}-node", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
+        self.put(Node(metadata=meta))
+
+    def finish(self, name: str) -> None:
+        """A drained machine leaves."""
+        claim = self.get(NodeClaim, name)
+        if claim is not None:
+            self.drop("Node", claim.status.node_name)
+            self.drop("NodeClaim", name)
+
+    def later(self, seconds: float, do: Callable[[], None]) -> None:
+        """Put something on the agenda."""
+        self.serial += 1
+        self.agenda.append((self.now + timedelta(seconds=seconds), self.serial, do))
+
+    # ------------------------------------------------------------ what must hold at the end
+
+    def tainted(self) -> list[str]:
+        """Nodes that carry our taint."""
+        return [node.metadata.name for node in self.all(Node) if any(map(is_our_taint, node.spec.taints))]
+
+    def recorded(self) -> list[str]:
+        """Objects that carry a record."""
+        items: Iterable[Node | NodeClaim] = [*self.all(Node), *self.all(NodeClaim)]
+        return [item.metadata.name for item in items if names.COMMAND in item.metadata.annotations]
+
+
+@dataclass
+class Driver:
+    """Drives an engine in a world: events in, instructions out, in virtual time."""
+
+    world: World
+    engine: Engine
+    wakes: list[datetime] = field(default_factory=list)
+    inbox: list[Event] = field(default_factory=list)
+    log: list[tuple[datetime, Instruction]] = field(default_factory=list)
+    journal: list[tuple[datetime, Event, list[Instruction]]] = field(default_factory=list)
+    acted: int = 0
+    crash_at: tuple[int, bool] | None = None
+    lose: Callable[[Event], bool] = lambda event: False
+    steps: int = 0
+
+    def begin(self) -> "Driver":
+        """List everything, then lead."""
+        self.world.changes.clear()
+        for _, item in sorted(self.world.objects.items()):
+            self.send(ObjectObserved(object=item))
+        self.send(Synced())
+        self.send(LeadershipGained())
+        return self
+
+    def send(self, event: Event) -> None:
+        """Hand one event over and carry out what comes of it; answers and changes follow."""
+        self.inbox.append(event)
+        while self.inbox:
+            given = self.inbox.pop(0)
+            if self.lose(given):
+                continue
+            answer = self.engine.handle(given, self.world.now)
+            self.journal.append((self.world.now, given, answer))
+            assert violations(self.engine) == []
+            for instruction in answer:
+                self._do(instruction)
+
+    def _do(self, instruction: Instruction) -> None:
+        self.log.append((self.world.now, instruction))
+        if isinstance(instruction, WakeAt):
+            self.wakes.append(instruction.at)
+        elif not isinstance(instruction, Report):
+            counts = isinstance(instruction, ACTING)
+            if counts and self.crash_at == (self.acted, False):
+                raise Crash
+            answer = self.world.carry_out(instruction)
+            if counts and self.crash_at == (self.acted, True):
+                raise Crash
+            self.acted += counts
+            self.inbox.append(answer)
+            self.inbox.extend(self.world.changes)
+            self.world.changes.clear()
+
+    def run(self, seconds: float) -> "Driver":
+        """Let time pass."""
+        self.send(ClockAdvanced())
+        end = self.world.now + timedelta(seconds=seconds)
+        while True:
+            self.steps += 1
+            assert self.steps < 20_000, "it spins"
+            times = [at for at in self.wakes if at <= end] + [at for at, _, _ in self.world.agenda if at <= end]
+            if not times:
+                break
+            self.world.now = max(self.world.now, min(times))
+            self._happen()
+        self.world.now = max(self.world.now, end)
+        return self
+
+    def _happen(self) -> None:
+        due = sorted((entry for entry in self.world.agenda if entry[0] <= self.world.now), key=lambda entry: entry[:2])
+        self.world.agenda = [entry for entry in self.world.agenda if entry[0] > self.world.now]
+        for _, _, do in due:
+            do()
+        changes, self.world.changes = self.world.changes, []
+        for event in changes:
+            self.send(event)
+        woken = [at for at in self.wakes if at <= self.world.now]
+        self.wakes = [at for at in self.wakes if at > self.world.now]
+        if woken:
+            self.send(ClockAdvanced())
+
+    def told(self, kind: type[Instruction]) -> list[Instruction]:
+        """All instructions of a kind so far."""
+        return [instruction for _, instruction in self.log if isinstance(instruction, kind)]
+
+    def reports(self, topic: str) -> list[Report]:
+        """All reports of a topic so far."""
+        return [item for _, item in self.log if isinstance(item, Report) and item.topic == topic]
+
+    def ends(self) -> list[str]:
+        """How commands ended, in order."""
+        phases = [dict(report.figures).get("phase", "") for report in self.reports("command")]
+        return [str(phase) for phase in phases if phase in ("done", "failed", "refused")]
+
+
+def engine_for(settings: Settings = CALM, planner: ScriptedPlanner | None = None, identity: str = "one") -> Engine:
+    """Make an engine that wants what the nodes' annotations say."""
+    return Engine(settings, EMPTY_CATALOGUE, identity=identity, planner=planner or ScriptedPlanner())
