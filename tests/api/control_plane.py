@@ -17,7 +17,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -201,7 +201,7 @@ class ControlPlane:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
             )
 
-    def _wait_for(self, name: str, ready: Any) -> None:
+    def _wait_for(self, name: str, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS_MAX
         while time.monotonic() < deadline:
             code = self._processes[name].poll()
@@ -314,6 +314,15 @@ class Client:
         stored = self.get(crd) or {}
         conditions = {each["type"]: each["status"] for each in stored.get("status", {}).get("conditions") or ()}
         return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
+
+
+def eventually(check: Callable[[], Any], *, seconds_max: float = 60.0) -> Any:
+    """Ask again until the answer is true, and give it."""
+    deadline = time.monotonic() + seconds_max
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"still not so after {seconds_max:.0f} s"
+        time.sleep(POLL_SECONDS)
+    return answer
 
 
 def start(folder: Path, *, attempts: int = 3) -> ControlPlane:

@@ -1,22 +1,10 @@
 """The control plane that other tests stand on does what they rely on."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.api.control_plane import Client, ControlPlane
+from tests.api.control_plane import Client, ControlPlane, eventually
 from tests.api.rules import pool
-
-WAIT_SECONDS_MAX = 60.0
-
-
-def eventually(check: Callable[[], Any]) -> Any:
-    """Ask again until the answer is true."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not (answer := check()):
-        assert time.monotonic() < deadline, "still not so"
-        time.sleep(0.1)
-    return answer
 
 
 def test_a_user_without_rights_is_refused(api_server: ControlPlane) -> None:

@@ -4,14 +4,14 @@ import csv
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from dovetail.api.crds import crds, crds_yaml
-from tests.api.control_plane import Client, ControlPlane
+from tests.api.control_plane import Client, ControlPlane, eventually
 from tests.api.rules import (
     KARPENTER_RULES,
     RULES,
@@ -43,7 +43,6 @@ def judge(client: Client, manifest: Manifest) -> tuple[int, str]:
     """Ask the server what it would say to an object."""
     status, answer = client.create(manifest, dryRun="All")
     return status, answer.get("message", "") if status >= 300 else ""
-
 
 
 @pytest.mark.parametrize("rule", RULES + KARPENTER_RULES, ids=lambda rule: rule.name)
@@ -183,30 +182,24 @@ def test_the_spec_of_a_claim_never_changes_and_its_status_holds_pod_events(clien
     client.delete(manifest)
 
 
-def test_an_object_of_an_older_crd_can_still_be_changed(client: Client, api_server: ControlPlane) -> None:
+def test_an_object_of_an_older_crd_can_still_be_changed(new_api_server: Callable[..., ControlPlane]) -> None:
     """A schedule that an older CRD let in does not stand in the way of a change elsewhere in the pool."""
-    loose = crds()
-    properties = loose[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    schedule = properties["disruption"]["properties"]["budgets"]["items"]["properties"]["schedule"]
-    del schedule["x-kubernetes-validations"]
-    manifest = window("@dailyXYZ")
-    manifest["metadata"]["name"] = "from-before"
-    try:
-        _eventually_accepts(client, loose, manifest)
-    finally:
+    older = crds()
+    properties = older[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    budgets = properties["disruption"]["properties"]["budgets"]
+    del budgets["items"]["properties"]["schedule"]["x-kubernetes-validations"]
+    with new_api_server(install=False).client() as client:
+        client.install_crds(older)
+        stored = window("@dailyXYZ")
+        assert client.create(stored)[0] == 201
         client.install_crds(crds())
-    path = client.path_of(manifest)
-    kind = "application/merge-patch+json"
-    while judge(client, window("@dailyXYZ"))[0] != 422:
-        pass
-    assert client.request("PATCH", path, {"spec": {"weight": 7}}, kind=kind)[0] == 200
-    client.delete(manifest)
-
-
-def _eventually_accepts(client: Client, definitions: list[Any], manifest: Manifest) -> None:
-    client.install_crds(definitions)
-    while client.create(manifest)[0] != 201:
-        pass
+        other = window("@dailyXYZ")
+        other["metadata"]["name"] = "other"
+        eventually(lambda: client.create(other, dryRun="All")[0] == 422)
+        patch = client.request(
+            "PATCH", client.path_of(stored), {"spec": {"weight": 7}}, kind="application/merge-patch+json"
+        )
+        assert patch[0] == 200
 
 
 def _rows(*statuses: str) -> list[Any]:
