@@ -1,0 +1,134 @@
+"""`dovetail run`: the controller, on a real cluster."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dovetail.api.findings import InputError
+
+if TYPE_CHECKING:
+    from dovetail.live.client import ApiClient
+    from dovetail.live.logs import Log
+
+_EPILOG = """\
+Acts on the pools that carry the label dovetail.dev/manage: "true" or are named under `pools` in the settings; all
+others are only observed. Start with --observe for a week: it decides and reports, and touches nothing.
+
+examples:
+  dovetail run --observe --catalog aws:us-east-1          look, don't touch
+  dovetail run --catalog aws:us-east-1 --settings settings.yaml
+  curl localhost:8080/metrics                             what it counts
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    from dovetail.cli.live_cluster import add_cluster_options
+
+    parser = subparsers.add_parser(
+        "run",
+        help="the controller, on a real cluster",
+        description="Runs the controller beside Karpenter: it decides, Karpenter launches and drains.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--settings", metavar="FILE", help="YAML or JSON with settings; read again when it changes")
+    parser.add_argument("--profile", default="dovetail", help="dovetail (the default) or karpenter-1.15")
+    parser.add_argument(
+        "--catalog", metavar="C", help="aws:REGION (built in) or a JSON file; default: the nodes' region"
+    )
+    parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
+    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="metrics and probes")
+    parser.add_argument(
+        "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
+    )
+    parser.add_argument("--identity", help="who we are on the Lease; default: the host's name and process")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--journal", metavar="FILE", help="append every event and instruction, for replay")
+    parser.add_argument(
+        "--provider",
+        choices=("karpenter", "simulated"),
+        default="karpenter",
+        help="who launches and ends machines; simulated: this process plays cloud and kubelet (test clusters only)",
+    )
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to stop."""
+    from dovetail.cli.live_cluster import with_client
+    from dovetail.live.logs import Log
+
+    host, _, port = args.listen.rpartition(":")
+    if not port.isdigit():
+        raise InputError(f'--listen is "{args.listen}"; write HOST:PORT, such as 127.0.0.1:8080')
+    log = Log(args.log_level)
+
+    async def work(client: "ApiClient") -> int:
+        return await _control(args, client, log, host or "0.0.0.0", int(port))  # noqa: S104 - asked for with :PORT
+
+    return with_client(args, work)
+
+
+async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", host: str, port: int) -> int:
+    from dovetail.api.settings import load_settings
+    from dovetail.lifecycle.engine import Engine
+    from dovetail.live.crd_check import look_at_crd
+    from dovetail.live.feeds import catalogue_for, journal_to, watch_settings
+    from dovetail.live.metrics import Metrics
+    from dovetail.live.run import Controller
+    from dovetail.live.serve import serve
+
+    settings = load_settings(args.settings, args.profile)
+    crd = await look_at_crd(client)
+    if crd.note:
+        log.warning(crd.note)
+    catalogue = await catalogue_for(client, args.catalog, log)
+    identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
+    observe = args.observe or not crd.known
+    metrics = Metrics()
+    metrics.crd_fields.set(0 if crd.missing else 1)
+    beside = [watch_settings(args.settings, args.profile)] if args.settings else []
+    if args.provider == "simulated":
+        from dovetail.live.provider import simulated_provider
+
+        beside.append(simulated_provider(catalogue))
+    with contextlib.ExitStack() as stack:
+        controller = Controller(
+            client=client,
+            engine=Engine(settings, catalogue, identity=identity, observe=observe),
+            log=log,
+            metrics=metrics,
+            identity=identity,
+            lease_namespace=args.lease_namespace or _own_namespace(client),
+            journal=stack.enter_context(journal_to(args.journal)) if args.journal else None,
+            beside=beside,
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, controller.stop)
+        server = asyncio.create_task(
+            serve(host, port, metrics.registry, alive=lambda: controller.is_alive, ready=lambda: controller.is_ready)
+        )
+        log.info(
+            "starting", identity=identity, observe=observe, profile=settings.profile.value, catalogue=catalogue.source,
+            prices_as_of=catalogue.as_of, cluster=client.connection.name,
+        )  # fmt: skip
+        try:
+            await controller.run()
+        finally:
+            server.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await server
+    print("stopped", file=sys.stderr)
+    return 0
+
+
+def _own_namespace(client: "ApiClient") -> str:
+    return client.connection.namespace if client.connection.name == "in-cluster" else "kube-system"

@@ -1,0 +1,94 @@
+"""What feeds the controller beside the watches: the settings file, the catalogue, and the journal that it writes."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from dovetail.api.catalogue import CatalogueError, load_catalogue
+from dovetail.api.findings import InputError
+from dovetail.api.settings import load_settings
+from dovetail.lifecycle.journal import encode_step
+from dovetail.lifecycle.messages import Event, Instruction, SettingsChanged
+from dovetail.live.client import ApiClient
+from dovetail.live.logs import Log
+from dovetail.live.resources import BY_KIND
+from dovetail.model.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from dovetail.live.run import Controller
+
+_REGION: Final = "topology.kubernetes.io/region"
+_LOOK_EVERY_SECONDS: Final = 15.0
+
+
+async def catalogue_for(client: ApiClient, where: str | None, log: Log) -> Catalogue:
+    """The catalogue that was named, else the built-in table of the nodes' region."""
+    if where is None:
+        listing = await client.list_all(BY_KIND["Node"].path())
+        regions = set()
+        for raw in listing.items:
+            labels = msgspec.json.decode(raw)["metadata"].get("labels") or {}
+            if _REGION in labels:
+                regions.add(labels[_REGION])
+        if not regions:
+            raise InputError("no node says its region; give --catalog aws:REGION or a JSON file")
+        where = f"aws:{min(regions)}"
+    try:
+        catalogue = load_catalogue(where)
+    except CatalogueError as error:
+        raise InputError(str(error)) from None
+    if catalogue.as_of:
+        log.info("prices", source=catalogue.source, as_of=catalogue.as_of)
+    return catalogue
+
+
+def watch_settings(path: str, profile: str) -> "Callable[[Controller], Awaitable[None]]":
+    """Reads the settings file again whenever it changes; a broken one is reported and the old settings stay."""
+
+    async def settings_file(controller: "Controller") -> None:
+        seen = _stamp(path)
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            now = _stamp(path)
+            if now == seen:
+                continue
+            seen = now
+            try:
+                settings = load_settings(path, profile)
+            except InputError as error:
+                controller.log.error("the settings file can't be used; the old settings stay", why=str(error))
+                continue
+            controller.log.info("settings read again", file=path)
+            await controller.put(SettingsChanged(settings=settings))
+
+    return settings_file
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Changes with the file, also where a mounted ConfigMap swaps a link."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_ino)
+
+
+@contextlib.contextmanager
+def journal_to(path: str) -> Iterator[Callable[[datetime, Event, Sequence[Instruction]], None]]:
+    """Appends every step of the engine to a file, a line each."""
+    try:
+        file = Path(path).open("ab")  # noqa: SIM115 - closed below, after the last step
+    except OSError as error:
+        raise InputError(f"the journal {path} can't be written ({error.strerror})") from None
+
+    def write(now: datetime, event: Event, instructions: Sequence[Instruction]) -> None:
+        file.write(encode_step(now, event, instructions) + b"\n")
+        file.flush()
+
+    with file:
+        yield write
