@@ -1,0 +1,164 @@
+"""Karpenter's provisioner in the simulated cluster: waits for a batch of pods without a place, then opens nodes.
+
+The batch window is Karpenter's: one second after the last new pod, ten at most; a pod that still waits asks again every
+ten seconds. Where pods would go is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims
+that are on their way count as nodes there. Nodes that pods are sent to are nominated for twenty seconds, as in Karpenter.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from dovetail.lifecycle.store import Store as View
+from dovetail.model import names
+from dovetail.model.command import Replacement
+from dovetail.model.objects import Node
+from dovetail.model.settings import KARPENTER_1_15
+from dovetail.scheduling.place import place
+from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.snapshot import Snapshot
+from dovetail.sim.actuate import claim_from
+from dovetail.sim.clock import SECOND, Clock, Dice
+from dovetail.sim.cloud import Cloud
+from dovetail.sim.karpenter import Karpenter
+from dovetail.sim.store import Change, Store
+
+IDLE: Final = SECOND
+LONGEST: Final = 10 * SECOND
+ASK_AGAIN: Final = 10 * SECOND
+NOMINATED_FOR: Final = 20 * SECOND
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Provisioner:
+    """Opens nodes for pods that wait."""
+
+    def __init__(self, store: Store, clock: Clock, cloud: Cloud, karpenter: Karpenter, dice: Dice) -> None:
+        self.store = store
+        self.clock = clock
+        self.cloud = cloud
+        self.karpenter = karpenter
+        self.dice = dice
+        self.runs = 0
+        self.opened = 0
+        self.nominated: dict[str, int] = {}
+        self.on_nominated: Callable[[], None] = lambda: None
+        self._view = View()
+        self._previous: Snapshot | None = None
+        self._waiting: dict[str, None] = {}
+        self._since = -1
+        self._last = -1
+        self._stale: dict[tuple[str, str], None] = {}
+        store.listen(self._hear)
+
+    # ------------------------------------------------------------ the batch
+
+    def trigger(self, key: str) -> None:
+        """A pod found no place: begin a batch, or keep the open one open."""
+        if key in self._waiting:
+            return
+        self._waiting[key] = None
+        self._last = self.clock.now
+        if self._since < 0:
+            self._since = self.clock.now
+            self.clock.after(IDLE, self._close)
+
+    def _close(self) -> None:
+        due = min(self._last + IDLE, self._since + LONGEST)
+        if self.clock.now < due:
+            self.clock.at(due, self._close)
+            return
+        waiting = self._waiting
+        self._waiting, self._since = {}, -1
+        if any(self._needs_place(key) for key in waiting):
+            self._run()
+        for key in waiting:
+            if self._needs_place(key):
+                self.clock.after(ASK_AGAIN, self._ask_again, key)
+
+    def _needs_place(self, key: str) -> bool:
+        pod = self.store.pods.get(key)
+        return pod is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+
+    def _ask_again(self, key: str) -> None:
+        if self._needs_place(key):
+            self.trigger(key)
+
+    # ------------------------------------------------------------ placing
+
+    def _hear(self, change: Change) -> None:
+        self._stale[change.kind, change.key] = None
+
+    def _catch_up(self) -> None:
+        """Bring the view up to date with what changed since the last batch."""
+        for kind, key in self._stale:
+            item = self.store.by_kind[kind].get(key)
+            if item is None:
+                namespace, _, name = key.rpartition("/")
+                self._view.vanish(kind, namespace, name)
+            else:
+                self._view.observe(_as_karpenter_sees(item) if isinstance(item, Node) else item)
+        self._stale.clear()
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as Karpenter's scheduler sees it now."""
+        self._catch_up()
+        catalogue = self.cloud.seen_catalogue()
+        cluster = self._view.cluster()
+        self._previous = Snapshot.build(cluster, catalogue, KARPENTER_1_15, self.clock.instant(), self._previous)
+        return self._previous
+
+    def _run(self) -> None:
+        self.runs += 1
+        result = place(self.snapshot())
+        for new in result.new:
+            self._open(new)
+        until = self.clock.now + NOMINATED_FOR
+        for there in result.existing:
+            self.nominated[there.node] = until
+        if result.existing:
+            self.on_nominated()
+            self.clock.at(until, self._forget_nominations)
+
+    def _forget_nominations(self) -> None:
+        over = [name for name, until in self.nominated.items() if until <= self.clock.now]
+        for name in over:
+            del self.nominated[name]
+        if over:
+            self.on_nominated()
+
+    def _open(self, new: NewNode) -> None:
+        pool = self.store.pools[new.pool]
+        wanted = Replacement(
+            node_pool=new.pool,
+            instance_types=tuple(kind.name for kind in new.instance_types),
+            requirements=new.requirements,
+            requests=new.requests,
+            taints=new.taints,
+            startup_taints=new.startup_taints,
+        )
+        name = self.new_name(new.pool)
+        claim = claim_from(pool, name, wanted, {})
+        self.store.put(replace(claim, metadata=replace(claim.metadata, creation_timestamp=self.clock.instant())))
+        self.opened += 1
+        self.karpenter.created(name)
+
+    def new_name(self, pool: str) -> str:
+        """A name for a NodeClaim that no other has, as Karpenter makes them."""
+        dice = self.dice.stream("names")
+        while True:
+            name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
+            if name not in self.store.claims and name not in self.store.nodes:
+                return name
+
+
+def _as_karpenter_sees(node: Node) -> Node:
+    """Our taint keeps pods out, but to Karpenter it is no sign that the node leaves; only a deletion is."""
+    if not any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints):
+        return node
+    taints = tuple(
+        replace(taint, key="dovetail.dev/closed") if taint.key == names.DISRUPTION_TAINT else taint
+        for taint in node.spec.taints
+    )
+    return replace(node, spec=replace(node.spec, taints=taints))

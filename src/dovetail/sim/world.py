@@ -1,0 +1,161 @@
+"""The simulated cluster as a whole: puts its parts together, and is what scenarios, faults and checkers hold on to.
+
+A seed and a configuration give one world; every policy that is tried in it meets the same arrivals, curves and prices.
+Decides nothing by itself. Time passes only by `run`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace as change
+
+from dovetail.lifecycle.engine import Engine
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType
+from dovetail.model.command import Replacement
+from dovetail.model.objects import (
+    AnyObject,
+    NodePool,
+    Pod,
+)
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.sim.actuate import Actuator, claim_from
+from dovetail.sim.clock import Clock, Dice
+from dovetail.sim.cloud import Cloud, CloudTimes
+from dovetail.sim.draining import Draining
+from dovetail.sim.eviction import Evictions
+from dovetail.sim.host import Host, Line
+from dovetail.sim.karpenter import Karpenter, with_condition
+from dovetail.sim.kubelet import Kubelets
+from dovetail.sim.provisioner import Provisioner
+from dovetail.sim.scheduler import Scheduler
+from dovetail.sim.shapes import Shapes
+from dovetail.sim.store import Store
+from dovetail.sim.workloads import Workloads
+
+START: Final = datetime(2026, 1, 5, 0, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldConfig:
+    """What a world is made of before anything happens."""
+
+    catalogue: Catalogue
+    seed: int = 0
+    start: datetime = START
+    times: CloudTimes = field(default_factory=CloudTimes)
+
+
+class World:
+    """All parts of a simulated cluster, wired."""
+
+    def __init__(self, config: WorldConfig) -> None:
+        self.config = config
+        self.clock = Clock(config.start)
+        self.dice = Dice(config.seed)
+        self.store = Store()
+        self.shapes = Shapes()
+        self.cloud = Cloud(config.catalogue, config.times, self.clock, self.dice)
+        self.kubelets = Kubelets(self.store, self.clock, self.shapes, self.dice.stream("kubelet"))
+        self.scheduler = Scheduler(self.store, self.clock, self.shapes, self.dice.stream("scheduler"))
+        self.evictions = Evictions(self.store, self.shapes, self.kubelets)
+        self.draining = Draining(self.store, self.clock, self.shapes, self.evictions, self.kubelets)
+        self.karpenter = Karpenter(self.store, self.clock, self.cloud, self.draining, self.dice)
+        self.workloads = Workloads(self.store, self.clock, self.shapes, self.kubelets, self.dice)
+        self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
+        self.scheduler.on_bound = self.kubelets.start
+        self.scheduler.on_unschedulable = self.provisioner.trigger
+        self.provisioner.on_nominated = self._tell_nominations
+        self.cloud.on_catalogue = self._tell_catalogue
+        self.hosts: list[Host] = []
+        self._karpenter_hosts: list[tuple[Host, Settings]] = []
+
+    @property
+    def now(self) -> int:
+        """Nanoseconds since the start."""
+        return self.clock.now
+
+    def run(self, until: int) -> None:
+        """Let time pass."""
+        self.clock.run(until)
+
+    # ------------------------------------------------------------ what is there from the start
+
+    def put(self, item: AnyObject) -> AnyObject:
+        """Bring any object into the cluster."""
+        return self.store.put(item)
+
+    def add_pool(self, pool: NodePool) -> None:
+        """Bring a NodePool in, ready."""
+        now = self.clock.instant()
+        metadata = change(pool.metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
+        status = change(pool.status, conditions=with_condition(pool.status.conditions, "Ready", "True", now))
+        self.store.put(change(pool, metadata=metadata, status=status))
+
+    def add_node(self, pool: str, kind: str, zone: str, capacity_type: str, *, age: int = 0, name: str = "") -> str:
+        """Bring a node in that has run for `age` nanoseconds already."""
+        found = self._kind(kind)
+        name = name or self.provisioner.new_name(pool)
+        born = self.clock.instant_of(self.clock.now - age)
+        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)), {})
+        claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
+        self.cloud.adopt(name, found, zone, capacity_type)
+        self.karpenter.adopt(claim, self.cloud.instances[name], born)
+        return name
+
+    def _kind(self, name: str) -> InstanceType:
+        for kind in self.cloud.catalogue.instance_types:
+            if kind.name == name:
+                return kind
+        raise KeyError(name)
+
+    def adopt_pod(self, pod: Pod) -> None:
+        """Bring in a pod that was there before, with its node; nobody makes it anew when it goes."""
+        self.store.put(pod)
+
+    # ------------------------------------------------------------ controllers
+
+    def add_engine(self, settings: Settings = DOVETAIL, line: Line | None = None, name: str = "dovetail") -> Host:
+        """Add a controller; it is started by `Host.start`."""
+        karpenter = settings.is_karpenter
+        identity = name
+
+        def build() -> Engine:
+            return Engine(settings, self.cloud.seen_catalogue(), identity=identity)
+
+        actuator = Actuator(self.store, self.clock, self.karpenter, holds=not karpenter)
+        host = Host(name, self.store, self.clock, self.cloud, actuator, build, line)
+        self.hosts.append(host)
+        if karpenter:
+            self._karpenter_hosts.append((host, settings))
+        return host
+
+    def add_karpenter(self, line: Line | None = None) -> Host:
+        """Add Karpenter's own disruption controller: the same engine, by Karpenter's rules, for all pools."""
+        return self.add_engine(karpenter_settings(self), line, name="karpenter")
+
+    def _tell_catalogue(self, catalogue: Catalogue) -> None:
+        for host in self.hosts:
+            host.catalogue_changed()
+
+    def _tell_nominations(self) -> None:
+        """Karpenter's provisioner and its disruption share one memory: the nominations."""
+        nominated = tuple(sorted(self.provisioner.nominated))
+        for host, settings in self._karpenter_hosts:
+            host.settings(replace(settings, nominated_nodes=nominated))
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Let something happen from outside at a time."""
+        self.clock.at(when, action)
+
+
+def karpenter_settings(world: World) -> Settings:
+    """Karpenter's profile, with every pool of the world as its own."""
+    return replace(KARPENTER_1_15, pools=tuple(sorted(world.store.pools)))
+
+
+def managed(pool: NodePool) -> NodePool:
+    """The pool, given to Dovetail."""
+    return change(pool, metadata=change(pool.metadata, labels={**pool.metadata.labels, names.MANAGE: "true"}))
