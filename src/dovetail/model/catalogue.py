@@ -34,8 +34,12 @@ class InstanceType:
     offerings: tuple[Offering, ...]
 
     def allocatable(self) -> dict[str, int]:
-        """Capacity less overhead, as Karpenter computes it."""
-        return {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
+        """Capacity less overhead, as Karpenter computes it; huge pages are taken out of the memory."""
+        room = {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
+        for name, amount in self.capacity.items():
+            if name.startswith("hugepages-"):
+                room["memory"] = max(room.get("memory", 0) - amount, 0)
+        return room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,8 @@ class NewNode:
 
     `instance_types` is sorted by cheapest launch price, then name. `requirements` is the serialised form (sorted by
     key) with the template's labels in it. `offered` says whether an offering goes with the requirements; `values_of`
-    gives the values of a type for a key that the requirement still allows (minValues counts them).
+    gives the values of a type for a key that the requirement still allows (minValues counts them). `prices`, where
+    given, remembers (worst, cheapest) launch prices per type across all nodes with the same requirements.
     `serves_only_pending`: every pod on it was pending before, so the default profile neither counts nor prices it.
     """
 
@@ -64,6 +65,7 @@ class NewNode:
     pods: tuple[Pod, ...]
     offered: Callable[[Offering], bool]
     values_of: Callable[[InstanceType, str], tuple[str, ...]]
+    prices: Callable[[InstanceType], tuple[LaunchPrice | None, LaunchPrice | None]] | None = None
     serves_only_pending: bool = False
     min_values_relaxed: bool = False
     taints: tuple[Taint, ...] = ()
@@ -95,17 +97,16 @@ class NewNode:
 
     def worst_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
         """The dearest compatible zone of the capacity type that would launch; None where nothing would."""
-        fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
-        for capacity_type in CAPACITY_PRECEDENCE:
-            found = [o for o in fitting if o.capacity_type == capacity_type]
-            if found:
-                return _price_of(max(found, key=lambda o: (o.price, o.zone)))
-        return None
+        if self.prices is not None:
+            return self.prices(kind)[0]
+        return worst_of([o for o in kind.offerings if launchable(o) and self.offered(o)])
 
     def cheapest_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
         """The cheapest compatible offering that can launch, whatever its capacity type; the sorting price."""
+        if self.prices is not None:
+            return self.prices(kind)[1]
         fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
-        return _price_of(min(fitting, key=lambda o: (o.price, o.zone))) if fitting else None
+        return price_of(min(fitting, key=lambda o: (o.price, o.zone))) if fitting else None
 
     def with_types(self, kinds: Sequence[InstanceType]) -> "NewNode":
         """The same node with fewer instance types, in the given order."""
@@ -120,6 +121,7 @@ class NewNode:
             self,
             requirements=tuple(sorted((*others, entry), key=lambda r: r.key)),
             offered=lambda offering: offering.capacity_type == capacity_type and base(offering),
+            prices=None,
         )
 
     def offered_types(self) -> tuple[InstanceType, ...]:
@@ -148,7 +150,17 @@ class NewNode:
         return MinValuesCheck(needed=len(kinds), unmet=unmet)
 
 
-def _price_of(offering: Offering) -> LaunchPrice:
+def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
+    """The dearest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
+    for capacity_type in CAPACITY_PRECEDENCE:
+        found = [o for o in fitting if o.capacity_type == capacity_type]
+        if found:
+            return price_of(max(found, key=lambda o: (o.price, o.zone)))
+    return None
+
+
+def price_of(offering: Offering) -> LaunchPrice:
+    """The price of one offering."""
     return LaunchPrice(
         amount=offering.price,
         as_float=offering.price_float,

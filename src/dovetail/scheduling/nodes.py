@@ -1,0 +1,148 @@
+"""Nodes as the scheduler sees them: Node and NodeClaim joined, with the labels, taints and room that count.
+
+A managed node that is not registered yet is seen through its NodeClaim; one that is not initialized is seen without its
+startup and other passing taints. Decides whether a node is leaving (spec section 4, gate 2). Knows nothing of pods.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.model import names
+from dovetail.model.cluster import Cluster
+from dovetail.model.objects import Node, NodeClaim, Taint, is_true
+from dovetail.model.settings import Settings
+from dovetail.scheduling.pods import Amounts, amounts
+
+_PASSING: Final = (
+    ("node.kubernetes.io/not-ready", "NoSchedule"),
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoSchedule"),
+    ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    ("karpenter.sh/unregistered", "NoExecute"),
+)
+_PASSING_PREFIX: Final = "readiness.k8s.io/"
+_REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class StateNode:
+    """One node of the cluster's state: a Node, a NodeClaim that has been launched, or both."""
+
+    node: Node | None
+    claim: NodeClaim | None
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    hostname: str
+    registered: bool
+    initialized: bool
+    allocatable: Amounts
+    capacity: Amounts
+
+    @property
+    def managed(self) -> bool:
+        """Whether a NodeClaim stands behind it."""
+        return self.claim is not None
+
+
+def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
+    """Nodes with their NodeClaims by provider id; claims that have no node yet; nodes that nobody claims."""
+    claims: dict[str, NodeClaim] = {}
+    for claim in cluster.node_claims:
+        if claim.status.provider_id:
+            claims[claim.status.provider_id] = claim
+    found: list[tuple[Node | None, NodeClaim | None]] = []
+    for node in cluster.nodes:
+        of_pool = node.metadata.labels.get(names.NODEPOOL, "") != ""
+        if not node.spec.provider_id:
+            if not of_pool:
+                found.append((node, None))
+            continue
+        claim_here = claims.pop(node.spec.provider_id, None)
+        unready = not node.metadata.labels.get(names.INSTANCE_TYPE) and not node.metadata.labels.get(
+            names.INITIALIZED_LABEL
+        )
+        if of_pool and unready:
+            # Its labels have not come yet; until then only the claim is known.
+            if claim_here is not None:
+                found.append((None, claim_here))
+            continue
+        found.append((node, claim_here))
+    found.extend((None, claim) for claim in claims.values())
+    return found
+
+
+def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
+    """What the scheduler sees of a node."""
+    node_labels = node.metadata.labels if node is not None else {}
+    registered = claim is None or (node is not None and node_labels.get(names.REGISTERED_LABEL) == "true")
+    initialized = claim is None or (node is not None and node_labels.get(names.INITIALIZED_LABEL) == "true")
+    seen = node if node is not None and registered else claim
+    assert seen is not None, "a state node has a Node or a NodeClaim"
+    meta = seen.metadata
+    return StateNode(
+        node=node,
+        claim=claim,
+        name=meta.name,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        taints=_taints(node, claim, registered=registered, initialized=initialized),
+        hostname=meta.labels.get(names.HOSTNAME) or meta.name,
+        registered=registered,
+        initialized=initialized,
+        allocatable=_amounts(node, claim, "allocatable", initialized=initialized),
+        capacity=_amounts(node, claim, "capacity", initialized=initialized),
+    )
+
+
+def _taints(
+    node: Node | None, claim: NodeClaim | None, *, registered: bool, initialized: bool
+) -> tuple[Taint, ...]:
+    if claim is None:
+        return node.spec.taints if node is not None else ()
+    taints = node.spec.taints if node is not None and registered else claim.spec.taints
+    rebooting = is_true(claim.status.conditions, "Rebooting")
+    if initialized and not rebooting:
+        return taints
+    startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
+    return tuple(taint for taint in taints if not _passes(taint) and (taint.key, taint.effect) not in startup)
+
+
+def _passes(taint: Taint) -> bool:
+    """Whether the taint goes away by itself while the node starts."""
+    mark = (taint.key, taint.effect)
+    return mark in _PASSING or mark == _REBOOTING or taint.key.startswith(_PASSING_PREFIX)
+
+
+def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initialized: bool) -> Amounts:
+    of_node = amounts(getattr(node.status, field)) if node is not None else {}
+    if initialized or claim is None:
+        return of_node
+    for name, amount in amounts(getattr(claim.status, field)).items():
+        if not of_node.get(name):
+            of_node[name] = amount
+    return of_node
+
+
+def why_leaving(state: StateNode, settings: Settings) -> str:
+    """Why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
+    node, claim = state.node, state.claim
+    if state.name in settings.marked_for_deletion_nodes:
+        return "marked for deletion"
+    if claim is not None and claim.metadata.deletion_timestamp is not None:
+        return "its NodeClaim is being deleted"
+    if claim is not None and is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
+        return "its instance is terminating"
+    if node is not None and node.metadata.deletion_timestamp is not None and (
+        claim is None or not settings.is_karpenter
+    ):
+        return "its Node is being deleted"
+    if not settings.is_karpenter and node is not None and _tainted(node.spec.taints):
+        return "it carries the disruption taint"
+    return ""
+
+
+def _tainted(taints: Iterable[Taint]) -> bool:
+    return any(taint.key in (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT) for taint in taints)

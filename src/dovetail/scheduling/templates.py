@@ -1,0 +1,158 @@
+"""Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
+
+Left out are static pools, pools that are not Ready and pools that are being deleted. The order is weight, then name, both
+descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dovetail.model import names
+from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.objects import NodePool, Taint, is_true
+from dovetail.scheduling.daemons import DaemonTerms
+from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
+from dovetail.scheduling.pods import HostPort, amounts
+
+HOST_PLACEHOLDER = "hostname-placeholder"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DaemonGroup:
+    """Types on which the same daemons would run, and what those take."""
+
+    types: Mask
+    requests: dict[str, int]
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """What a new node of a pool starts from. `room`: what each type has left after its daemons."""
+
+    index: int
+    pool: NodePool
+    name: str
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...]
+    reqs: ReqSet
+    types: Mask
+    groups: tuple[DaemonGroup, ...]
+    room: Amounts
+    limits: dict[str, int]
+
+
+def order_by_weight(pools: Iterable[NodePool]) -> list[NodePool]:
+    """Heavier pools first; of one weight, the later name first."""
+    by_name = sorted(pools, key=lambda pool: pool.metadata.name, reverse=True)
+    return sorted(by_name, key=lambda pool: -(pool.spec.weight or 0))
+
+
+def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
+    """The pools that new nodes may come from, in the order in which they are tried."""
+    return order_by_weight(
+        pool
+        for pool in pools
+        if pool.spec.replicas is None
+        and pool.metadata.deletion_timestamp is None
+        and is_true(pool.status.conditions, "Ready")
+    )
+
+
+def template_labels(pool: NodePool) -> dict[str, str]:
+    """The labels that every node of the pool gets."""
+    reference = pool.spec.template.spec.node_class_ref
+    return {
+        **pool.spec.template.metadata.labels,
+        names.NODEPOOL: pool.metadata.name,
+        f"{reference.group}/{reference.kind.lower()}": reference.name,
+    }
+
+
+def pool_requirements(pool: NodePool) -> Requirements:
+    """The pool's requirements with its labels, and what every started node carries."""
+    spec = pool.spec.template.spec
+    return (
+        Requirements.from_spec(spec.requirements)
+        .union(Requirements.from_labels(template_labels(pool)))
+        .add(
+            Requirement.of(names.REGISTERED_LABEL, "In", ("true",)),
+            Requirement.of(names.INITIALIZED_LABEL, "In", ("true",)),
+        )
+    )
+
+
+def enough_values(machines: Machines, reqs: ReqSet, types: Mask) -> dict[str, int]:
+    """The keys whose minValues the types don't reach, with the number of values that they have."""
+    if not reqs.has_min_values:
+        return {}
+    kinds = [machines.kinds[i] for i in np.flatnonzero(types)]
+    short: dict[str, int] = {}
+    for entry in reqs.reqs:
+        if entry.min_values is not None:
+            seen = len({value for kind in kinds for value in reqs.values_of(kind, entry.key)})
+            if seen < entry.min_values:
+                short[entry.key] = seen
+    return short
+
+
+def build_templates(
+    pools: Sequence[NodePool], machines: Machines, daemons: DaemonTerms, resources: Resources, *, best_effort: bool
+) -> tuple[Template, ...]:
+    """The templates of usable pools, in the order in which they are tried."""
+    found: list[Template] = []
+    for pool in pools:
+        spec = pool.spec.template.spec
+        base = pool_requirements(pool)
+        reqs = machines.intern(base)
+        types = reqs.types & machines.sound
+        if not best_effort and enough_values(machines, reqs, types):
+            continue
+        if not types.any():
+            continue
+        groups = _daemon_groups(base, spec.taints, types, machines, daemons)
+        room = machines.allocatable.copy()
+        for group in groups:
+            room[group.types] -= resources.row(group.requests)
+        found.append(
+            Template(
+                index=len(found),
+                pool=pool,
+                name=pool.metadata.name,
+                taints=spec.taints,
+                startup_taints=spec.startup_taints,
+                reqs=machines.intern(base.add(Requirement.of(names.HOSTNAME, "In", (HOST_PLACEHOLDER,)))),
+                types=types,
+                groups=groups,
+                room=room,
+                limits=amounts(pool.spec.limits),
+            )
+        )
+    return tuple(found)
+
+
+def _daemon_groups(
+    base: Requirements, taints: tuple[Taint, ...], types: Mask, machines: Machines, daemons: DaemonTerms
+) -> tuple[DaemonGroup, ...]:
+    by_set: dict[tuple[int, ...], list[int]] = {}
+    for place in np.flatnonzero(types).tolist():
+        kind = machines.type_reqs[place]
+        running = tuple(
+            number
+            for number in range(len(daemons.daemons))
+            if daemons.on_template(number, taints, base, kind, machines.known)
+        )
+        by_set.setdefault(running, []).append(place)
+    groups = []
+    for running, places in by_set.items():
+        mask = np.zeros(len(machines.kinds), dtype=np.bool_)
+        mask[places] = True
+        total: dict[str, int] = {}
+        for number in running:
+            for name, amount in daemons.daemons[number].requests.items():
+                total[name] = total.get(name, 0) + amount
+        ports = tuple(port for number in running for port in daemons.daemons[number].ports)
+        groups.append(DaemonGroup(mask, total, ports))
+    return tuple(groups)
