@@ -78,7 +78,8 @@ def with_text_nodes(budget: Any, path: str) -> tuple[Any, Finding | None]:
     nodes = budget.get("nodes") if isinstance(budget, dict) else None
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         return budget, None
-    remark = warning(
-        f"{path}.nodes", nodes, f'was read as "{nodes}"; the API server refuses a number here', f'write "{nodes}"'
-    )
+    remark = None
+    if not path.startswith("metadata."):  # the API server looks at the spec only, not into the annotation
+        problem = f'was read as "{nodes}"; the API server refuses a number here'
+        remark = warning(f"{path}.nodes", nodes, problem, f'write "{nodes}"')
     return budget | {"nodes": str(nodes)}, remark

@@ -22,7 +22,7 @@ from dovetail.api.yaml_tree import parse_yaml
 
 MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
-MANIFEST_MAX: Final = 32 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
+MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
 YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory for each MiB
 _GZIP: Final = b"\x1f\x8b"
 _PEEK: Final = 4096

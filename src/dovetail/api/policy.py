@@ -57,7 +57,7 @@ def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolic
 def _policy(
     spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, karpenter: bool
 ) -> DisruptionPolicy:
-    written: dict[str, Any] = msgspec.to_builtins(spec)
+    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
     if karpenter:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
