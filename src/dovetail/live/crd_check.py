@@ -1,7 +1,7 @@
-"""Looks at the NodePool CRD on the server: is it a version that we know, and does it have our fields?
+"""Looks at the NodePool CRD on the server: whether we know its version, and whether it has our fields.
 
-A Karpenter upgrade may put Karpenter's own CRD back; then the fields of `spec.disruption` that only we know are gone from the objects, while the annotation form
-goes on working. An unknown version means observe only. Decides nothing else.
+A Karpenter upgrade may put Karpenter's own CRD back; then the fields of `spec.disruption` that only we know are gone
+from the objects, while the annotation form goes on working. An unknown version means observe only.
 """
 
 from dataclasses import dataclass

@@ -58,6 +58,7 @@ class Controller:
     resources: Sequence[Resource] = RESOURCES
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
+    listeners: list[Callable[[Event], None]] = field(default_factory=list)
     beside: Sequence[Callable[["Controller"], Awaitable[None]]] = ()
     _queue: "asyncio.Queue[Event]" = field(init=False)
     _lanes: dict[str, "asyncio.Queue[Any]"] = field(default_factory=dict)
@@ -98,11 +99,12 @@ class Controller:
             Informer(client=self.client, resource=resource, deliver=self._observed, note=self._note)
             for resource in self.resources
         ]
+        for work in self.beside:
+            self._spawn(work(self), getattr(work, "__name__", "beside"))
+        await asyncio.sleep(0)  # they listen before the first event comes
         for informer in self._informers:
             self._spawn(informer.run(), f"watch {informer.resource.kind}")
         self._spawn(self._announce_sync(), "sync")
-        for work in self.beside:
-            self._spawn(work(self), getattr(work, "__name__", "beside"))
         election = None
         if not self.engine.observe:
             election = asyncio.create_task(self._election().run())
@@ -171,6 +173,8 @@ class Controller:
             self.metrics.events.labels(event.kind).inc()
             if event.kind == "Node" and self._held.pop(event.name, ...) is None:
                 self.metrics.held.set(len(self._held))
+        for listener in self.listeners:
+            listener(event)
         await self._queue.put(event)
 
     def _count_hold(self, node: Node) -> None:
