@@ -1,4 +1,4 @@
-"""A world small enough to hold in a hand: applies instructions to objects, launches and drains nodes on a virtual clock."""
+"""A world small enough to hold in a hand: applies instructions to objects, launches and drains on a virtual clock."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ _T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
 
 
 class ScriptedPlanner:
-    """Wants what the nodes' annotation says: `delete`, `replace` or `replace2`, as drift or as `cost-...`, one at a time."""
+    """Wants what the nodes' annotation says: `delete`, `replace`, `replace2`, as drift or as `cost-...`, one at a time."""
 
     def __init__(self, limit: int = 5) -> None:
         self.limit = limit
@@ -90,7 +90,8 @@ class ScriptedPlanner:
         if count and pool in ask.in_flight.back_off:
             return None
         actions = (Action.DELETE_COST, Action.REPLACE_COST) if cost else (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED)
-        placements = (Placement(node=node.metadata.annotations["to"], pods=()),) if "to" in node.metadata.annotations else ()
+        to = node.metadata.annotations.get("to", "")
+        placements = (Placement(node=to, pods=()),) if to else ()
         return Command(
             action=actions[1 if count else 0],
             method=Method.SINGLE_NODE if cost else Method.DRIFTED,
@@ -195,7 +196,8 @@ class World:
             annotations.pop(key, None)
             if value is not None:
                 annotations[key] = value
-        return self.put(msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=annotations)))
+        meta = msgspec.structs.replace(item.metadata, annotations=annotations)
+        return self.put(msgspec.structs.replace(item, metadata=meta))
 
     def add_pool(self, name: str = "web", *, managed: bool = True) -> None:
         """Add a NodePool."""

@@ -18,6 +18,7 @@ from dovetail.decide.price import Refusal
 from dovetail.lifecycle import resume
 from dovetail.lifecycle.announce import Announcer, command_event, command_report
 from dovetail.lifecycle.attempts import SECOND, Attempts
+from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.holds import Holds
 from dovetail.lifecycle.machine import Phase, Signal
 from dovetail.lifecycle.messages import (
@@ -101,6 +102,7 @@ class Engine:
         self._marks_seen = -1
         self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
         self._holds = Holds()
+        self._conditions = Conditions()
         self._sweeps = Attempts()
         self._facts_version += 1
 
@@ -239,12 +241,15 @@ class Engine:
         if isinstance(item, Node):
             self._holds.look_at(item.metadata.name)
         elif isinstance(item, NodePool):
+            self._conditions.look_at(item.metadata.name)
             for name in self.store.nodes_of(item.metadata.name):
                 self._holds.look_at(name)
 
     def _look_at_all(self) -> None:
         for node in self.store.nodes():
             self._holds.look_at(node.metadata.name)
+        for pool in self.store.node_pools():
+            self._conditions.look_at(pool.metadata.name)
         self._marks_seen = -1
 
     def _lead(self, *, leads: bool) -> None:
@@ -261,8 +266,9 @@ class Engine:
         run = self._runs.get(event.id.split("/", 1)[0])
         if run is not None:
             run.attempts.answer(event, self._elapsed)
-        elif not self._holds.answer(event, self._elapsed):
-            self._sweeps.answer(event, self._elapsed)
+        else:
+            for asker in (self._holds, self._conditions, self._sweeps):
+                asker.answer(event, self._elapsed)
         if isinstance(event, InstructionFailed):
             figures = (("id", event.id), ("failure", event.failure.value))
             self._report("instruction-failed", run.id if run else "", event.detail or event.failure.value, figures)
@@ -429,6 +435,7 @@ class Engine:
 
     def _hold(self) -> None:
         self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
+        self._out.extend(self._conditions.wanted(self.store, self.settings, self.manages, self._elapsed))
 
     # ------------------------------------------------------------ rounds
 
@@ -514,7 +521,8 @@ class Engine:
         """Ask to be woken for whatever comes first."""
         assert self._now is not None
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
-        times += [at for at in (self._holds.next_at(), self._sweeps.next_at()) if at is not None]
+        askers = (self._holds, self._conditions, self._sweeps)
+        times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         for memory in (self._ended, self._stable_at, self._lingering, self._back_off.until):
             times += memory.values()
         # What is due was done a moment ago; only a round can be wanted at once.
