@@ -3,8 +3,11 @@
 import re
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from dovetail.api.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
+from dovetail.model.schedule import ScheduleError, parse_schedule
 from tests.api.rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
 
 CALL = re.compile(r"(!?)self\.matches\(r'([^']*)'\)")
@@ -51,3 +54,29 @@ def test_a_schedule_of_the_wrong_shape_breaks_one_rule_only() -> None:
     """Where there are not five fields nothing is said about single fields."""
     broken = [rule for rule in schedule_rules() if not keeps(rule, "0 0 * *")]
     assert [rule.message.split(" such as")[0] for rule in broken] == ["schedule must be five cron fields"]
+
+
+WORDS = ("jan", "DEC", "mon", "Fri", "sun", "sat", "monday", "x", "L", "")
+numbers = st.integers(0, 65).map(str)
+values = st.one_of(numbers, numbers, st.sampled_from(WORDS), numbers.map("0{}".format), numbers.map("+{}".format))
+spans = st.one_of(st.sampled_from("*?"), values, st.tuples(values, values).map("-".join), st.just("*-5"))
+steps = st.one_of(
+    st.just(""), st.just(""), st.sampled_from(("/1", "/5", "/0", "/100", "/x", "/", "/+2", "/1/2", "/-1"))
+)
+items = st.tuples(spans, steps).map("".join)
+fields = st.one_of(st.just("*"), st.lists(items, min_size=1, max_size=3).map(",".join))
+zones = st.sampled_from(("", "", "", "TZ=Europe/Berlin ", "CRON_TZ=UTC  "))
+texts = st.tuples(zones, st.lists(fields, min_size=4, max_size=6).map(" ".join)).map("".join)
+
+
+@given(texts)
+def test_the_api_server_and_run_time_agree_on_schedules(schedule: str) -> None:
+    """What the CRD's rules accept can be read at run time, and the other way round."""
+    assume(not any(set(field) == {","} for field in schedule.split()))
+    try:
+        parse_schedule(schedule)
+    except ScheduleError:
+        read = False
+    else:
+        read = True
+    assert accepted(schedule) is read
