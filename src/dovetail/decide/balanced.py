@@ -1,8 +1,8 @@
-"""The Balanced policy: is the share of its pool's cost that a move saves worth the share of disruption it causes?
+"""The Balanced policy: the share of its pool's cost that a move saves against the share of disruption it causes.
 
 Spec section 8, gate 6; Karpenter v1.15's own policy, which the seeds leave alone. Exact in the profile `dovetail`,
-Karpenter's floats in its own. Knows totals of pools and one move; nothing of other gates.
-Sits in decide, below the methods.
+Karpenter's floats in its own. Knows totals of pools and one move; nothing of other gates. Sits in decide, below the
+methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,9 +57,7 @@ def pool_totals(
     return totals
 
 
-def _own_disruption(
-    facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
-) -> Fraction:
+def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
     if not settings.is_karpenter:
         return facts.rescheduling_cost
     candidate = _passes_pods(chains[facts.name][Method.EMPTY])

@@ -2,8 +2,8 @@
 
 Spec section 7; S3, Proposed Spec and Validation/Defaults; S2, Algorithm. A ledger is made once a round from the pools'
 policies, the nodes and what is in flight; methods ask it and never count themselves. Flat budgets cap every reason;
-budgets with a topologyKey cap drift only, domain by domain. Knows nothing of pods, prices or the reasons why.
-Sits in decide, below the methods.
+budgets with a topologyKey cap drift only, domain by domain. Knows nothing of pods, prices or the reasons why. Sits in
+decide, below the methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,11 @@ class Ledger:
     """All budgets of a round. Built once; asking does not change it."""
 
     def __init__(
-        self, nodes: Sequence[NodeFacts], policies: Mapping[str, DisruptionPolicy], settings: Settings, now: datetime,
+        self,
+        nodes: Sequence[NodeFacts],
+        policies: Mapping[str, DisruptionPolicy],
+        settings: Settings,
+        now: datetime,
         in_flight: InFlight,
     ) -> None:
         self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
@@ -114,9 +118,7 @@ class Ledger:
         if key not in self._flat:
             counted = self.nodes_of[pool]
             used = sum(1 for facts in counted if facts.marked or not facts.ready)
-            self._flat[key] = flat_allowance(
-                self.policies[pool], len(counted), used, reason, self.settings, self.now
-            )
+            self._flat[key] = flat_allowance(self.policies[pool], len(counted), used, reason, self.settings, self.now)
         return self._flat[key]
 
     def left(self, reason: Reason) -> dict[str, int]:
@@ -130,9 +132,7 @@ class Ledger:
             for reason in REASONS:
                 entry = self.allowance(pool, reason)
                 rows.append(
-                    BudgetRow(
-                        node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left
-                    )
+                    BudgetRow(node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left)
                 )
         return tuple(rows)
 
@@ -205,17 +205,22 @@ class Ledger:
     ) -> str | None:
         """Give the domain that drift works in: the one with nodes in flight, else that of the oldest drift.
 
-        S2, Zone Selection. Of several in flight one that is for drift comes first, then the longest in flight, then name.
+        S2, Zone Selection. Of several in flight one for drift comes first, then the longest in flight, then by name.
         """
         busy = []
         for domain, nodes in members.items():
             leaving = [facts for facts in nodes if facts.marked]
             if leaving:
-                drifting = any(self._methods.get(facts.name) is Method.DRIFTED for facts in leaving)
+                drifting = any(self._for_drift(facts) for facts in leaving)
                 busy.append((not drifting, min(facts.marked_since or self.now for facts in leaving), domain))
         if busy:
             return min(busy)[2]
         return domain_of(candidates[0], budget.topology_key) if candidates else None
+
+    def _for_drift(self, facts: NodeFacts) -> bool:
+        """Whether a leaving node leaves for drift; of one that no command of ours takes, its condition says."""
+        method = self._methods.get(facts.name)
+        return facts.drifted if method is None else method is Method.DRIFTED
 
     @cached_property
     def _methods(self) -> dict[str, Method]:

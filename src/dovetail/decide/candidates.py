@@ -3,8 +3,8 @@
 Every node runs through the same table and carries how each gate ended, with the figures that decided and one plain
 sentence; nothing is dropped silently. Gates 1 to 6 are the same for all methods, but that those that may wait (drift,
 expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; gate 7 is each method's own conditions
-(spec section 5; S0 to S4). Budgets, simulation and prices come later and are not known here.
-Sits in decide, above facts and timers, below the methods.
+(spec section 5; S0 to S4). Budgets, simulation and prices come later and are not known here. Sits in decide, above
+facts and timers, below the methods.
 """
 
 from collections.abc import Callable
@@ -96,7 +96,9 @@ def _node_may_be_disrupted(facts: NodeFacts, ground: Ground) -> GateResult:
         for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
                 return stopped(
-                    gate, f"The {where} says {names.ALWAYS_DO_NOT_DISRUPT}=true.", annotation=names.ALWAYS_DO_NOT_DISRUPT
+                    gate,
+                    f"The {where} says {names.ALWAYS_DO_NOT_DISRUPT}=true.",
+                    annotation=names.ALWAYS_DO_NOT_DISRUPT,
                 )
         if names.HOLD in facts.annotations:
             return passed(gate, "It is held for Dovetail, which does not count.")
@@ -116,7 +118,9 @@ def _pods_may_be_disrupted(facts: NodeFacts, ground: Ground) -> GateResult:
     return stopped(
         gate,
         f"Pod {pod} may not be disrupted for {found.value} from its start: {left} to go.",
-        pod=pod, value=found.value, until=clock(found.until),
+        pod=pod,
+        value=found.value,
+        until=clock(found.until),
     )
 
 
@@ -129,12 +133,15 @@ def _pdbs_allow(facts: NodeFacts, _: Ground) -> GateResult:
         return stopped(
             gate,
             f"Pod {pod} has {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)}) and can't be evicted.",
-            pod=pod, pdb=", ".join(veto.pdbs),
+            pod=pod,
+            pdb=", ".join(veto.pdbs),
         )
     return stopped(
         gate,
         f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {pod} now.",
-        pod=pod, pdb=veto.pdbs[0], disruptionsAllowed=veto.allowed,
+        pod=pod,
+        pdb=veto.pdbs[0],
+        disruptionsAllowed=veto.allowed,
     )
 
 
@@ -170,7 +177,9 @@ def _pods(count: int) -> str:
 def _not_static(facts: NodeFacts, _: Ground) -> GateResult:
     assert facts.policy is not None
     if facts.policy.static:
-        return stopped(Gate.POOL_POLICY, f"NodePool {facts.pool_name} is static (spec.replicas): it is never consolidated.")
+        return stopped(
+            Gate.POOL_POLICY, f"NodePool {facts.pool_name} is static (spec.replicas): it is never consolidated."
+        )
     return passed(Gate.POOL_POLICY, "Its pool may be consolidated.")
 
 
@@ -186,14 +195,17 @@ def _underutilized_allowed(facts: NodeFacts, ground: Ground) -> GateResult:
 
 
 def _consolidate_after_passed(facts: NodeFacts, ground: Ground) -> GateResult:
-    assert facts.policy is not None and facts.claim is not None
+    assert facts.policy is not None
+    assert facts.claim is not None
     gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
     if period is None:
         return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
     if ground.settings.is_karpenter:
         if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
             return passed(gate, "Its NodeClaim has condition Consolidatable.")
-        return stopped(gate, "Its NodeClaim does not have condition Consolidatable.", consolidateAfter=nanoseconds(period))
+        return stopped(
+            gate, "Its NodeClaim does not have condition Consolidatable.", consolidateAfter=nanoseconds(period)
+        )
     timer = timers.consolidate_after(facts)
     if timer is None or not timer.running(ground.now):
         return passed(gate, "consolidateAfter has passed.")
@@ -202,7 +214,9 @@ def _consolidate_after_passed(facts: NodeFacts, ground: Ground) -> GateResult:
         gate,
         f"A pod came or went {seconds(ground.now - timer.since)} ago; consolidateAfter {nanoseconds(period)} "
         f"ends in {left}.",
-        consolidateAfter=nanoseconds(period), lastPodEvent=clock(timer.since), until=clock(timer.until),
+        consolidateAfter=nanoseconds(period),
+        lastPodEvent=clock(timer.since),
+        until=clock(timer.until),
     )
 
 
@@ -215,7 +229,9 @@ def _grace_period_passed(facts: NodeFacts, ground: Ground) -> GateResult:
     return stopped(
         gate,
         f"A pod came or went {seconds(ground.now - timer.since)} ago; its grace period of {period} ends in {left}.",
-        consolidationGracePeriod=period, lastPodEvent=clock(timer.since), until=clock(timer.until),
+        consolidationGracePeriod=period,
+        lastPodEvent=clock(timer.since),
+        until=clock(timer.until),
     )
 
 
@@ -223,7 +239,8 @@ def _price_known(facts: NodeFacts, _: Ground) -> GateResult:
     gate = Gate.INSTANCE_TYPE_KNOWN
     if not facts.type_known:
         return stopped(
-            gate, f"Instance type {facts.instance_type or '(no label)'} is not in the catalogue.",
+            gate,
+            f"Instance type {facts.instance_type or '(no label)'} is not in the catalogue.",
             instanceType=facts.instance_type,
         )
     for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
@@ -242,11 +259,15 @@ def _expired(facts: NodeFacts, ground: Ground) -> GateResult:
     assert at is not None
     if ground.now < at:
         return stopped(
-            gate, f"It expires in {seconds(at - ground.now)}.",
-            expireAfter=nanoseconds(facts.expire_after), expiresAt=clock(at),
+            gate,
+            f"It expires in {seconds(at - ground.now)}.",
+            expireAfter=nanoseconds(facts.expire_after),
+            expiresAt=clock(at),
         )
     return GateResult(
-        gate=gate, passed=True, why=f"It expired {seconds(ground.now - at)} ago.",
+        gate=gate,
+        passed=True,
+        why=f"It expired {seconds(ground.now - at)} ago.",
         figures={"expireAfter": nanoseconds(facts.expire_after), "expiresAt": clock(at)},
     )
 
@@ -264,7 +285,11 @@ OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     Method.EXPIRED: (_expired,),
     Method.DRIFTED: (_drifted,),
     Method.MULTI_NODE: (
-        _occupied_only, _underutilized_allowed, _price_known, _consolidate_after_passed, _grace_period_passed,
+        _occupied_only,
+        _underutilized_allowed,
+        _price_known,
+        _consolidate_after_passed,
+        _grace_period_passed,
     ),
 }
 OWN_RULES[Method.SINGLE_NODE] = OWN_RULES[Method.MULTI_NODE]

@@ -1,9 +1,9 @@
 """What it costs to disturb pods: eviction cost of a pod, disruption cost of a node, exact.
 
-Spec section 3; S1, Context. A pod's cost is a whole number of 2^-27, because both divisors of the formula are powers of
-two; so sums are exact integers and a node's cost is an exact fraction. The profile `karpenter-1.15` repeats Karpenter's
-own two costs and its float arithmetic beside it. Knows nothing of prices, pools or time but what it is given.
-Sits in decide, at the bottom.
+Spec section 3; S1, Context. A pod's cost is a whole number of 2^-27, because both divisors of the formula are powers
+of two; so sums are exact integers and a node's cost is an exact fraction. The profile `karpenter-1.15` repeats
+Karpenter's own two costs and its float arithmetic beside it. Knows nothing of prices, pools or time but what it is
+given. Sits in decide, at the bottom.
 """
 
 import re
@@ -32,7 +32,7 @@ def _int32(text: str) -> int | None:
 def deletion_cost(annotations: Mapping[str, str], *, karpenter: bool = False) -> tuple[int, str | None]:
     """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
 
-    Karpenter's own annotation wins. Where its value is unreadable, Karpenter falls back to nothing; so do we, and say so.
+    Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we say so.
     """
     for key in (names.DISRUPTION_COST, names.POD_DELETION_COST):
         text = annotations.get(key)

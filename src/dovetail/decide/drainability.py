@@ -2,8 +2,7 @@
 
 Spec section 4, gate 6; what the seeds leave to Karpenter is as in Karpenter v1.15: any active pod may veto with its
 annotation, DaemonSet and mirror pods too; PDBs are asked for pods that would be evicted. Each veto is a value with the
-pod and the PDB in it. Knows nothing of budgets or of what a move would save.
-Sits in decide, at the bottom.
+pod and the PDB in it. Knows nothing of budgets or of what a move would save. Sits in decide, at the bottom.
 """
 
 from collections.abc import Sequence
@@ -113,9 +112,8 @@ class Guards:
         labels = pod.metadata.labels
         found = [g for g in self._others.get(namespace, ()) if g.selector.matches(labels)]
         for key, value in labels.items():
-            for guard in self._by_label.get((namespace, key, value), ()):
-                if guard.selector.matches(labels):
-                    found.append(guard)
+            known = self._by_label.get((namespace, key, value), ())
+            found.extend(guard for guard in known if guard.selector.matches(labels))
         found.sort(key=lambda g: g.key)
         return found
 

@@ -45,9 +45,7 @@ def run(scene: Scene) -> MethodRun:
     kept, held = _by_domain(scene, found)
     command, more = first_command(scene, METHOD, kept)
     held.update(more)
-    return MethodRun(
-        method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held
-    )
+    return MethodRun(method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held)
 
 
 def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], dict[str, GateResult]]:
@@ -59,7 +57,9 @@ def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], d
     for pool in sorted(pools):
         _, held = scene.ledger.take_by_domain(pool, pools[pool])
         waiting.update(held)
-    results = {facts.name: domain_result(facts.pool_name, waiting[facts.name]) for facts in found if facts.name in waiting}
+    results = {
+        facts.name: domain_result(facts.pool_name, waiting[facts.name]) for facts in found if facts.name in waiting
+    }
     return [facts for facts in found if facts.name not in waiting], results
 
 
@@ -96,6 +96,6 @@ def _static_commands(scene: Scene, static: list[NodeFacts], left: dict[str, int]
             continue
         room = static_room(scene, node_pool)
         count = min(left[pool], len(members), len(members) if room is None else room)
-        for facts in members[:count]:
-            commands.append(bare_command(scene, METHOD, (facts,), (template_replacement(node_pool),)))
+        replacement = (template_replacement(node_pool),)
+        commands.extend(bare_command(scene, METHOD, (facts,), replacement) for facts in members[:count])
     return commands

@@ -1,7 +1,7 @@
 """Retire expired nodes: age >= expireAfter, oldest expiry first, gracefully and within budgets.
 
-Spec section 5; S4 (`deleteExpired`, `replaceExpired`), S3 (`expireAfter`). Under `karpenter-1.15` expiry is Karpenter's
-own and there are no candidates. Sits in decide, beside the other methods, which it does not know.
+Spec section 5; S4 (`deleteExpired`, `replaceExpired`), S3 (`expireAfter`). Under `karpenter-1.15` expiry is
+Karpenter's own and there are no candidates. Sits in decide, beside the other methods, which it does not know.
 """
 
 from datetime import datetime
@@ -27,6 +27,4 @@ def run(scene: Scene) -> MethodRun:
     """Give the next command for expired nodes."""
     found = candidates(scene)
     command, held = first_command(scene, Method.EXPIRED, found)
-    return MethodRun(
-        method=Method.EXPIRED, candidates=tuple(found), commands=(command,) if command else (), held=held
-    )
+    return MethodRun(method=Method.EXPIRED, candidates=tuple(found), commands=(command,) if command else (), held=held)

@@ -1,7 +1,7 @@
 """What the decisions know of each node, looked up once a round: claim, pool, pods that would move, costs, price, times.
 
-Decides nothing: gates, budgets and methods read it. Built from the snapshot's objects in one pass over the pods.
-Sits in decide, at the bottom.
+Decides nothing: gates, budgets and methods read it. Built from the snapshot's objects in one pass over the pods. Sits
+in decide, at the bottom.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """When could the answer change with no event in between? The earliest timer, window edge, expiry or crossing.
 
-So that a shell need not ask again while nothing happened and this time has not come. Errs on the early side.
-Sits in decide, above the methods, below the round.
+So that a shell need not ask again while nothing happened and this time has not come. Errs on the early side. Sits in
+decide, above the methods, below the round.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +12,7 @@ from dovetail.decide import timers
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
+from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.verdicts import Gate
 
 
@@ -19,7 +20,7 @@ def next_change(scene: Scene, refused: Iterable[tuple[tuple[NodeFacts, ...], Ref
     """Give the earliest time after now at which a round could answer differently; None: never by time alone."""
     times = (
         *_scene_times(scene),
-        *(when for facts in scene.nodes for when in _node_times(facts, scene)),
+        *(when for facts in scene.nodes for when in node_times(facts, scene)),
         *(when for nodes, refusal in refused for when in _crossing(nodes, refusal, scene)),
     )
     return min((when for when in times if when > scene.now), default=None)
@@ -30,14 +31,20 @@ def _scene_times(scene: Scene) -> Iterator[datetime]:
         yield scene.stabilized_until
     yield from scene.in_flight.back_off.values()
     for policy in scene.policies.values():
-        for budget in policy.budgets:
-            if budget.window is not None and budget.problem is None:
-                edge = budget.window.next_change(scene.now)
-                if edge is not None:
-                    yield edge
+        yield from window_times(policy, scene.now)
 
 
-def _node_times(facts: NodeFacts, scene: Scene) -> Iterator[datetime]:
+def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
+    """Give when each budget of a pool next opens or closes."""
+    for budget in policy.budgets:
+        if budget.window is not None and budget.problem is None:
+            edge = budget.window.next_change(now)
+            if edge is not None:
+                yield edge
+
+
+def node_times(facts: NodeFacts, scene: Scene) -> Iterator[datetime]:
+    """Give when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
     if facts.policy is None:
         return
     for timer in (timers.consolidate_after(facts), timers.grace_period(facts)):

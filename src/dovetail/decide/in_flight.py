@@ -1,8 +1,8 @@
 """What is already under way when a round begins: commands in flight and what they hold on to.
 
 A value that the engine hands to a round; a captured cluster has none. It decides nothing. The snapshot of the same
-round must know the same nodes as leaving (their pods have to be placed too): `marked_settings` is how it is told.
-Sits in decide, below the methods; `lifecycle.engine` fills it.
+round must know the same nodes as leaving (their pods have to be placed too): `marked_settings` is how it is told. Sits
+in decide, below the methods; `lifecycle.engine` fills it.
 """
 
 from collections.abc import Mapping

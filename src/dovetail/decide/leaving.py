@@ -1,9 +1,9 @@
 """What expiry and drift share: nodes that have to go, one command each, the empty ones together.
 
 Spec section 5, S4 (LifecycleActions): an expired or drifted node that is empty is simply deleted, all such together;
-otherwise a command takes one node, deletes it where its pods find room, and else replaces it first. A static pool's node
-is replaced from the pool's template without a simulation, within the pool's node limit. Which nodes, and in which order,
-is for the two methods to say. Sits in decide, below `expired` and `drifted`.
+otherwise a command takes one node, deletes it where its pods find room, and else replaces it first. A static pool's
+node is replaced from the pool's template without a simulation, within the pool's node limit. Which nodes, and in which
+order, is for the two methods to say. Sits in decide, below `expired` and `drifted`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,9 @@ from dovetail.model.quantity import resource_amount
 from dovetail.model.verdicts import Gate, GateResult
 
 
-def first_command(scene: Scene, method: Method, candidates: Sequence[NodeFacts]) -> tuple[Command | None, dict[str, GateResult]]:
+def first_command(
+    scene: Scene, method: Method, candidates: Sequence[NodeFacts]
+) -> tuple[Command | None, dict[str, GateResult]]:
     """Give the next command for nodes that have to go, in the order given, and what budgets hold back."""
     left = scene.left(method)
     empties = [facts for facts in candidates if goes_without_pods(facts)]
@@ -87,7 +89,9 @@ def refuse_static(scene: Scene, facts: NodeFacts) -> Refusal | None:
     assert facts.pool is not None
     name = facts.pool_name
     if scaling_down(scene, facts.pool):
-        return Refusal(gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking.")
+        return Refusal(
+            gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
+        )
     if static_room(scene, facts.pool) == 0:
         limit = str(facts.pool.spec.limits.get("nodes"))
         return Refusal(

@@ -19,8 +19,9 @@ from dovetail.model.verdicts import Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRun:
-    """What a method found on the untouched snapshot. `held`: candidates that a budget kept back, by node name; `refused`: sets of
-    nodes that were judged and refused, with the gate.
+    """What a method found on the untouched snapshot.
+
+    `held`: candidates that a budget kept back, by node name. `refused`: sets of nodes that were judged and refused.
     """
 
     method: Method
@@ -36,7 +37,7 @@ def budget_result(scene: Scene, method: Method, pool: str) -> GateResult:
     allowance: Allowance = scene.ledger.allowance(pool, reason)
     budget = allowance.budget
     if budget is not None and budget.problem is not None:
-        why = f"Budget {budget.index} of NodePool {pool} can't be read ({budget.problem}): it allows no {reason.value} node."
+        why = f"Budget {budget.index} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
     else:
         which = "" if budget is None else f"budget {budget.index} (nodes: {budget.nodes}) "
         why = (

@@ -1,4 +1,4 @@
-"""What a round says: commands, what each method saw, the verdict of every node, budgets, warnings, and when to ask again.
+"""What a round says: commands, what each method saw, verdicts, budgets, warnings, and when to ask again.
 
 Plain values; shells turn them into JSON, words, events and metrics. Sits in decide; `round` fills it.
 """
@@ -84,7 +84,7 @@ class RoundResult:
 
     `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
     budget's window opens or closes, a node expires. None: never by time alone. `verdicts` are worked out when first
-    looked at: a controller that only acts does not pay for 5,000 sentences.
+    looked at: a controller that only acts does not pay for 5,000 sentences. `prices`: what each node costs per hour.
     """
 
     now: datetime
@@ -95,6 +95,7 @@ class RoundResult:
     warnings: tuple[str, ...]
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
+    prices: Mapping[str, Money]
     say: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
 
     @cached_property

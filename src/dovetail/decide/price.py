@@ -1,10 +1,10 @@
 """Is a cost action worth it? The price gates of spec section 8, in order, on what the simulation says is needed.
 
-S1: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given the nodes that
-would go and the one node that would come, it keeps the instance types that may come, or says at which gate none was left
-and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the floats that
-Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates.
-Sits in decide, below the methods.
+S1: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given the nodes
+that would go and the one node that would come, it keeps the instance types that may come, or says at which gate none
+was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
+floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
+below the methods.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,6 @@ from dovetail.model.money import Money
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.result import NewNode
-
 
 PRICE_GATES: Final = (
     Gate.PRICE,
@@ -197,7 +196,7 @@ def _refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings
     if check.met:
         return None
     wanted = {r.key: r.min_values for r in new_node.requirements if r.min_values is not None}
-    key = sorted(check.unmet)[0]
+    key = min(check.unmet)
     return Refusal(
         gate=Gate.MIN_VALUES,
         why=f"The {len(kept)} cheaper instance types have {check.unmet[key]} values of {key}, "
@@ -210,7 +209,9 @@ def _no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
     if cheapest is None:
         why = "No instance type that fits can be launched now."
     else:
-        why = f"No cheaper node would do: the cheapest that fits costs {dollars(cheapest)}, now {dollars(price)} is paid."
+        why = (
+            f"No cheaper node would do: the cheapest that fits costs {dollars(cheapest)}, now {dollars(price)} is paid."
+        )
     figures: dict[str, Figure] = {"price": dollars(price, bare=True)}
     if cheapest is not None:
         figures["cheapestReplacement"] = dollars(cheapest, bare=True)

@@ -1,10 +1,10 @@
-"""Reads a node's facts off the cluster's objects: pairs nodes with claims, walks the pods once, looks up prices.
+"""Reads each node's facts off the cluster's objects: walks the pods once, looks up prices and times.
 
-Decides nothing but what the objects say (what counts as marked, initialized or the last pod event is spec sections 2 and
-4). Sits in decide, above facts, below the scene.
+Decides nothing but what the objects say (what counts as marked, initialized or the last pod event is spec sections 2
+and 4). Sits in decide, above facts, below the scene.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -15,12 +15,12 @@ from dovetail.decide.in_flight import InFlight
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
-from dovetail.model.objects import Node, NodeClaim, Pod, condition, is_true
+from dovetail.model.objects import NodeClaim, Pod, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
+from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
-_NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class _PodSums:
@@ -69,7 +69,9 @@ class _PodSums:
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
         value = unreadable_protection(pod)
         if value is not None:
-            self.unreadable.append(f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored")
+            self.unreadable.append(
+                f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
+            )
         bad = cost.unreadable_cost(pod)
         if bad is not None:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
@@ -106,7 +108,6 @@ class Reader:
         self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in catalogue.instance_types}
         self.pools = {pool.metadata.name: pool for pool in cluster.node_pools}
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
-        self.marked = frozenset(settings.marked_for_deletion_nodes)
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated))
         self.guards = Guards(cluster.pdbs)
         self.pods: dict[str, _PodSums] = {}
@@ -118,15 +119,20 @@ class Reader:
                     sums = self.pods[name] = _PodSums()
                 sums.add(pod, self.guards, now)
 
-    def read(self, index_of: Mapping[str, int]) -> tuple[NodeFacts, ...]:
-        """Give the facts of every node and of every claim without one, by name."""
-        found = [self._facts(node, claim, index_of) for node, claim in pair_up(self.cluster.nodes, self.cluster.node_claims)]
+    def read(self, states: Sequence[StateNode]) -> tuple[NodeFacts, ...]:
+        """Give the facts of every node and of every claim without one, by name.
+
+        Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
+        """
+        found = [self._facts(index, state) for index, state in enumerate(states)]
+        seen = frozenset(state.node.metadata.name for state in states if state.node is not None)
+        claimed = frozenset(state.name for state in states)
+        unseen = [node for node in self.cluster.nodes if node.metadata.name not in seen | claimed]
+        found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
         return tuple(sorted(found, key=lambda facts: facts.name))
 
-    def _facts(self, node: Node | None, claim: NodeClaim | None, index_of: Mapping[str, int]) -> NodeFacts:
-        meta = _standing_metadata(node, claim)
-        name = node.metadata.name if node is not None else claim.metadata.name if claim is not None else ""
-        labels: Mapping[str, str] = meta.labels
+    def _facts(self, index: int, state: StateNode) -> NodeFacts:
+        node, claim, name, labels = state.node, state.claim, state.name, state.labels
         pool_name = labels.get(names.NODEPOOL, "")
         policy = self.policies.get(pool_name)
         sums = self.pods.get(node.metadata.name, _NO_PODS) if node is not None else _NO_PODS
@@ -135,19 +141,19 @@ class Reader:
         kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
         zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
         offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
-        marked, since = self._marked(name, node, claim)
+        marked, since = self._marked(state)
         return NodeFacts(
-            index=index_of.get(name, -1),
+            index=index,
             name=name,
             now=self.now,
             node=node,
             claim=claim,
             labels=labels,
-            annotations=meta.annotations,
+            annotations=state.annotations,
             pool_name=pool_name,
             pool=self.pools.get(pool_name),
             policy=policy,
-            initialized=_initialized(node, claim),
+            initialized=state.initialized,
             ready=node is not None and is_true(node.status.conditions, "Ready"),
             instance_terminating=is_true(conditions, names.CONDITION_INSTANCE_TERMINATING),
             marked=marked,
@@ -173,26 +179,18 @@ class Reader:
             unreadable=tuple(sums.unreadable),
         )
 
-    def _marked(self, name: str, node: Node | None, claim: NodeClaim | None) -> tuple[str, datetime | None]:
+    def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
         """Say why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
-        if name in self.leaving:
-            entry = self.leaving[name]
+        entry = self.leaving.get(state.name)
+        if entry is not None:
             return f"a command in flight takes it ({entry.method.value})", entry.since
-        if name in self.marked:
-            return "it is marked for deletion", None
-        if claim is not None and claim.metadata.deletion_timestamp is not None:
-            return "its NodeClaim is being deleted", claim.metadata.deletion_timestamp
-        if claim is not None and is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
-            return "its instance is terminating", None
-        if node is None:
+        why = why_leaving(state, self.settings)
+        if not why:
             return "", None
-        if node.metadata.deletion_timestamp is not None and not (self.settings.is_karpenter and claim is not None):
-            return "the node is being deleted", node.metadata.deletion_timestamp
-        if not self.settings.is_karpenter:
-            for taint in node.spec.taints:
-                if taint.key in _TAINTS:
-                    return f"it carries the taint {taint.key}", taint.time_added
-        return "", None
+        times = [item.metadata.deletion_timestamp for item in (state.claim, state.node) if item is not None]
+        if state.node is not None:
+            times.extend(taint.time_added for taint in state.node.spec.taints if taint.key in _TAINTS)
+        return why, min((when for when in times if when is not None), default=None)
 
     def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
         """Give expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
@@ -202,45 +200,3 @@ class Reader:
 
 
 _NO_PODS: Final = _PodSums()
-
-
-def _standing_metadata(node: Node | None, claim: NodeClaim | None):  # type: ignore[no-untyped-def]
-    """Give the metadata that counts: the claim's until the node is registered."""
-    if claim is None:
-        assert node is not None
-        return node.metadata
-    if node is None or node.metadata.labels.get(names.REGISTERED_LABEL) != "true":
-        return claim.metadata
-    return node.metadata
-
-
-def _initialized(node: Node | None, claim: NodeClaim | None) -> bool:
-    if claim is None:
-        return True
-    return node is not None and node.metadata.labels.get(names.INITIALIZED_LABEL) == "true"
-
-
-def pair_up(
-    nodes: Iterable[Node], claims: Iterable[NodeClaim]
-) -> list[tuple[Node | None, NodeClaim | None]]:
-    """Pair nodes with NodeClaims by provider ID, else by the node's name in the claim's status."""
-    by_provider: dict[str, NodeClaim] = {}
-    by_node: dict[str, NodeClaim] = {}
-    for claim in claims:
-        if claim.status.provider_id:
-            by_provider[claim.status.provider_id] = claim
-        if claim.status.node_name:
-            by_node[claim.status.node_name] = claim
-    pairs: list[tuple[Node | None, NodeClaim | None]] = []
-    paired: set[str] = set()
-    for node in nodes:
-        found = by_provider.get(node.spec.provider_id) if node.spec.provider_id else None
-        if found is None:
-            found = by_node.get(node.metadata.name)
-            if found is not None and found.status.provider_id and node.spec.provider_id:
-                found = None
-        if found is not None:
-            paired.add(found.metadata.name)
-        pairs.append((node, found))
-    pairs.extend((None, claim) for claim in claims if claim.metadata.name not in paired)
-    return pairs

@@ -1,17 +1,17 @@
 """One round: each method asks in order, the first that has an action acts, and every node gets a verdict.
 
-Spec section 5; S4 (one lifecycle controller): empty, expired, drifted, several nodes for cost, one node for cost. A pure
-function of snapshot, settings, time and what is in flight. The methods don't know each other: this is the only module
-that knows them all. Sits on top of decide; `plan` and `lifecycle` call it.
+Spec section 5; S4 (one lifecycle controller): empty, expired, drifted, several nodes for cost, one node for cost. A
+pure function of snapshot, settings, time and what is in flight. The methods don't know each other: this is the only
+module that knows them all. Sits on top of decide; `plan` and `lifecycle` call it.
 """
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from dovetail.decide import drifted, empty, expired, leaving, multi_node, single_node
+from dovetail.decide.facts import NodeFacts
 from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
-from dovetail.decide.facts import NodeFacts
 from dovetail.decide.method import MethodRun, blocked_move
 from dovetail.decide.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
@@ -77,6 +77,7 @@ def decide(scene: Scene, *, every_method: bool = False, every_candidate: bool = 
         warnings=warnings_of(scene),
         blocked=tuple(blocked_move(*entry) for run in runs.values() for entry in run.refused if entry[1].is_price),
         next_change=next_change(scene, [refusal for run in runs.values() for refusal in run.refused]),
+        prices={facts.name: facts.price for facts in scene.nodes},
         say=lambda: verdicts(scene, {method: runs.get(method) or ask(scene) for method, ask in METHODS.items()}),
     )
 

@@ -1,8 +1,8 @@
 """Everything the methods of one round ask, each question answered once: facts, gates, budgets, simulations.
 
 Methods don't know each other; they share this. Simulations are kept by what they were asked, so that a node that drift
-has simulated is not simulated again for its price where the question is the same. Chooses no action itself.
-Sits in decide, between the rules and the methods.
+has simulated is not simulated again for its price where the question is the same. Chooses no action itself. Sits in
+decide, between the rules and the methods.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dovetail.api.policy import effective_policy
 from dovetail.decide import timers
 from dovetail.decide.balanced import PoolTotals, pool_totals
 from dovetail.decide.budgets import Ledger
@@ -58,7 +59,7 @@ class Scene:
         """All nodes, by name."""
         snapshot = self.snapshot
         reader = Reader(snapshot.cluster, snapshot.catalogue, self.policies, self.settings, self.now, self.in_flight)
-        return reader.read(snapshot.index_of)
+        return reader.read(snapshot.states)
 
     @cached_property
     def by_name(self) -> dict[str, NodeFacts]:
@@ -68,7 +69,8 @@ class Scene:
     @cached_property
     def policies(self) -> dict[str, DisruptionPolicy]:
         """The effective policy of every pool, by name."""
-        return dict(self.snapshot.policies)
+        pools = self.snapshot.cluster.node_pools
+        return {pool.metadata.name: effective_policy(pool, self.settings) for pool in pools}
 
     @cached_property
     def ledger(self) -> Ledger:

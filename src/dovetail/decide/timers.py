@@ -1,8 +1,8 @@
 """The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
 
 Spec section 2; S0, Key Design Principle. The first keeps a node from being a source, the second makes it invisible to
-cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy, nothing else.
-Sits in decide, below candidates.
+cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy, nothing else. Sits
+in decide, below candidates.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
 def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> tuple[int, ...]:
     """Give the nodes (indexes) that a cost action may not move pods to.
 
-    Those in their grace period (S0, Integration Points 2) and, as Karpenter does and where the setting asks for it, those
+    Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
     within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
     closed = []

@@ -1,9 +1,9 @@
-"""Is a command still right, some seconds later, on fresh state?
+"""Whether a command is still right, some seconds later, on fresh state.
 
-Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still be
-there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that still
-qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements are new),
-or the gate that it failed at. Sits on top of decide, beside the round; `lifecycle` calls it.
+Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still
+be there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that
+still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements
+are new), or the gate that it failed at. Sits on top of decide, beside the round; `lifecycle` calls it.
 """
 
 from collections.abc import Iterable, Sequence

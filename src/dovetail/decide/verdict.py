@@ -1,8 +1,8 @@
 """The verdict of every node: the first method, in order, that would take it; else the gate that it reached furthest.
 
-Spec section 4. Goes on from gate 7 where `candidates` ended: budget, simulation, prices. Asks what the methods asked, so
-most answers are there already; nodes that a round had no need to simulate are simulated here, which is why verdicts are
-worked out only when someone looks. Sits in decide, above the methods, below the round.
+Spec section 4. Goes on from gate 7 where `candidates` ended: budget, simulation, prices. Asks what the methods asked,
+so most answers are there already; nodes that a round had no need to simulate are simulated here, which is why verdicts
+are worked out only when someone looks. Sits in decide, above the methods, below the round.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,9 @@ def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chai
 
 def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
     entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
-    return passed(Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}.")
+    return passed(
+        Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}."
+    )
 
 
 def _stabilizing(scene: Scene) -> GateResult:
@@ -88,7 +90,10 @@ def _stabilizing(scene: Scene) -> GateResult:
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
     if isinstance(outcome, Refusal):
         if _PLACE[outcome.gate] > _PLACE[Gate.SIMULATION] and outcome.is_price:
-            return (passed(Gate.SIMULATION, "Its pods find room, or were not asked: the price decides."), _refused(outcome))
+            return (
+                passed(Gate.SIMULATION, "Its pods find room, or were not asked: the price decides."),
+                _refused(outcome),
+            )
         return (_refused(outcome),)
     approved = outcome.approved
     return (

@@ -1,0 +1,54 @@
+"""`dovetail explain NODE`: every gate for one node, with figures, and what would open the first closed one."""
+
+import argparse
+import difflib
+import sys
+
+from dovetail.api.findings import InputError
+from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs
+from dovetail.cli.live_cluster import add_cluster_options, capture_live
+
+_EPILOG = """\
+examples:
+  dovetail explain ip-10-0-1-7 -f cluster.json --catalog aws:eu-west-1
+  dovetail explain ip-10-0-1-7                                the cluster of the kubeconfig, read only
+"""
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="every gate for one node, and what would open the first closed one",
+        description="Says why a node stays or goes: every gate with its figures, its pool's policy and where each "
+        "value comes from, and what would open the gate that it stops at.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("node", metavar="NODE", help="the node's name")
+    add_input_options(parser)
+    add_cluster_options(parser)
+    add_output_option(parser, ("text", "json"), "text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the explanation."""
+    from dovetail.plan.counterfactual import World, counterfactuals
+    from dovetail.plan.explanation import explanation_document, explanation_text
+
+    inputs = load_inputs(args, capture=lambda: capture_live(args))
+    world = World(cluster=inputs.cluster, catalogue=inputs.catalogue, settings=inputs.settings, now=inputs.now)
+    answer, opened = counterfactuals(world, args.node)
+    if answer is None:
+        known = [node.metadata.name for node in inputs.cluster.nodes]
+        near = difflib.get_close_matches(args.node, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the input has {len(known)} nodes"
+        raise InputError(f"there is no node {args.node}; {hint}")
+    if args.output == "json":
+        import msgspec
+
+        sys.stdout.buffer.write(msgspec.json.encode(explanation_document(world, answer, opened)) + b"\n")
+    else:
+        print(explanation_text(world, answer, opened))
+    return 0

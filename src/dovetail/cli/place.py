@@ -1,0 +1,83 @@
+"""`dovetail place`: where the pending pods would go."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs
+from dovetail.cli.live_cluster import add_cluster_options, capture_live
+
+if TYPE_CHECKING:
+    from dovetail.scheduling.result import PlacementResult
+
+_EPILOG = """\
+examples:
+  dovetail place -f cluster.json --catalog aws:eu-west-1 -o json
+  dovetail place -f cluster.json
+"""
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "place",
+        help="where the pending pods would go",
+        description="Says which pending pods would go where, which nodes would be new, and what finds no place.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_input_options(parser)
+    add_cluster_options(parser)
+    add_output_option(parser, ("text", "json"), "text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the placement."""
+    from dovetail.scheduling.place import place
+    from dovetail.scheduling.snapshot import Snapshot
+
+    inputs = load_inputs(args, capture=lambda: capture_live(args))
+    snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
+    document = _document(place(snapshot))
+    if args.output == "json":
+        import msgspec
+
+        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
+    else:
+        print(_text(document))
+    return 0
+
+
+def _document(result: "PlacementResult") -> dict[str, Any]:
+    from dovetail.decide.candidates import pod_name
+
+    return {
+        "existing": [{"node": entry.node, "pods": [pod_name(pod) for pod in entry.pods]} for entry in result.existing],
+        "new": [
+            {
+                "nodePool": entry.pool,
+                "instanceTypes": [kind.name for kind in entry.instance_types],
+                "pods": [pod_name(pod) for pod in entry.pods],
+            }
+            for entry in result.new
+        ],
+        "unplaced": [{"pod": pod_name(entry.pod), "why": entry.why} for entry in result.unplaced],
+    }
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = [f"{entry['node']} takes {_some(entry['pods'])}" for entry in document["existing"]]
+    for entry in document["new"]:
+        types = entry["instanceTypes"]
+        more = f" or one of {len(types) - 1} more types" if len(types) > 1 else ""
+        lines.append(
+            f"a new {types[0] if types else 'node'}{more} of NodePool {entry['nodePool']} takes {_some(entry['pods'])}"
+        )
+    lines.extend(f"{entry['pod']} finds no place: {entry['why']}" for entry in document["unplaced"])
+    return "\n".join(lines) or "No pod is waiting for a place."
+
+
+def _some(pods: list[str]) -> str:
+    shown = ", ".join(pods[:3])
+    return shown if len(pods) <= 3 else f"{shown} and {len(pods) - 3} more pods"

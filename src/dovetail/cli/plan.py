@@ -1,0 +1,74 @@
+"""`dovetail plan`: what would be done next, and why, for a captured cluster or the one of the kubeconfig."""
+
+import argparse
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+from dovetail.cli.inputs import Inputs, add_input_options, add_output_option, load_inputs
+from dovetail.cli.live_cluster import add_cluster_options, capture_live
+
+if TYPE_CHECKING:
+    from dovetail.decide.outcome import RoundResult
+
+_EPILOG = """\
+examples:
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb -A -o json > cluster.json
+  dovetail plan -f cluster.json --catalog aws:eu-west-1       what would be done now
+  dovetail plan -f cluster.json -o json | jq .actions         the same for programs
+  dovetail plan -f cluster.json --profile karpenter-1.15      what Karpenter v1.15 would do
+  dovetail plan                                               the cluster of the kubeconfig, read only
+"""
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="what would be done next, and why, for a captured or a live cluster",
+        description="Says what would be done next, what it saves, whom it disturbs, and what holds the rest back.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_input_options(parser)
+    add_cluster_options(parser)
+    parser.add_argument(
+        "--every-method", action="store_true", help="ask every method, not only up to the first that acts"
+    )
+    parser.add_argument(
+        "--every-candidate", action="store_true", help="also what drift and one-node cost would do with each candidate"
+    )
+    add_output_option(parser, ("text", "json", "html"), "text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan."""
+    gc.disable()  # a short life: nothing made here is worth looking through
+    inputs = load_inputs(args, capture=lambda: capture_live(args))
+    result = decide(inputs, every_method=args.every_method, every_candidate=args.every_candidate)
+    if args.output == "json":
+        import msgspec
+
+        from dovetail.plan.document import plan_document
+
+        sys.stdout.buffer.write(msgspec.json.encode(plan_document(result)) + b"\n")
+        return 0
+    if args.output == "html":
+        from dovetail.report.plan_page import plan_page
+
+        print(plan_page(result))
+        return 0
+    from dovetail.plan.summary import plan_text
+
+    print(plan_text(result))
+    return 0
+
+
+def decide(inputs: Inputs, *, every_method: bool = False, every_candidate: bool = False) -> "RoundResult":
+    """Decide on what was read; all pools of a captured cluster count as managed (contract.md, `pools`)."""
+    from dovetail.decide.round import plan_round
+    from dovetail.scheduling.snapshot import Snapshot
+
+    snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
+    return plan_round(snapshot, inputs.settings, inputs.now, every_method=every_method, every_candidate=every_candidate)

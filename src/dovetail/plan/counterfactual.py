@@ -1,0 +1,355 @@
+"""What would open a closed gate? Changes one thing of the input and asks the core again; nothing is guessed.
+
+For the gate that a node stopped at, a few changes suggest themselves: another annotation, another setting, a later
+time. Each is tried on a copy of the input, and what is told is the verdict that came out, whatever it is. Sits in
+plan; `plan.explanation` words it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from dovetail.api.validate import read_annotation
+from dovetail.decide.candidates import Chain, pod_name
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.horizon import node_times, window_times
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.round import METHODS
+from dovetail.decide.scene import Scene
+from dovetail.decide.verdict import chains_of, deciding
+from dovetail.decide.words import clock, dollars, seconds
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
+from dovetail.model.settings import PreferencePolicy, Settings
+from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.snapshot import Snapshot
+
+PODS_MAX = 20
+"""How many vetoes of pods are taken away one after the other before giving up."""
+TIMES_MAX = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The whole input of a round."""
+
+    cluster: Cluster
+    catalogue: Catalogue
+    settings: Settings
+    now: datetime
+    in_flight: InFlight = NOTHING_IN_FLIGHT
+    managed_pools: tuple[str, ...] | None = None
+
+    def scene(self) -> Scene:
+        """Look at it."""
+        settings = self.in_flight.marked_settings(self.settings)
+        snapshot = Snapshot.build(self.cluster, self.catalogue, settings, self.now)
+        return Scene(snapshot, self.settings, self.now, in_flight=self.in_flight, managed_pools=self.managed_pools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a node fares in a world: every method's chain, the one that decides, and what would be done with the node."""
+
+    facts: NodeFacts
+    chains: dict[Method, Chain]
+    deciding: Chain
+    command: Command | None
+
+    @property
+    def eligible(self) -> bool:
+        """Whether some method would take it."""
+        return self.deciding.open
+
+    @property
+    def last(self) -> GateResult:
+        """The gate that it reached."""
+        return self.deciding.results[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """A change and what came of asking again. `if_` goes on "if ..." or "at ...", e.g. "if pod web-7 had no ..."."""
+
+    if_: str
+    opens: bool
+    then: str
+    gate: str
+
+
+def ask(world: World, node: str) -> Answer | None:
+    """Run the core and give one node's part of the answer; None where there is no such node."""
+    scene = world.scene()
+    facts = scene.by_name.get(node)
+    if facts is None:
+        return None
+    runs = {method: run(scene) for method, run in METHODS.items()}
+    batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
+    chains = chains_of(scene, runs, facts, batch)
+    chain = deciding(chains)
+    command = next((c for c in runs[chain.method].commands if node in c.nodes), None) if chain.open else None
+    return Answer(facts=facts, chains=chains, deciding=chain, command=command)
+
+
+def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
+    """Give the node's answer now and, where it stays, what came of each change that suggests itself."""
+    now = ask(world, node)
+    if now is None or now.eligible:
+        return now, ()
+    found = []
+    for if_, changed in _changes(world, now):
+        then = ask(changed, node)
+        if then is not None:
+            found.append(_told(if_, now, then))
+    return now, tuple(found)
+
+
+def _told(if_: str, before: Answer, after: Answer) -> Counterfactual:
+    if after.eligible:
+        return Counterfactual(if_=if_, opens=True, then=_fate(after), gate="eligible")
+    still = after.last.gate is before.last.gate
+    then = f"it would still stop at {after.last.gate}" if still else f"it would stop at {after.last.gate} instead"
+    return Counterfactual(if_=if_, opens=False, then=f"{then}: {after.last.why}", gate=after.last.gate.value)
+
+
+def _fate(answer: Answer) -> str:
+    command = answer.command
+    if command is None:
+        return f"it would go when its turn comes ({answer.deciding.method.value})"
+    verb = "replaced" if command.replacements else "deleted"
+    others = f" together with {len(command.nodes) - 1} others" if len(command.nodes) > 1 else ""
+    return f"it would be {verb}{others} ({command.action.value}), saving {dollars(command.savings)}/h"
+
+
+# ---------------------------------------------------------------- which changes suggest themselves
+
+Changes = Iterator[tuple[str, World]]
+
+
+def _changes(world: World, answer: Answer) -> Changes:
+    gate = answer.last.gate
+    if gate in _BY_GATE:
+        yield from _BY_GATE[gate](world, answer)
+    yield from _later(world, answer)
+
+
+def _pod_veto(world: World, answer: Answer) -> Changes:
+    """Take away do-not-disrupt, pod by pod, until another gate decides."""
+    named: list[str] = []
+    changed = world
+    current: Answer | None = answer
+    while current is not None and current.last.gate is Gate.POD_DO_NOT_DISRUPT and len(named) < PODS_MAX:
+        assert current.facts.protection is not None
+        name = pod_name(current.facts.protection.pod)
+        named.append(name)
+        changed = _with_pods(changed, name, _without_protection)
+        current = ask(changed, answer.facts.name)
+    several = "pods" if len(named) > 1 else "pod"
+    yield f"if {several} {', '.join(named)} had no {names.DO_NOT_DISRUPT}", changed
+
+
+def _without_protection(pod: Pod) -> Pod:
+    annotations = {k: v for k, v in pod.metadata.annotations.items() if k != names.DO_NOT_DISRUPT}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def _with_pods(world: World, name: str, change: Callable[[Pod], Pod]) -> World:
+    pods = tuple(change(pod) if pod_name(pod) == name else pod for pod in world.cluster.pods)
+    return replace(world, cluster=replace(world.cluster, pods=pods))
+
+
+def _pdb(world: World, answer: Answer) -> Changes:
+    """Let the PDB allow one disruption; where a pod has several, leave it one that allows one."""
+    changed, named = world, []
+    current: Answer | None = answer
+    while current is not None and current.last.gate is Gate.PDB and len(named) < PODS_MAX:
+        veto = current.facts.pdb_veto
+        assert veto is not None
+        spare = veto.pdbs[1:] if len(veto.pdbs) > 1 else ()
+        if spare:
+            named.append(f"{', '.join(spare)} did not select pod {pod_name(veto.pod)}")
+        else:
+            named.append(f"PodDisruptionBudget {veto.pdbs[0]} allowed a disruption")
+        changed = _with_pdbs(changed, veto.pdbs, spare)
+        current = ask(changed, answer.facts.name)
+    yield f"if {' and '.join(named)}", changed
+
+
+def _with_pdbs(world: World, allow: tuple[str, ...], drop: tuple[str, ...]) -> World:
+    pdbs = []
+    for pdb in world.cluster.pdbs:
+        key = f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+        if key not in drop:
+            pdbs.append(_allowing(pdb) if key in allow else pdb)
+    return replace(world, cluster=replace(world.cluster, pdbs=tuple(pdbs)))
+
+
+def _allowing(pdb: PodDisruptionBudget) -> PodDisruptionBudget:
+    status = msgspec.structs.replace(pdb.status, disruptions_allowed=max(1, pdb.status.disruptions_allowed))
+    return msgspec.structs.replace(pdb, status=status)
+
+
+def _node_veto(world: World, answer: Answer) -> Changes:
+    """Take do-not-disrupt off the node and its claim."""
+    unwanted = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
+
+    def bare(item: Any) -> Any:
+        annotations = {k: v for k, v in item.metadata.annotations.items() if k not in unwanted}
+        return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=annotations))
+
+    facts, cluster = answer.facts, world.cluster
+    nodes = tuple(bare(node) if node is facts.node else node for node in cluster.nodes)
+    claims = tuple(bare(claim) if claim is facts.claim else claim for claim in cluster.node_claims)
+    yield "if the node had no do-not-disrupt", replace(world, cluster=replace(cluster, nodes=nodes, node_claims=claims))
+
+
+def _policy(world: World, answer: Answer) -> Changes:
+    yield _with_policy(world, answer, "consolidationPolicy", "WhenEmptyOrUnderutilized")
+
+
+def _consolidate_after(world: World, answer: Answer) -> Changes:
+    policy = answer.facts.policy
+    if policy is not None and policy.consolidate_after is None:
+        yield _with_policy(world, answer, "consolidateAfter", "15s")
+
+
+def _threshold(world: World, answer: Answer) -> Changes:
+    """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
+    refusal, facts = answer.last.figures, answer.facts
+    cost = facts.disruption_cost
+    if cost <= 0 or "savingsPerHour" not in refusal:
+        return
+    enough = Fraction(str(refusal["savingsPerHour"])) / cost
+    down = Context(prec=3, rounding=ROUND_DOWN)
+    text = format(down.divide(Decimal(enough.numerator), Decimal(enough.denominator)).normalize(), "f")
+    yield _with_policy(world, answer, "consolidationSavingsThreshold", text)
+
+
+def _budget(world: World, answer: Answer) -> Changes:
+    """Allow one node more for the reason, whichever budgets stand against it."""
+    reason = REASON_OF[answer.deciding.method].value
+    used = answer.last.figures.get("used", 0)
+    assert isinstance(used, int)
+    wanted = [{"nodes": str(used + 1), "reasons": [reason]}]
+    _, changed = _with_policy(world, answer, "budgets", wanted)
+    yield f"if the budgets of NodePool {answer.facts.pool_name} allowed {used + 1} nodes for {reason}", changed
+
+
+def _topology(world: World, answer: Answer) -> Changes:
+    """Drop the topology budgets and keep the flat ones."""
+    pool = answer.facts.pool
+    assert pool is not None
+    written = msgspec.to_builtins(pool.spec.disruption.budgets or ())
+    annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
+    if annotation is not None:
+        written = read_annotation(annotation).get("budgets", written)
+    flat = [budget for budget in written if not budget.get("topologyKey")]
+    _, changed = _with_policy(world, answer, "budgets", flat)
+    yield f"if NodePool {answer.facts.pool_name} had no budget per {answer.last.figures.get('topologyKey')}", changed
+
+
+def _preferences(world: World, _: Answer) -> Changes:
+    if world.settings.preference_policy is PreferencePolicy.RESPECT:
+        changed = replace(world, settings=replace(world.settings, preference_policy=PreferencePolicy.IGNORE))
+        yield "if preferences of pods were ignored (setting preferencePolicy: Ignore)", changed
+
+
+def _spot(world: World, _: Answer) -> Changes:
+    changed = replace(world, settings=replace(world.settings, spot_to_spot_consolidation=True))
+    yield "if spotToSpotConsolidation were on", changed
+
+
+def _flexibility(world: World, answer: Answer) -> Changes:
+    count = answer.last.figures.get("types", 0)
+    assert isinstance(count, int)
+    changed = replace(world, settings=replace(world.settings, spot_minimum_types=count))
+    yield f"if {count} types were enough (setting spotMinimumTypes: {count})", changed
+    if answer.facts.policy is not None and answer.facts.policy.savings_threshold:
+        yield _with_policy(world, answer, "consolidationSavingsThreshold", "0")
+
+
+_BY_GATE: dict[Gate, Callable[[World, Answer], Changes]] = {
+    Gate.POD_DO_NOT_DISRUPT: _pod_veto,
+    Gate.PDB: _pdb,
+    Gate.NODE_DO_NOT_DISRUPT: _node_veto,
+    Gate.POOL_POLICY: _policy,
+    Gate.CONSOLIDATE_AFTER: _consolidate_after,
+    Gate.SAVINGS_THRESHOLD: _threshold,
+    Gate.BUDGET: _budget,
+    Gate.TOPOLOGY_BUDGET: _topology,
+    Gate.SIMULATION: _preferences,
+    Gate.NEW_NODES: _preferences,
+    Gate.SPOT_TO_SPOT: _spot,
+    Gate.SPOT_FLEXIBILITY: _flexibility,
+    Gate.BALANCED: _policy,
+}
+
+
+def _with_policy(world: World, answer: Answer, key: str, value: Any) -> tuple[str, World]:
+    """Write a policy field where it wins: into the annotation where there is one, else into the spec."""
+    pool = answer.facts.pool
+    assert pool is not None
+    changed = _rewritten(pool, key, value)
+    pools = tuple(changed if entry is pool else entry for entry in world.cluster.node_pools)
+    shown = value if isinstance(value, str) else json.dumps(value)
+    if_ = f"if NodePool {answer.facts.pool_name} had {key}: {shown}"
+    return if_, replace(world, cluster=replace(world.cluster, node_pools=pools))
+
+
+def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
+    annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
+    if annotation is not None:
+        text = json.dumps({**read_annotation(annotation), key: value})
+        annotations = {**pool.metadata.annotations, names.POLICY_ANNOTATION: text}
+        return msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
+    tree = msgspec.to_builtins(pool.spec.disruption)
+    tree[key] = float(value) if key == "consolidationSavingsThreshold" else value
+    disruption = msgspec.convert(tree, type(pool.spec.disruption))
+    return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, disruption=disruption))
+
+
+# ---------------------------------------------------------------- time alone
+
+
+def _later(world: World, answer: Answer) -> Changes:
+    """Ask again at the next times at which this node's answer could change by itself."""
+    scene = world.scene()
+    times = {*node_times(answer.facts, scene), *_crossings(answer), *_windows(scene, answer)}
+    for when in sorted(when for when in times if when > world.now)[:TIMES_MAX]:
+        wait = seconds(when - world.now)
+        yield f"at {clock(when)} (in {wait})", replace(world, now=when)
+
+
+def _windows(scene: Scene, answer: Answer) -> Iterator[datetime]:
+    policy = answer.facts.policy
+    if policy is None or answer.last.gate not in (Gate.BUDGET, Gate.TOPOLOGY_BUDGET):
+        return
+    when = scene.now
+    for _ in range(TIMES_MAX):
+        upcoming = min(window_times(policy, when), default=None)
+        if upcoming is None:
+            return
+        yield upcoming
+        when = upcoming
+
+
+def _crossings(answer: Answer) -> Iterator[datetime]:
+    """Give when ageing has lowered the required savings to what the move saves (S1, Lifetime remaining)."""
+    facts, figures = answer.facts, answer.last.figures
+    if answer.last.gate is not Gate.SAVINGS_THRESHOLD or not facts.expire_after or facts.policy is None:
+        return
+    saved = Fraction(str(figures["savingsPerHour"])) * 10**18
+    full = facts.policy.savings_threshold * facts.full_cost
+    if full <= 0 or facts.created is None or saved <= 0:
+        return
+    age = facts.expire_after * (1 - saved / full)
+    yield facts.created + timedelta(microseconds=int(-(-age // 1000)))

@@ -1,0 +1,134 @@
+"""The JSON document of `dovetail plan`, as contract.md promises it. Shapes values only, decides nothing.
+
+Sits in plan; `cli.plan` prints it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.words import clock
+from dovetail.model.command import Command, Replacement
+from dovetail.model.money import format_money
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.verdicts import GateResult, NodeVerdict
+
+Json = dict[str, Any]
+
+
+def plan_document(result: RoundResult) -> Json:
+    """Give the whole document."""
+    return {
+        "now": clock(result.now),
+        "profile": result.profile.value,
+        "actions": [action(command) for command in result.commands],
+        "methods": [_method(entry) for entry in result.methods],
+        "nodes": _nodes(result.verdicts),
+        "budgets": [
+            {
+                "nodePool": row.node_pool,
+                "reason": row.reason.value,
+                "allowed": row.allowed,
+                "used": row.used,
+                "left": row.left,
+            }
+            for row in result.budgets
+        ],
+        "warnings": list(result.warnings),
+        "nextChange": None if result.next_change is None else clock(result.next_change),
+    }
+
+
+def action(command: Command) -> Json:
+    """Give a command as ACTION."""
+    return {
+        "action": command.action.value,
+        "nodes": list(command.nodes),
+        "replacements": [_replacement(entry) for entry in command.replacements],
+        "placements": [{"node": entry.node, "pods": list(entry.pods)} for entry in command.placements],
+        "savingsPerHour": format_money(command.savings),
+        "requiredSavingsPerHour": format_money(command.required_savings),
+        "disruptionCost": command.disruption_cost,
+        "pods": command.pods,
+    }
+
+
+def _replacement(entry: Replacement) -> Json:
+    return {
+        "nodePool": entry.node_pool,
+        "instanceTypes": list(entry.instance_types),
+        "capacityTypes": list(entry.capacity_types),
+        "zones": list(entry.zones),
+        "requirements": [requirement(item) for item in entry.requirements],
+        "pods": list(entry.pods),
+    }
+
+
+def requirement(item: SelectorRequirement) -> Json:
+    """Give a requirement as it stands in a NodeClaim."""
+    shown: Json = {"key": item.key, "operator": item.operator, "values": list(item.values)}
+    if item.min_values is not None:
+        shown["minValues"] = item.min_values
+    return shown
+
+
+def _method(entry: MethodResult) -> Json:
+    shown: Json = {
+        "method": entry.method.value,
+        "reason": entry.reason.value,
+        "candidates": [
+            {
+                "node": candidate.node,
+                "nodePool": candidate.node_pool,
+                "price": candidate.price_float,
+                "disruptionCost": candidate.disruption_cost,
+            }
+            for candidate in entry.candidates
+        ],
+        "budget": dict(entry.budget),
+        "actions": [action(command) for command in entry.commands],
+    }
+    if entry.alone is not None:
+        shown["perCandidate"] = [_alone(candidate) for candidate in entry.alone]
+    return shown
+
+
+def _alone(entry: CandidateAlone) -> Json:
+    return {
+        "node": entry.node,
+        "action": None if entry.command is None else action(entry.command),
+        "why": entry.why,
+    }
+
+
+def _nodes(verdicts: Iterable[NodeVerdict]) -> list[Json]:
+    """Give all nodes; gates that many nodes passed alike are shaped once."""
+    known: dict[int, Json] = {}
+    return [
+        {
+            "name": entry.node,
+            "nodePool": entry.node_pool,
+            "verdict": entry.verdict,
+            "why": entry.why,
+            "gates": [_gate(result, known) for result in entry.gates],
+        }
+        for entry in verdicts
+    ]
+
+
+def _gate(result: GateResult, known: dict[int, Json]) -> Json:
+    shown = known.get(id(result))
+    if shown is None:
+        shown = gate(result)
+        known[id(result)] = shown
+    return shown
+
+
+def gate(result: GateResult) -> Json:
+    """Give how a gate ended."""
+    return {
+        "gate": result.gate.value,
+        "passed": result.passed,
+        "why": result.why,
+        "figures": dict(result.figures),
+    }

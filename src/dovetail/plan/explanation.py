@@ -1,0 +1,145 @@
+"""`dovetail explain`: one node's gates with figures, its pool's policy with origins, and what opens it.
+
+Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.explain` prints it.
+"""
+
+from typing import Any
+
+from dovetail.decide.candidates import Chain
+from dovetail.decide.words import clock, dollars
+from dovetail.model.duration import format_duration
+from dovetail.model.money import format_money
+from dovetail.model.policy import Budget, DisruptionPolicy
+from dovetail.model.verdicts import ELIGIBLE, Gate
+from dovetail.plan.counterfactual import Answer, Counterfactual, World
+from dovetail.plan.document import Json, action, gate
+
+_OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+
+
+def explanation_document(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
+    """Give everything as JSON."""
+    facts = answer.facts
+    return {
+        "now": clock(world.now),
+        "profile": world.settings.profile.value,
+        "node": facts.name,
+        "nodePool": facts.pool_name,
+        "instanceType": facts.instance_type,
+        "zone": facts.zone,
+        "capacityType": facts.capacity_type,
+        "price": facts.price_float,
+        "disruptionCost": float(facts.disruption_cost),
+        "lifetimeRemaining": float(facts.remaining),
+        "pods": len(facts.reschedulable),
+        "verdict": ELIGIBLE if answer.eligible else answer.last.gate.value,
+        "why": answer.last.why,
+        "action": None if answer.command is None else action(answer.command),
+        "gates": [gate(result) for result in answer.deciding.results],
+        "methods": [
+            {"method": method.value, "gates": [gate(result) for result in chain.results]}
+            for method, chain in answer.chains.items()
+        ],
+        "policy": None if facts.policy is None else policy_document(facts.policy),
+        "opens": [{"if": entry.if_, "opens": entry.opens, "then": entry.then, "gate": entry.gate} for entry in opened],
+    }
+
+
+def policy_document(policy: DisruptionPolicy) -> Json:
+    """Give the effective policy: each field's value and where it comes from."""
+    values = {
+        "consolidationPolicy": policy.consolidation_policy.value,
+        "consolidateAfter": format_duration(policy.consolidate_after),
+        "expireAfter": format_duration(policy.expire_after),
+        "consolidationGracePeriod": format_duration(policy.grace_period),
+        "consolidationSavingsThreshold": format_money(policy.savings_threshold),
+        "budgets": [budget_text(budget) for budget in policy.budgets],
+    }
+    shown: dict[str, Any] = {
+        key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
+    }
+    return {**shown, "static": policy.static, "problems": list(policy.problems), "warnings": list(policy.warnings)}
+
+
+def budget_text(budget: Budget) -> str:
+    """Write a budget in one line."""
+    parts = [f"nodes {budget.nodes}"]
+    if budget.reasons:
+        parts.append(f"for {', '.join(reason.value for reason in budget.reasons)}")
+    if budget.schedule:
+        parts.append(f"from {budget.schedule!r} for {budget.duration}")
+    if budget.topology_key:
+        parts.append(f"per {budget.topology_key}{', one at a time' if budget.sequential else ''}")
+    if budget.problem:
+        parts.append(f"(broken: {budget.problem})")
+    return " ".join(parts)
+
+
+def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
+    """Give everything in words."""
+    facts = answer.facts
+    head = (
+        f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
+        f"{facts.zone or '-'}, "
+        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {len(facts.reschedulable)} pods, disruption cost "
+        f"{float(facts.disruption_cost):.4g} ({float(facts.remaining):.0%} of its life left)"
+    )
+    if answer.eligible:
+        verdict = f"It would go ({answer.deciding.method.value})."
+        if answer.command is not None:
+            verdict = f"It would go: {answer.command.action.value}, saving {dollars(answer.command.savings)}/h."
+    else:
+        verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
+    return "\n".join(
+        [
+            head,
+            "",
+            verdict,
+            "",
+            f"Gates ({answer.deciding.method.value}):",
+            *_chain_lines(answer.deciding),
+            *_other_lines(answer),
+            *_policy_lines(facts.policy),
+            *_opening_lines(answer, opened),
+        ]
+    )
+
+
+def _chain_lines(chain: Chain) -> list[str]:
+    lines = []
+    for result in chain.results:
+        figures = ", ".join(f"{key}={value}" for key, value in result.figures.items())
+        tail = f"  [{figures}]" if figures else ""
+        lines.append(f"  {'pass' if result.passed else 'STOP'}  {result.gate.value:<26} {result.why}{tail}")
+    return lines
+
+
+def _other_lines(answer: Answer) -> list[str]:
+    lines = ["", "Other methods:"]
+    for method, chain in answer.chains.items():
+        if chain is not answer.deciding:
+            last = chain.results[-1]
+            lines.append(f"  {method.value:<10} {'would take it' if chain.open else f'{last.gate.value}: {last.why}'}")
+    return lines if len(lines) > 2 else []
+
+
+def _policy_lines(policy: DisruptionPolicy | None) -> list[str]:
+    if policy is None:
+        return []
+    shown = policy_document(policy)
+    lines = ["", "Policy of its pool:"]
+    for key, entry in shown.items():
+        if isinstance(entry, dict):
+            value = "; ".join(entry["value"]) if isinstance(entry["value"], list) else entry["value"]
+            lines.append(f"  {key:<30} {value or 'none'}  ({entry['from']})")
+    lines.extend(f"  problem: {text}" for text in policy.problems)
+    lines.extend(f"  warning: {text}" for text in policy.warnings)
+    return lines
+
+
+def _opening_lines(answer: Answer, opened: tuple[Counterfactual, ...]) -> list[str]:
+    if answer.eligible:
+        return []
+    if not opened:
+        return ["", "Nothing that could be set would open that gate; it opens by what happens in the cluster."]
+    return ["", "What would open it (asked again, not guessed):", *(f"  {entry.if_}: {entry.then}" for entry in opened)]

@@ -1,0 +1,128 @@
+"""The plan in words: what would be done now, what it saves, whom it disturbs, what holds the rest back.
+
+Grouped by the gate that nodes stop at, so that 500 nodes read as ten lines, with the first thing to change. Words
+only, decides nothing. Sits in plan; `cli.plan` prints it.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.words import clock, dollars, seconds
+from dovetail.model.command import Command, Replacement
+from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+
+WARNINGS_MAX = 5
+
+_FIRST_STEP = {
+    Gate.POD_DO_NOT_DISRUPT: "take do-not-disrupt off pods that can bear a restart",
+    Gate.PDB: "give the PodDisruptionBudgets room: more replicas, or maxUnavailable instead of minAvailable",
+    Gate.NODE_DO_NOT_DISRUPT: "take do-not-disrupt off the nodes",
+    Gate.POOL_POLICY: "let the pool consolidate: consolidationPolicy WhenEmptyOrUnderutilized",
+    Gate.CONSOLIDATE_AFTER: "wait, or shorten consolidateAfter",
+    Gate.GRACE_PERIOD: "wait, or shorten consolidationGracePeriod",
+    Gate.BUDGET: "raise the pool's budget for this reason, or wait for its window",
+    Gate.TOPOLOGY_BUDGET: "wait for the domain's turn, or raise the topology budget",
+    Gate.SIMULATION: "look at what keeps their pods: spread, affinity, or room",
+    Gate.NEW_NODES: "look at what keeps their pods from one node together",
+    Gate.PRICE: "allow cheaper instance types in the pool; as it is, these nodes are the cheapest that do",
+    Gate.SAVINGS_THRESHOLD: "lower consolidationSavingsThreshold if these savings are worth the restarts",
+    Gate.SPOT_TO_SPOT: "switch spotToSpotConsolidation on",
+    Gate.SPOT_FLEXIBILITY: "allow more instance types in the spot pool",
+    Gate.MIN_VALUES: "lower minValues in the pool",
+    Gate.BALANCED: "use WhenEmptyOrUnderutilized where Balanced is too careful",
+    Gate.INSTANCE_TYPE_KNOWN: "give a catalogue that has these instance types",
+}
+
+
+def plan_text(result: RoundResult) -> str:
+    """Give the plan in words."""
+    verdicts = result.verdicts
+    pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
+    total = sum(result.prices.values())
+    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {dollars(total)}/h"
+    lines = [
+        f"{clock(result.now)}, profile {result.profile.value}: {size}",
+        "",
+        *_actions(result.commands),
+        *_rest(result, verdicts),
+    ]
+    if result.next_change is not None:
+        wait = seconds(result.next_change - result.now)
+        lines.append(f"By time alone this could change at {clock(result.next_change)} (in {wait}).")
+    if result.warnings:
+        lines.extend(["", f"{_count(len(result.warnings), 'warning')}:"])
+        lines.extend(f"  {text}" for text in result.warnings[:WARNINGS_MAX])
+        if len(result.warnings) > WARNINGS_MAX:
+            lines.append(f"  and {len(result.warnings) - WARNINGS_MAX} more (-o json lists all)")
+    return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _actions(commands: Sequence[Command]) -> list[str]:
+    if not commands:
+        return ["Nothing would be done now."]
+    lines = []
+    for command in commands:
+        lines.append(f"Now: {command.action.value} {_some(command.nodes)}")
+        lines.extend(f"  and launch {_replacement(entry)} first" for entry in command.replacements)
+        required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
+        lines.append(f"  saves {dollars(command.savings)}/h{required}, {_disturbs(command)}")
+    return lines
+
+
+def _disturbs(command: Command) -> str:
+    if not command.pods:
+        return "disturbs no pod"
+    moved = f", {_count(len(command.placements), 'other node')} take some" if command.placements else ""
+    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}){moved}"
+
+
+def _replacement(entry: Replacement) -> str:
+    kinds = entry.instance_types
+    if not kinds:
+        return f"a node of NodePool {entry.node_pool}, from its template"
+    more = f" or one of {len(kinds) - 1} more types" if len(kinds) > 1 else ""
+    return f"a {kinds[0]}{more} ({'/'.join(entry.capacity_types)}) of NodePool {entry.node_pool}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+def _rest(result: RoundResult, verdicts: Sequence[NodeVerdict]) -> list[str]:
+    taken = frozenset(name for command in result.commands for name in command.nodes)
+    groups: dict[str, list[NodeVerdict]] = {}
+    for entry in verdicts:
+        if entry.node not in taken:
+            groups.setdefault(entry.verdict, []).append(entry)
+    waiting = groups.pop(ELIGIBLE, [])
+    lines = []
+    if waiting:
+        lines.append(
+            f"Next: {_count(len(waiting), 'more node')} could go in later rounds: {_some([v.node for v in waiting])}"
+        )
+    if not groups:
+        return lines
+    ordered = sorted(groups.items(), key=lambda group: (-_worth(result, group[1]), group[0]))
+    lines.extend(["", "What holds the rest back:"])
+    for name, members in ordered:
+        worth, example = dollars(_worth(result, members)), members[0]
+        lines.append(f"  {len(members):>5} {name:<24} {worth:>10}/h  e.g. {example.node}: {example.why}")
+    lines.extend(_first_step(ordered[0]))
+    return lines
+
+
+def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
+    return sum(result.prices.get(entry.node, 0) for entry in members)
+
+
+def _first_step(group: tuple[str, list[NodeVerdict]]) -> list[str]:
+    name, members = group
+    step = _FIRST_STEP.get(Gate(name))
+    if step is None:
+        return []
+    return ["", f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it."]
