@@ -99,15 +99,16 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
         from dovetail.live.provider import simulated_provider
 
         beside.append(simulated_provider(catalogue))
+    engine = Engine(settings, catalogue, identity=identity, observe=observe)
     with contextlib.ExitStack() as stack:
         controller = Controller(
             client=client,
-            engine=Engine(settings, catalogue, identity=identity, observe=observe),
+            engine=engine,
             log=log,
             metrics=metrics,
             identity=identity,
             lease_namespace=args.lease_namespace or _own_namespace(client),
-            journal=stack.enter_context(journal_to(args.journal)) if args.journal else None,
+            journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
             beside=beside,
         )
         loop = asyncio.get_running_loop()

@@ -12,7 +12,8 @@ import msgspec
 from dovetail.api.catalogue import CatalogueError, load_catalogue
 from dovetail.api.findings import InputError
 from dovetail.api.settings import load_settings
-from dovetail.lifecycle.journal import encode_step
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.journal import encode_header, encode_line
 from dovetail.lifecycle.messages import Event, Instruction, SettingsChanged
 from dovetail.live.client import ApiClient
 from dovetail.live.logs import Log
@@ -79,16 +80,17 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def journal_to(path: str) -> Iterator[Callable[[datetime, Event, Sequence[Instruction]], None]]:
-    """Appends every step of the engine to a file, a line each."""
+def journal_to(path: str, engine: Engine) -> Iterator[Callable[[datetime, Event, Sequence[Instruction]], None]]:
+    """Appends to a file how the engine was made and then every step of it, a line each."""
     try:
         file = Path(path).open("ab")  # noqa: SIM115 - closed below, after the last step
     except OSError as error:
         raise InputError(f"the journal {path} can't be written ({error.strerror})") from None
 
     def write(now: datetime, event: Event, instructions: Sequence[Instruction]) -> None:
-        file.write(encode_step(now, event, instructions) + b"\n")
+        file.write(encode_line(now, event, instructions))
         file.flush()
 
     with file:
+        file.write(encode_header(engine))
         yield write

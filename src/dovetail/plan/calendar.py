@@ -16,6 +16,7 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.scheduling.nodes import join, state_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,8 @@ def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> 
     """Every pool's calendar, by name."""
     policies = {pool.metadata.name: effective_policy(pool, settings) for pool in cluster.node_pools}
     nothing = Catalogue(instance_types=())
-    facts = Reader(cluster, nothing, policies, settings, now, NOTHING_IN_FLIGHT).read(())
+    states = [state_node(node, claim) for node, claim in join(cluster)]
+    facts = Reader(cluster, nothing, policies, settings, now, NOTHING_IN_FLIGHT).read(states)
     ledger = Ledger(facts, policies, settings, now, NOTHING_IN_FLIGHT)
     end = now + timedelta(days=days)
     pools = []
