@@ -80,7 +80,7 @@ def refuse(
         if policy is None or policy.consolidation_policy is not ConsolidationPolicy.BALANCED:
             continue
         score = _score_float if settings.is_karpenter else _score
-        refusal = _judge(pool, *score(members, nodes, approved, totals[pool], len(pools)))
+        refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
         if refusal:
             return refusal
     return None
@@ -129,7 +129,8 @@ def _score_float(
     return savings / totals.cost_float, cost / totals.disruption_float
 
 
-def _judge(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
+def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
+    """Refuse a move that saves less than half the share of its pool that it disturbs."""
     if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
         return None
     score = float(saved / disturbed) if saved > 0 and disturbed else 0.0
