@@ -20,8 +20,8 @@ from dovetail.api.karpenter_budgets import karpenter_budgets
 from dovetail.api.manifest_shapes import DISRUPTION
 from dovetail.api.shape import check
 from dovetail.api.validate import read_annotation
-from dovetail.model.duration import HOUR, parse_nillable, parse_simple
-from dovetail.model.money import Money, parse_money
+from dovetail.model.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.model.money import Money, as_float, parse_money
 from dovetail.model.names import POLICY_ANNOTATION
 from dovetail.model.objects import DisruptionSpec, NodePool
 from dovetail.model.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
@@ -208,6 +208,36 @@ class _Reading:
             return read_budget(normal, index, path)
         self.problems += errors
         return broken_budget(normal, index, "; ".join(errors))
+
+
+def written_policy(policy: DisruptionPolicy) -> dict[str, Any]:
+    """Write a policy as the map that reads back to it; budgets that are broken are left out."""
+    tree: dict[str, Any] = {
+        "consolidationPolicy": policy.consolidation_policy.value,
+        "consolidateAfter": format_duration(policy.consolidate_after),
+        "consolidationSavingsThreshold": as_float(policy.savings_threshold),
+        "budgets": [written_budget(budget) for budget in policy.budgets if budget.problem is None],
+    }
+    if policy.expire_after_set:
+        tree["expireAfter"] = format_duration(policy.expire_after)
+    if policy.grace_period is not None:
+        tree["consolidationGracePeriod"] = format_duration(policy.grace_period)
+    return tree
+
+
+def written_budget(budget: Budget) -> dict[str, Any]:
+    """Write a budget as the map that reads back to it."""
+    tree: dict[str, Any] = {"nodes": budget.nodes}
+    if budget.reasons is not None:
+        tree["reasons"] = [reason.value for reason in budget.reasons]
+    for key, value in (("schedule", budget.schedule), ("duration", budget.duration)):
+        if value is not None:
+            tree[key] = value
+    if budget.topology_key:
+        tree["topologyKey"] = budget.topology_key
+    if budget.sequential:
+        tree["sequential"] = True
+    return tree
 
 
 def sentence(finding: Finding) -> str:

@@ -22,12 +22,13 @@ from dovetail.api.manifest_shapes import (
 from dovetail.api.shape import Kind, Shape, check, child, error, warning
 from dovetail.api.v1beta1 import as_v1
 from dovetail.api.yaml_tree import parse_yaml
-from dovetail.model.duration import HOUR, parse_nillable
+from dovetail.model.duration import HOUR, parse_nillable, parse_simple
 from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ON_DEMAND, POLICY_ANNOTATION, RESERVED, SPOT
 
 VALIDATED_KINDS: Final = ("NodePool", "NodeClaim")
 _VERSIONS: Final = ("karpenter.sh/v1", "karpenter.sh/v1beta1")
 _DOMAIN: Final = re.compile(r"[^/]*karpenter[.]sh(?:/.*)?")
+_LENGTH: Final = re.compile(r"(?:[0-9]+[smhd])+")
 _COUNT: Final = re.compile(r"[+-]?[0-9]+")
 _TEMPLATE_EXPIRE_DEFAULT: Final = 720 * HOUR
 _COMPARES: Final = ("Gt", "Lt", "Gte", "Lte")
@@ -139,6 +140,7 @@ def _pool(tree: dict[str, Any]) -> Iterator[Finding]:
 
 def disruption_findings(disruption: dict[str, Any], path: str) -> Iterator[Finding]:
     """Check a disruption policy, from the spec or from the annotation."""
+    yield from _too_long(disruption, ("consolidateAfter", "expireAfter", "consolidationGracePeriod"), path)
     budgets = disruption.get("budgets")
     if not isinstance(budgets, list):
         yield from check(DISRUPTION, disruption, path)
@@ -151,6 +153,18 @@ def disruption_findings(disruption: dict[str, Any], path: str) -> Iterator[Findi
         if remark is not None:
             yield remark
         yield from budget_findings(normal, here)
+
+
+def _too_long(holder: dict[str, Any], names: tuple[str, ...], path: str) -> Iterator[Finding]:
+    """Refuse durations of the right form that no 64-bit integer of nanoseconds holds; Karpenter fails on them."""
+    for name in names:
+        text = holder.get(name)
+        if not isinstance(text, str) or _LENGTH.fullmatch(text) is None:
+            continue
+        try:
+            parse_simple(text, "smhd")
+        except ValueError:
+            yield error(child(path, name), text, "is longer than anything can last", "write at most 2562047h, or Never")
 
 
 def _static(spec: dict[str, Any]) -> Iterator[Finding]:
@@ -257,6 +271,7 @@ def controller_findings(template: dict[str, Any]) -> Iterator[Finding]:
         yield from _restricted(key, path)
     spec = template.get("spec")
     yield from _taints(spec)
+    yield from _too_long(_map(spec), ("expireAfter", "terminationGracePeriod"), "spec.template.spec")
     for index, requirement in _requirements(spec):
         path = f"spec.template.spec.requirements[{index}]"
         yield from requirement_findings(requirement, path)
@@ -380,6 +395,7 @@ def _is_count(value: str) -> bool:
 def _claim(tree: dict[str, Any]) -> Iterator[Finding]:
     yield from check(NODE_CLAIM, tree, "")
     spec = tree.get("spec")
+    yield from _too_long(_map(spec), ("expireAfter", "terminationGracePeriod"), "spec")
     for index, requirement in _requirements(spec):
         path = f"spec.requirements[{index}]"
         yield from requirement_findings(requirement, path)

@@ -1,0 +1,130 @@
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.api.findings import InputError
+from dovetail.api.settings import SETTING_KEYS, load_settings, settings_of
+from dovetail.model.duration import MINUTE, SECOND
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, CandidateOrder, MinValuesPolicy, PreferencePolicy
+from tests.paths import SHARED, needs_shared
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    """Write a settings file."""
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_without_a_file_the_profile_stands() -> None:
+    """Both profiles, by name."""
+    assert load_settings(None) == DOVETAIL
+    assert load_settings(None, "karpenter-1.15") == KARPENTER_1_15
+
+
+EVERYTHING: dict[str, Any] = {
+    "candidateOrder": "savings-ratio",
+    "consolidateAfterHidesDestinations": True,
+    "spotToSpotConsolidation": False,
+    "spotMinimumTypes": 5,
+    "batchMaximum": 20,
+    "stabilization": {"empty": "1m", "expired": "2m", "drifted": "3m", "cost": "0s"},
+    "replacementTimeout": "5m30s",
+    "validationDelay": "0s",
+    "pollInterval": "500ms",
+    "preferencePolicy": "Ignore",
+    "minValuesPolicy": "BestEffort",
+    "nominatedNodes": ["b", "a", "b"],
+    "markedForDeletionNodes": ["c"],
+    "pools": ["p"],
+}
+
+
+@pytest.mark.parametrize("profile", ["dovetail", "karpenter-1.15"])
+def test_every_key_wins_over_the_profile(profile: str, tmp_path: Path) -> None:
+    """All keys of the contract, in YAML and in JSON."""
+    read = load_settings(written(tmp_path, json.dumps(EVERYTHING)), profile)
+    assert read.profile.value == profile
+    assert read.candidate_order is CandidateOrder.SAVINGS_RATIO
+    assert read.preference_policy is PreferencePolicy.IGNORE
+    assert read.min_values_policy is MinValuesPolicy.BEST_EFFORT
+    assert dataclasses.astuple(read.stabilization) == (MINUTE, 2 * MINUTE, 3 * MINUTE, 0)
+    assert (read.replacement_timeout, read.validation_delay, read.poll_interval) == (330 * SECOND, 0, SECOND // 2)
+    assert (read.nominated_nodes, read.marked_for_deletion_nodes, read.pools) == (("a", "b"), ("c",), ("p",))
+    assert (read.spot_minimum_types, read.batch_maximum) == (5, 20)
+    assert read.consolidate_after_hides_destinations
+    assert not read.spot_to_spot_consolidation
+
+
+def test_every_setting_has_a_key() -> None:
+    """Nothing can be tuned in the code that can't be tuned in a file, but for the profile itself."""
+    assert set(EVERYTHING) == set(SETTING_KEYS)
+    names = {field.name for field in dataclasses.fields(DOVETAIL)} - {"profile"}
+    assert names == {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in SETTING_KEYS}
+
+
+def test_a_part_of_stabilization_keeps_the_rest() -> None:
+    """Kinds that are left out keep the profile's window."""
+    read = settings_of({"stabilization": {"cost": "1m"}}, DOVETAIL)
+    assert read.stabilization == dataclasses.replace(DOVETAIL.stabilization, cost=MINUTE)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}"])
+def test_an_empty_file_changes_nothing(text: str, tmp_path: Path) -> None:
+    """Every key is optional."""
+    assert load_settings(written(tmp_path, text)) == DOVETAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("batchMaximun: 5", "did you mean batchMaximum?"),
+        ("xyz: 5", "known are batchMaximum"),
+        ("batchMaximum: 0", "from 1 to"),
+        ("batchMaximum: '5'", "whole number"),
+        ("batchMaximum: true", "whole number"),
+        ("spotToSpotConsolidation: 1", "true or false"),
+        ("candidateOrder: cheapest", "disruption-cost or savings-ratio"),
+        ("preferencePolicy: ignore", "Respect or Ignore"),
+        ("replacementTimeout: 9", "write a duration"),
+        ("replacementTimeout: 0s", "longer"),
+        ("replacementTimeout: 9 minutes", "write a duration"),
+        ("validationDelay: -5s", "0s or more"),
+        ("pollInterval: 1000h", "at most"),
+        ("stabilization: 5m", "write a map"),
+        ("stabilization: {emty: 5m}", "did you mean empty?"),
+        ("stabilization: {cost: x}", "stabilization.cost"),
+        ("nominatedNodes: n1", "list of names"),
+        ("nominatedNodes: [5]", "list of names"),
+        ("[1, 2]", "must be a map"),
+        ("a: 1\n---\nb: 2", "several documents"),
+        ("pools: [a]\npools: [b]", "twice"),
+        ("pools: [a", "not YAML"),
+    ],
+)
+def test_bad_settings_are_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    """The file, the key, its value, what to write."""
+    file = written(tmp_path, text)
+    with pytest.raises(InputError) as refusal:
+        load_settings(file)
+    assert sentence in str(refusal.value)
+    assert str(refusal.value).startswith(f"{file}: ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_profile_is_refused() -> None:
+    """With the names that exist."""
+    with pytest.raises(InputError, match="dovetail or karpenter-1.15"):
+        load_settings(None, "karpenter")
+
+
+@needs_shared
+def test_settings_of_the_golden_cases_are_read() -> None:
+    """What those cases ask for are settings that exist."""
+    cases = sorted((SHARED / "golden").glob("*/about.json"))
+    assert cases
+    for case in cases:
+        settings_of(json.loads(case.read_text()).get("settings"), KARPENTER_1_15)
