@@ -189,8 +189,9 @@ def _alike(entry: "PoolCalendar") -> Iterator[tuple[list["Reason"], tuple["Stret
 
 
 def _drawing(stretches: Sequence["Stretch"], here: datetime, days: int) -> Iterator[str]:
-    if len(stretches) == 1:
-        yield f"    the whole time: {_decided(stretches[0])}"
+    if len({stretch.allowed for stretch in stretches}) == 1:
+        deciding = list(dict.fromkeys(_decided(stretch) for stretch in stretches))
+        yield f"    the whole time: {' or '.join(deciding)}"
         return
     yield "    " + " " * 11 + "".join(f"{hour:<12}" for hour in ("00", "06", "12", "18"))
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)

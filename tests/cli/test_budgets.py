@@ -1,0 +1,70 @@
+"""`dovetail budgets` on files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dovetail.cli.main import main
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: web}
+spec:
+  disruption:
+    budgets:
+    - {nodes: "0", schedule: "0 9 * * mon-fri", duration: 8h}
+    - {nodes: "4"}
+  template: {spec: {requirements: [], nodeClassRef: {group: g, kind: k, name: c}}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A file with one pool that rests in business hours."""
+    path = tmp_path / "pool.yaml"
+    path.write_text(POOL)
+    return str(path)
+
+
+def test_drawn_in_the_chosen_time_zone(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine in the morning UTC is eleven in Berlin in May, and the drawing says so."""
+    arguments = ["budgets", "-f", file, "--now", "2026-05-13T06:00:00Z", "--days", "1", "--tz", "Europe/Berlin"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "Wed 11:00 to Wed 19:00: 0 (budget 0)" in shown
+    day = next(line for line in shown.splitlines() if line.strip().startswith("Wed 05-13"))
+    slots = day.split("05-13  ")[1]
+    assert slots[22:38] == "0" * 16
+    assert slots[21] == "4"
+
+
+def test_json_has_every_reason_now_and_later(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON lists what is allowed now and each stretch, with the index of the budget that decides."""
+    assert main(["budgets", "-f", file, "--now", "2026-05-13T10:00:00Z", "--tz", "UTC", "-o", "json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    (pool,) = tree["pools"]
+    assert {entry["reason"]: entry["allowed"] for entry in pool["now"]} == dict.fromkeys(
+        ("Empty", "Expired", "Drifted", "Underutilized"), 0
+    )
+    first = next(entry for entry in pool["calendar"] if entry["reason"] == "Empty")
+    assert (first["to"], first["budget"]) == ("2026-05-13T17:00:00+00:00", 0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (["--days", "0"], "from 1 to"),
+        (["--tz", "Mars/Olympus"], "no time zone"),
+        (["--now", "tea"], "time with its zone"),
+    ],
+)
+def test_wrong_options_get_one_sentence(
+    file: str, extra: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong option is answered in one sentence with exit status 2."""
+    assert main(["budgets", "-f", file, *extra]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,80 @@
+"""The calendar asks the same rules as a round, at every edge of every window."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from dovetail.api.decode import decode_objects
+from dovetail.decide.outcome import UNLIMITED
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.policy import Reason
+from dovetail.model.settings import DOVETAIL
+from dovetail.plan.calendar import PoolCalendar, Stretch, calendar
+
+NOW = datetime(2026, 5, 13, 7, 30, tzinfo=UTC)  # a Wednesday
+
+
+def _cluster(budgets: str) -> Cluster:
+    text = f"""
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: web}}
+spec:
+  disruption: {{budgets: {budgets}}}
+  template: {{spec: {{requirements: [], nodeClassRef: {{group: g, kind: k, name: c}}}}}}
+"""
+    return cluster_of(decode_objects(text.encode()).objects)
+
+
+def _at(stretches: tuple[Stretch, ...], moment: datetime) -> int:
+    return next(s.allowed for s in stretches if s.begin <= moment < s.end)
+
+
+def _only(budgets: str, days: int = 7) -> PoolCalendar:
+    (pool,) = calendar(_cluster(budgets), DOVETAIL, NOW, days)
+    return pool
+
+
+def test_business_hours_around_their_edges() -> None:
+    """S3, Proposed Spec: nothing from 9 to 17 on weekdays, else ten; the hit is inside, the end is not."""
+    pool = _only('[{nodes: "0", schedule: "0 9 * * mon-fri", duration: 8h}, {nodes: "10"}]')
+    stretches = pool.stretches[Reason.UNDERUTILIZED]
+    nine = datetime(2026, 5, 13, 9, tzinfo=UTC)
+    assert _at(stretches, nine - timedelta(seconds=1)) == 10
+    assert _at(stretches, nine) == 0
+    assert _at(stretches, nine + timedelta(hours=8, seconds=-1)) == 0
+    assert _at(stretches, nine + timedelta(hours=8)) == 10
+    saturday = datetime(2026, 5, 16, 12, tzinfo=UTC)
+    assert _at(stretches, saturday) == 10
+
+
+def test_the_deciding_budget_is_named() -> None:
+    """Each stretch names the tightest active budget, by its place in the list."""
+    pool = _only('[{nodes: "5"}, {nodes: "2", schedule: "0 8 * * *", duration: 1h, reasons: [Empty]}]', days=1)
+    named = [(s.allowed, s.budget.index if s.budget else None) for s in pool.stretches[Reason.EMPTY]]
+    assert named == [(5, 0), (2, 1), (5, 0)]
+    assert [s.allowed for s in pool.stretches[Reason.DRIFTED]] == [5]
+
+
+def test_topology_budgets_take_no_part() -> None:
+    """S2, Interaction with NodePool-Level Budgets: a budget with a topologyKey does not cap the pool."""
+    pool = _only('[{nodes: "1", topologyKey: topology.kubernetes.io/zone, sequential: true, reasons: [Drifted]}]')
+    assert pool.now[Reason.DRIFTED].allowed == UNLIMITED
+
+
+def test_a_broken_budget_closes_only_its_reasons() -> None:
+    """A schedule that no cron can read allows 0 for the reasons it names, and leaves the rest alone."""
+    pool = _only('[{nodes: "3"}, {nodes: "5", schedule: "61 9 * * *", duration: 1h, reasons: [Drifted]}]')
+    assert pool.now[Reason.DRIFTED].allowed == 0
+    assert pool.now[Reason.EMPTY].allowed == 3
+
+
+def test_stretches_cover_the_whole_time_without_gaps() -> None:
+    """Each stretch begins where the one before ended, from now to the end of the last day."""
+    pool = _only('[{nodes: "1", schedule: "*/7 3-5 * * *", duration: 3m}, {nodes: "9"}]', days=2)
+    for stretches in pool.stretches.values():
+        assert stretches[0].begin == NOW
+        assert stretches[-1].end == NOW + timedelta(days=2)
+        assert all(a.end == b.begin for a, b in itertools.pairwise(stretches))
+        assert all(
+            a.allowed != b.allowed or a.budget != b.budget for a, b in itertools.pairwise(stretches)
+        )
