@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.model.catalogue import InstanceType, Offering
-from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, NODEPOOL, RESERVED, ZONE
+from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, RESERVED, ZONE
 from dovetail.model.objects import NodePool, Pod
 from tests.reference import pods as pod_rules
 from tests.reference.pods import PortUse
 from tests.reference.quantities import Resources, add, fits
-from tests.reference.requirements import Requirements, from_expressions, from_labels, requirement
+from tests.reference.requirements import Requirement, Requirements, from_expressions, from_labels, requirement
 from tests.reference.topology import Topology
 
 # The label that tells a reservation's machines. Karpenter leaves its name to the provider.
@@ -32,12 +32,12 @@ def allocatable(kind: InstanceType) -> Resources:
     return left
 
 
-def offering_requirements(offering: Offering) -> Requirements:
-    """The labels of a machine that comes from an offering."""
+def goes_with(offering: Offering, wanted: Requirements) -> bool:
+    """Whether a machine from the offering would have the labels that are wanted of it."""
     labels = {CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}
     if offering.reservation_id:
         labels[RESERVATION_ID] = offering.reservation_id
-    return from_labels(labels)
+    return all(wanted.get(key).has(value) for key, value in labels.items())
 
 
 def is_launchable(offering: Offering) -> bool:
@@ -48,25 +48,36 @@ def is_launchable(offering: Offering) -> bool:
 class Kind:
     """An instance type with its requirements ready to use."""
 
-    def __init__(self, kind: InstanceType, well_known: frozenset[str]) -> None:
+    def __init__(self, kind: InstanceType) -> None:
         self.type = kind
-        self.well_known = well_known
         self.name = kind.name
-        self.requirements = from_expressions(kind.requirements)
+        self.requirements = _complete(kind)
         self.allocatable = allocatable(kind)
-        self.offerings = [(offering, offering_requirements(offering)) for offering in kind.offerings]
+        self._offered: dict[tuple[Requirement, ...], list[Offering]] = {}
 
     def offered(self, wanted: Requirements) -> list[Offering]:
         """The available offerings that go with these requirements."""
-        return [
-            offering
-            for offering, labels in self.offerings
-            if offering.available and wanted.compatible(labels, may_lack=self.well_known)
-        ]
+        # Asked very often with the same few answers: remembered by the labels that an offering has.
+        key = (wanted.get(CAPACITY_TYPE), wanted.get(ZONE), wanted.get(RESERVATION_ID))
+        if key not in self._offered:
+            self._offered[key] = [item for item in self.type.offerings if item.available and goes_with(item, wanted)]
+        return self._offered[key]
 
     def price(self, wanted: Requirements) -> float:
         """The cheapest launch under these requirements; infinite where there is none."""
         return min((item.price_float for item in self.offered(wanted) if is_launchable(item)), default=float("inf"))
+
+
+def _complete(kind: InstanceType) -> Requirements:
+    """The labels of a type; those that its name and offerings tell may be left out of a catalogue."""
+    given = from_expressions(kind.requirements)
+    told = {
+        INSTANCE_TYPE: [kind.name],
+        ZONE: [offering.zone for offering in kind.offerings],
+        CAPACITY_TYPE: [offering.capacity_type for offering in kind.offerings],
+    }
+    given.add(requirement(key, "In", values) for key, values in told.items() if key not in given)
+    return given
 
 
 @dataclass

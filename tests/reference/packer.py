@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-
+from functools import cached_property
 
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.names import HOSTNAME
-from dovetail.model.objects import NodePool, Pod, is_true
+from dovetail.model.objects import NodePool, Pod, condition, is_true
 from dovetail.model.settings import MinValuesPolicy, PreferencePolicy, Settings
 from tests.reference import pods as pod_rules
 from tests.reference.claims import (
     RESERVATION_ID,
     Kind,
     NewClaim,
-    ReservedError,
     Reservations,
+    ReservedError,
     Template,
     daemon_alternatives,
     group_by_daemons,
@@ -85,9 +85,7 @@ class ExistingNode:
             self.ports.add(pod)
             self.volumes.add(run.packer.volumes_of(pod))
 
-    def fit(
-        self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run
-    ) -> Requirements | None:
+    def fit(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> Requirements | None:
         """The node's requirements with the pod; None where it can't take it."""
         if not pod_rules.tolerates(pod.spec.tolerations, self.taints):
             return None
@@ -119,15 +117,24 @@ class ExistingNode:
 class ReferencePacker:
     """Places pods on a cluster, now: those that are pending, or those of nodes that would go."""
 
-    def __init__(self, cluster: Cluster, catalogue: Catalogue, settings: Settings, now: datetime) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        catalogue: Catalogue,
+        settings: Settings,
+        now: datetime,
+        *,
+        volumes_unfound: bool = False,
+    ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.now = now
+        self.best_effort = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         provided = {item.key for kind in catalogue.instance_types for item in kind.requirements}
         self.well_known = frozenset(WELL_KNOWN | provided | {RESERVATION_ID})
-        self.kinds = [Kind(item, self.well_known) for item in catalogue.instance_types]
+        self.kinds = [Kind(item) for item in catalogue.instance_types]
         self.nodes = state_nodes(cluster)
-        self.volumes = Volumes(cluster)
+        self.volumes = Volumes(cluster, unfound=volumes_unfound)
         self.csi_nodes = {item.metadata.name: item for item in cluster.csi_nodes}
         self.pools = _usable_pools(cluster.node_pools)
         self.daemons = [pod_rules.daemon_pod(item, cluster.pods) for item in cluster.daemon_sets]
@@ -178,6 +185,45 @@ class ReferencePacker:
             return "the pod asks for fields of a node"
         return self.volumes.problem(pod)
 
+    # What can be launched: the same for every question
+
+    @cached_property
+    def domain_table(self) -> DomainTable:
+        """The labels that new nodes can have: of each pool, with and without each of its types."""
+        table = DomainTable()
+        for pool in self.pools:
+            template = pool.spec.template
+            own = from_expressions(template.spec.requirements)
+            own.add(from_labels(template.metadata.labels))
+            for kind in self.kinds:
+                for item in Requirements([*own, *kind.requirements]):
+                    # Not only those of In: the values that a NotIn rules out count as domains too, as upstream.
+                    for value in sorted(item.values):
+                        table.insert(item.key, value, template.spec.taints)
+            for item in own:
+                if item.operator == "In":
+                    for value in sorted(item.values):
+                        table.insert(item.key, value, template.spec.taints)
+        return table
+
+    @cached_property
+    def templates(self) -> list[Template]:
+        templates = []
+        for pool in self.pools:
+            wanted = template_requirements(pool)
+            kinds = [
+                kind
+                for kind in self.kinds
+                if kind.requirements.intersects(wanted) and kind.offered(wanted) and fits({}, kind.allocatable)
+            ]
+            if missing_values(kinds, wanted) and not self.best_effort:
+                continue
+            if kinds:
+                template = Template(pool, wanted, kinds, self.well_known)
+                template.daemon_groups = group_by_daemons(template, self.daemons)
+                templates.append(template)
+        return templates
+
     # The two questions
 
     def place(self) -> Packing:
@@ -210,7 +256,8 @@ def _usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
         pool
         for pool in pools
         if pool.spec.replicas is None
-        and is_true(pool.status.conditions, "Ready")
+        # A manifest without any status counts as ready.
+        and (condition(pool.status.conditions, "Ready") is None or is_true(pool.status.conditions, "Ready"))
         and pool.metadata.deletion_timestamp is None
     ]
     # Heaviest first; of one weight, the last name first.
@@ -243,21 +290,20 @@ class _Run:
         self._strict = strict_reservations
         self._settings = packer.settings
         self._ignore_preferences = self._settings.preference_policy is PreferencePolicy.IGNORE
-        self._best_effort = self._settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+        self._best_effort = packer.best_effort
         self.volume_alternatives: dict[str, list[Requirements]] = {}
         placeable = self._look_up_volumes()
         self.topology = Topology(
             packer.cluster,
             packer.nodes,
             staying,
-            self._domain_table(),
+            packer.domain_table,
             placeable,
             ignore_preferences=self._ignore_preferences,
         )
         self._tolerate_preferences = any(
             taint.effect == "PreferNoSchedule" for pool in packer.pools for taint in pool.spec.template.spec.taints
         )
-        self.templates = self._templates()
         self._reservations = Reservations(packer.kinds)
         self.existing = [self._existing(state) for state in by_scheduling_order(staying)]
         self._limits = self._remaining_limits(staying)
@@ -276,41 +322,6 @@ class _Run:
                 continue
             placeable.append(pod)
         return placeable
-
-    def _domain_table(self) -> DomainTable:
-        """The labels that new nodes can have: of each pool, with and without each of its types."""
-        table = DomainTable()
-        for pool in self.packer.pools:
-            template = pool.spec.template
-            own = from_expressions(template.spec.requirements)
-            own.add(from_labels(template.metadata.labels))
-            for kind in self.packer.kinds:
-                for item in Requirements([*own, *kind.requirements]):
-                    # Not only those of In: the values that a NotIn rules out count as domains too, as upstream.
-                    for value in sorted(item.values):
-                        table.insert(item.key, value, template.spec.taints)
-            for item in own:
-                if item.operator == "In":
-                    for value in sorted(item.values):
-                        table.insert(item.key, value, template.spec.taints)
-        return table
-
-    def _templates(self) -> list[Template]:
-        templates = []
-        for pool in self.packer.pools:
-            wanted = template_requirements(pool)
-            kinds = [
-                kind
-                for kind in self.packer.kinds
-                if kind.requirements.intersects(wanted) and kind.offered(wanted) and fits({}, kind.allocatable)
-            ]
-            if missing_values(kinds, wanted) and not self._best_effort:
-                continue
-            if kinds:
-                template = Template(pool, wanted, kinds, self.packer.well_known)
-                template.daemon_groups = group_by_daemons(template, self.packer.daemons)
-                templates.append(template)
-        return templates
 
     def _existing(self, state: StateNode) -> ExistingNode:
         labels = from_labels(state.labels)
@@ -405,7 +416,7 @@ class _Run:
 
     def _add_to_new(self, pod: Pod, needs: Requirements, strict: Requirements) -> bool:
         volumes = self.volume_alternatives.get(identity(pod), [])
-        for template in self.templates:
+        for template in self.packer.templates:
             left = self._limits[template.name]
             if left.get("nodes") == 0:
                 continue
@@ -469,5 +480,3 @@ def _size_order(pod: Pod) -> tuple[int, int, float, str]:
     created = pod.metadata.creation_timestamp
     age = created.timestamp() if created else float("-inf")
     return (-wanted.get("cpu", 0), -wanted.get("memory", 0), age, pod.metadata.uid)
-
-

@@ -81,7 +81,7 @@ def is_provisionable(pod: Pod) -> bool:
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _go_duration(text: str) -> float | None:
+def go_duration(text: str) -> float | None:
     """Seconds of a positive Go duration, or None."""
     seconds, rest = 0.0, text.removeprefix("+")
     while rest:
@@ -100,7 +100,7 @@ def may_not_be_disrupted(pod: Pod, now: datetime) -> bool:
     text = pod.metadata.annotations.get("karpenter.sh/do-not-disrupt")
     if text is None or text == "true":
         return text == "true"
-    seconds = _go_duration(text)
+    seconds = go_duration(text)
     if seconds is None:
         return False
     return pod.status.start_time is None or now - pod.status.start_time < timedelta(seconds=seconds)

@@ -100,13 +100,15 @@ class Requirement:
         return Requirement(self.key, kept, complement, at_least, at_most, min_values)
 
     def overlaps(self, other: Requirement) -> bool:
-        """Whether some value satisfies both (two complements always overlap, whatever their bounds leave)."""
-        both = self.intersection(other)
-        return both.complement or bool(both.values)
+        """Whether some value satisfies both; two complements do unless their bounds exclude each other."""
+        if self.complement and other.complement:
+            return self.intersection(other).complement
+        finite = other if self.complement else self
+        return any(self.has(value) and other.has(value) for value in finite.values)
 
     def printed(self) -> list[tuple[str, str, tuple[str, ...], int | None]]:
         """The requirement as entries (key, operator, values, minValues) of a NodeClaim."""
-        entries = []
+        entries: list[tuple[str, str, tuple[str, ...], int | None]] = []
         if self.at_least is not None:
             entries.append((self.key, "Gte", (str(self.at_least),), self.min_values))
         if self.at_most is not None:
@@ -220,6 +222,4 @@ def from_labels(labels: Mapping[str, str]) -> Requirements:
 
 def from_expressions(expressions: Iterable[SelectorRequirement]) -> Requirements:
     """The requirements of an object's expressions, all of which must hold."""
-    return Requirements(
-        requirement(item.key, item.operator, item.values, item.min_values) for item in expressions
-    )
+    return Requirements(requirement(item.key, item.operator, item.values, item.min_values) for item in expressions)

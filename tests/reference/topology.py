@@ -6,7 +6,7 @@ that are being placed, and grow as pods are placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.model.cluster import Cluster
@@ -29,6 +29,9 @@ from tests.reference.requirements import Requirement, Requirements, from_labels
 
 SPREAD, AFFINITY, ANTI_AFFINITY = "spread", "affinity", "anti-affinity"
 NO_LIMIT = 2**31 - 1
+
+
+SelectorKey = tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str, frozenset[str]]]]
 
 
 class DomainTable:
@@ -76,8 +79,7 @@ class Rule:
     kind: str
     key: str
     namespaces: frozenset[str]
-    labels: frozenset[tuple[str, str]] | None
-    expressions: frozenset[tuple[str, str, frozenset[str]]]
+    selector: SelectorKey | None
     max_skew: int = NO_LIMIT
     min_domains: int | None = None
     filter_alternatives: frozenset[frozenset[Requirement]] = frozenset()
@@ -141,9 +143,7 @@ class Group:
             return [host] if self.counts.get(host, 0) + own <= self.rule.max_skew else []
         least = self._least(pod_domains)
         valid = [
-            domain
-            for domain in self._known(node_domains)
-            if self.counts[domain] + own - least <= self.rule.max_skew
+            domain for domain in self._known(node_domains) if self.counts[domain] + own - least <= self.rule.max_skew
         ]
         # One domain, the emptiest; of several, the first by name.
         return [min(valid, key=lambda domain: (self.counts[domain], domain))] if valid else []
@@ -216,20 +216,17 @@ class Topology:
             self._inverse_group(pod, term).owners.add(identity(pod))
         for constraint in pod.spec.topology_spread_constraints:
             if not (self._ignore_preferences and constraint.when_unsatisfiable != "DoNotSchedule"):
-                self._own(pod, lambda constraint=constraint: self._spread_group(pod, constraint))
+                self._own(pod, self._spread_group(pod, constraint))
         for kind, part in ((AFFINITY, "pod_affinity"), (ANTI_AFFINITY, "pod_anti_affinity")):
             preferred = [] if self._ignore_preferences else _preferred(pod, part)
             for term in [*_required(pod, part), *preferred]:
-                self._own(pod, lambda kind=kind, term=term: self._affinity_group(kind, pod, term))
+                self._own(pod, self._affinity_group(kind, pod, term))
 
-    def _own(self, pod: Pod, make: Callable[[], Group]) -> None:
-        group = make()
-        if group.rule in self.groups:
-            group = self.groups[group.rule]
-        else:
+    def _own(self, pod: Pod, group: Group) -> None:
+        if group.rule not in self.groups:
             self._count(group)
             self.groups[group.rule] = group
-        group.owners.add(identity(pod))
+        self.groups[group.rule].owners.add(identity(pod))
 
     def _spread_group(self, pod: Pod, constraint: TopologySpreadConstraint) -> Group:
         selector = constraint.label_selector
@@ -256,7 +253,7 @@ class Topology:
             honors_affinity=node_filter.honors_affinity,
             honors_taints=node_filter.honors_taints,
             tolerations=frozenset((t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations),
-            **_selector_parts(selector),
+            selector=_selector_key(selector),
         )
         domains = self._table.domains(rule.key, pod.spec.tolerations, any_taint=not node_filter.honors_taints)
         return Group(rule, selector, node_filter, dict.fromkeys(domains, 0))
@@ -266,7 +263,7 @@ class Topology:
             kind=kind,
             key=term.topology_key,
             namespaces=self._namespaces(pod, term),
-            **_selector_parts(term.label_selector),
+            selector=_selector_key(term.label_selector),
         )
         domains = self._table.domains(rule.key, pod.spec.tolerations, any_taint=False)
         return Group(rule, term.label_selector, NodeFilter(), dict.fromkeys(domains, 0))
@@ -374,10 +371,8 @@ def _preferred(pod: Pod, part: str) -> list[PodAffinityTerm]:
     return [term.pod_affinity_term for term in terms]
 
 
-def _selector_parts(selector: LabelSelectorSpec | None) -> dict[str, frozenset]:  # type: ignore[type-arg]
+def _selector_key(selector: LabelSelectorSpec | None) -> SelectorKey | None:
     if selector is None:
-        return {"labels": None, "expressions": frozenset()}  # type: ignore[dict-item]
-    return {
-        "labels": frozenset(selector.match_labels.items()),
-        "expressions": frozenset((e.key, e.operator, frozenset(e.values)) for e in selector.match_expressions),
-    }
+        return None
+    expressions = frozenset((item.key, item.operator, frozenset(item.values)) for item in selector.match_expressions)
+    return frozenset(selector.match_labels.items()), expressions

@@ -25,9 +25,13 @@ class VolumeError(Exception):
 
 
 class Volumes:
-    """Looks volumes up: claims, volumes and storage classes by name."""
+    """Looks volumes up: claims, volumes and storage classes by name.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `unfound`: the place of a bound volume can't be looked up, as in the recordings of Karpenter (data/README.md).
+    """
+
+    def __init__(self, cluster: Cluster, *, unfound: bool = False) -> None:
+        self._unfound = unfound
         self._claims = {(item.metadata.namespace, item.metadata.name): item for item in cluster.pvcs}
         self._volumes = {item.metadata.name: item for item in cluster.pvs}
         self._classes = {item.metadata.name: item for item in cluster.storage_classes}
@@ -70,6 +74,8 @@ class Volumes:
 
     def _terms(self, claim: PersistentVolumeClaim) -> list[Requirements]:
         if claim.spec.volume_name:
+            if self._unfound:
+                raise VolumeError("volumes can't be looked up")
             return _volume_terms(self._volume(claim.spec.volume_name))
         if claim.spec.storage_class_name:
             storage_class = self._classes.get(claim.spec.storage_class_name)
