@@ -1,6 +1,7 @@
 """A crash at every point of a command, enumerated; then a successor that knows nothing but the cluster."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -85,10 +86,8 @@ def test_second_crash_of_the_successor(wish: str, launches: bool, index: int, af
     """A successor that dies at its own first instruction leaves nothing that a third can't clean up."""
     world = _crashed(wish, launches, index, after)
     second = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0), identity="two"), crash_at=(0, after))
-    try:
+    with suppress(Crash):
         second.begin().run(1500)
-    except Crash:
-        pass
     world.launches = True
     third = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0), identity="three")).begin().run(1500)
     _assert_clean(world, third)

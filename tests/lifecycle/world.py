@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.price import Refusal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
@@ -51,7 +51,7 @@ from dovetail.model.objects import (
     Pod,
     Taint,
 )
-from dovetail.model.settings import Profile, Settings, Stabilization
+from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate, NodeVerdict
 
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -60,6 +60,18 @@ CALM = Settings(stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=
 WANT = "test.dovetail.dev/want"
 ACTING = (TaintNode, UntaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode, ReleaseNode)
 _T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
+
+
+@dataclass
+class Found:
+    """What a scripted round says."""
+
+    commands: tuple[Command, ...] = ()
+    budgets: tuple[BudgetRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+    blocked: tuple[BlockedMove, ...] = ()
+    next_change: datetime | None = None
+    verdicts: tuple[NodeVerdict, ...] = ()
 
 
 class ScriptedPlanner:
@@ -100,7 +112,7 @@ class ScriptedPlanner:
             placements=placements,
         )
 
-    def plan(self, ask: Ask) -> RoundResult:
+    def plan(self, ask: Ask) -> Found:
         """Propose the first node's wish."""
         self.plans += 1
         self.asks.append(ask)
@@ -116,17 +128,7 @@ class ScriptedPlanner:
             )
             for node in ask.cluster.nodes
         )
-        return RoundResult(
-            now=ask.now,
-            profile=Profile.DOVETAIL,
-            commands=commands,
-            methods=(),
-            budgets=(),
-            warnings=(),
-            blocked=(),
-            next_change=self.next_change,
-            say=lambda: verdicts,
-        )
+        return Found(commands=commands, next_change=self.next_change, verdicts=verdicts)
 
     def validate(self, command: Command, ask: Ask) -> Command | Refusal:
         """Refuse where told to, or where a node no longer wants it."""

@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
-from dovetail.decide.outcome import RoundResult
 from dovetail.lifecycle.attempts import SECOND
 from dovetail.lifecycle.machine import Phase, Signal
 from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
+from dovetail.lifecycle.planner import Decision
 from dovetail.lifecycle.run import Run
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 
@@ -82,7 +82,7 @@ class Announcer:
         self._warned: dict[str, None] = {}
         self._verdicts_at: int | None = None
 
-    def announce(self, result: RoundResult, elapsed: int, *, publishes: bool) -> list[Instruction]:
+    def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say what a round found, as far as it is new."""
         said: list[Instruction] = [*self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
         last = self._verdicts_at
@@ -93,7 +93,7 @@ class Announcer:
             said += events if publishes else ()
         return said
 
-    def _budget_rows(self, result: RoundResult) -> Iterator[Report]:
+    def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:
             key, figures = (row.node_pool, row.reason.value), (row.allowed, row.used, row.left)
             if self._budgets.get(key) != figures:
@@ -112,7 +112,7 @@ class Announcer:
                     ),
                 )
 
-    def _blocked(self, result: RoundResult) -> Iterator[Report]:
+    def _blocked(self, result: Decision) -> Iterator[Report]:
         moves: dict[str, list[str]] = {}
         for move in result.blocked:
             if move.gate is Gate.SAVINGS_THRESHOLD:
@@ -122,7 +122,7 @@ class Announcer:
             figures = (("pool", pool), ("moves", len(moves[pool])))
             yield Report(topic="threshold-blocked", command_id="", message=moves[pool][0], figures=figures)
 
-    def _warnings(self, result: RoundResult) -> Iterator[Report]:
+    def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
             if warning not in self._warned:
                 yield Report(topic="warning", command_id="", message=warning)
@@ -136,7 +136,7 @@ class Announcer:
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
-                figures = (("pool", pool), *now)
+                figures: tuple[tuple[str, str | int | float], ...] = (("pool", pool), *now)
                 yield Report(topic="verdicts", command_id="", message=f"verdicts of {pool} changed", figures=figures)
             self._counts[pool] = now
             if not now:

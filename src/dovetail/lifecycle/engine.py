@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Final, assert_never
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.price import Refusal
 from dovetail.lifecycle import resume
 from dovetail.lifecycle.announce import Announcer, command_event, command_report
@@ -38,7 +37,7 @@ from dovetail.lifecycle.messages import (
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, stabilization_of
-from dovetail.lifecycle.planner import Ask, Planner, round_planner
+from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
 from dovetail.lifecycle.records import Candidate, command_id, replacement_names
 from dovetail.lifecycle.run import Run, View, advance, instructions, is_initialized
 from dovetail.lifecycle.store import Store
@@ -75,7 +74,7 @@ class Engine:
         self.is_synced = False
         self.rounds = 0
         self.rounds_skipped = 0
-        self.last_round: RoundResult | None = None
+        self.last_round: Decision | None = None
         self._planner: Planner = planner if planner is not None else round_planner()
         self._announcer = Announcer()
         self._now: datetime | None = None
@@ -90,6 +89,8 @@ class Engine:
         self._managed_key: tuple[int, int] = (-1, -1)
         self._settings_version = 0
         self._back_off = BackOff()
+        self._shut = BackOff()
+        self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
     def _reset(self) -> None:
@@ -282,7 +283,7 @@ class Engine:
 
     def _expire(self) -> None:
         """Drop what time has ended; decisions may differ from then on."""
-        for memory in (self._ended, self._stable_at, self._lingering, self._back_off.until):
+        for memory in self._memories():
             over = [key for key, until in memory.items() if until <= self._elapsed]
             for key in over:
                 del memory[key]
@@ -303,6 +304,9 @@ class Engine:
             not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
             for pod in self.store.pods_on(claim.status.node_name)
         )
+
+    def _memories(self) -> tuple[dict[str, int], ...]:
+        return (self._ended, self._stable_at, self._lingering, self._back_off.until, self._shut.until)
 
     def _cost_held_until(self) -> datetime | None:
         latest = max(self._stable_at.values(), default=0)
@@ -340,6 +344,8 @@ class Engine:
             taken |= dict.fromkeys(run.nodes)
             self._runs[run.id] = run
             self._facts_version += 1
+            for name in run.replacements:
+                self._lingering.pop(name, None)
             self._report("command", run.id, "found on the cluster", (("action", run.action.value),))
         for ident in self._sweeps.ids():
             if ident not in {sweep.id for sweep in left.sweeps}:
@@ -403,7 +409,7 @@ class Engine:
             again = run.nodes == self._refused_last
             self._refused_last = run.nodes
             # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
-            self._round_at = self._round_at if again else self._elapsed
+            self._round_at = self._elapsed + self._poll_interval if again else self._elapsed
             return
         self._refused_last = ()
         self._round_at = self._elapsed
@@ -413,25 +419,30 @@ class Engine:
                 self._stable_at[run.method.value] = self._elapsed + window
             for pool in run.pools:
                 self._back_off.succeeded(pool)
+            for entry in run.candidates:
+                self._shut.succeeded(entry.pool)
             self._lingering |= dict.fromkeys(run.replacements, self._elapsed + NOMINATED_AFTER)
         else:
             self._blame(run, view)
 
     def _blame(self, run: Run, view: View) -> None:
-        """Let the pools of replacements that did not come wait, the longer the more often."""
-        cause = next((found for _, found in reversed(run.history) if found in _BLAMES_POOL), None)
-        if cause is None or not any(source in (Phase.LAUNCHING, Phase.WAITING) for source, _ in run.history):
+        """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
+        source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
+        if cause is None:
             return
-        late = [
-            pool
-            for name, pool in zip(run.replacements, run.pools, strict=False)
-            if not is_initialized(run, name, view)
-        ]
-        for pool in dict.fromkeys(late):
-            pause = self._back_off.failed(pool, self._elapsed)
+        if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
+            self._wait(run, self._shut, tuple(entry.pool for entry in run.candidates), "is left alone")
+            return
+        late = zip(run.replacements, run.pools, strict=False)
+        pools = tuple(pool for name, pool in late if not is_initialized(run, name, view))
+        self._wait(run, self._back_off, pools, "launches nothing")
+
+    def _wait(self, run: Run, memory: BackOff, pools: tuple[str, ...], what: str) -> None:
+        for pool in dict.fromkeys(pools):
+            pause = memory.failed(pool, self._elapsed)
             if pause is not None:
-                figures = (("pool", pool), ("failures", self._back_off.failures(pool)), ("seconds", pause // SECOND))
-                self._report("back-off", run.id, f"pool {pool} launches nothing for {pause // SECOND} s", figures)
+                figures = (("pool", pool), ("failures", memory.failures(pool)), ("seconds", pause // SECOND))
+                self._report("back-off", run.id, f"pool {pool} {what} for {pause // SECOND} s: {run.why}", figures)
 
     def _hold(self) -> None:
         self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
@@ -447,16 +458,20 @@ class Engine:
             settings=self.settings,
             now=self._now,
             in_flight=self.in_flight(without),
-            pools=self.managed_pools(),
+            pools=tuple(pool for pool in self.managed_pools() if pool not in self._shut.until),
             cost_held_until=self._cost_held_until(),
         )
+
+    @property
+    def _poll_interval(self) -> int:
+        return max(self.settings.poll_interval, SECOND)
 
     def _round(self) -> None:
         """Decide, if it is time and if anything can have changed since the last time."""
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
-        self._round_at = self._elapsed + max(self.settings.poll_interval, SECOND)
+        self._round_at = self._elapsed + self._poll_interval
         key = (self.store.version, self._facts_version)
         last = self.last_round
         if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
@@ -476,7 +491,9 @@ class Engine:
         if self.observe or candidates is None:
             topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
-            self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+            if self._proposed != figures:
+                self._proposed = figures
+                self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
             return False
         assert self._now is not None
         self._started += 1
@@ -523,7 +540,7 @@ class Engine:
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
         askers = (self._holds, self._conditions, self._sweeps)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
-        for memory in (self._ended, self._stable_at, self._lingering, self._back_off.until):
+        for memory in self._memories():
             times += memory.values()
         # What is due was done a moment ago; only a round can be wanted at once.
         coming = min((at for at in times if at > self._elapsed), default=self._round_at)

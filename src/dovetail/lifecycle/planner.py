@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Protocol
 
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.price import Refusal
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Command
 from dovetail.model.settings import Settings
+from dovetail.model.verdicts import NodeVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +31,44 @@ class Ask:
     cost_held_until: datetime | None = None
 
 
+class Decision(Protocol):
+    """What the engine reads of a round's result (`decide.outcome.RoundResult` has more)."""
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What to do now."""
+        ...
+
+    @property
+    def budgets(self) -> tuple[BudgetRow, ...]:
+        """What every pool allows, has used and has left."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know although nothing stops."""
+        ...
+
+    @property
+    def blocked(self) -> tuple[BlockedMove, ...]:
+        """Moves that a price gate refused."""
+        ...
+
+    @property
+    def next_change(self) -> datetime | None:
+        """When time alone could change the answer."""
+        ...
+
+    @property
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """Every node's verdict; worked out when first looked at."""
+        ...
+
+
 class Planner(Protocol):
     """Whoever decides."""
 
-    def plan(self, ask: Ask) -> RoundResult:
+    def plan(self, ask: Ask) -> Decision:
         """Give what to do now, and why not more."""
         ...
 

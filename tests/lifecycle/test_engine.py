@@ -1,0 +1,394 @@
+"""How a command goes when all is well, when it is refused, and what is held back in the meantime."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.machine import Phase
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    ClockAdvanced,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    HoldNode,
+    Instruction,
+    LeadershipGained,
+    LeadershipLost,
+    ObjectObserved,
+    PublishEvent,
+    ReleaseNode,
+    Report,
+    SetPoolCondition,
+    SettingsChanged,
+    Synced,
+    TaintNode,
+    UntaintNode,
+    WakeAt,
+)
+from dovetail.lifecycle.records import decode_record
+from dovetail.model import names
+from dovetail.model.objects import (
+    BudgetSpec,
+    DisruptionSpec,
+    Node,
+    NodeClaim,
+    NodePool,
+    NodePoolSpec,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+)
+from dovetail.model.settings import Settings, Stabilization
+from tests.lifecycle.world import ACTING, CALM, EMPTY_CATALOGUE, T0, WANT, Driver, ScriptedPlanner, World, engine_for
+
+
+def world_with(**wishes: str) -> World:
+    """Make a world with one managed pool and a node per wish."""
+    world = World()
+    world.add_pool()
+    for name, wish in wishes.items():
+        world.add_node(name, want=wish)
+    return world
+
+
+def seconds(driver: Driver, kind: type[Instruction]) -> list[float]:
+    """When instructions of a kind came, in seconds from the start."""
+    return [(at - T0).total_seconds() for at, item in driver.log if isinstance(item, kind)]
+
+
+def acting(driver: Driver) -> list[str]:
+    """The acting instructions so far, holds left aside, by name."""
+    return [type(item).__name__ for _, item in driver.log if isinstance(item, ACTING) and not isinstance(item, HoldNode)]
+
+
+def test_replace_in_order_and_in_time() -> None:
+    """Validate after 15 s, taint, create, wait for Initialized, delete, wait until gone, clear the record."""
+    driver = Driver(world_with(a="replace"), engine_for()).begin().run(300)
+    assert acting(driver) == ["TaintNode", "CreateNodeClaim", "DeleteNodeClaim", "ClearRecord"]
+    assert seconds(driver, TaintNode) == [15]
+    assert seconds(driver, CreateNodeClaim) == [15]
+    assert seconds(driver, DeleteNodeClaim) == [55]
+    assert seconds(driver, ClearRecord) == [75]
+    assert driver.ends() == ["done"]
+    assert driver.world.tainted() == driver.world.recorded() == []
+
+
+def test_deletion_names_the_uid() -> None:
+    """A deletion is for the very NodeClaim that was decided on."""
+    world = world_with(a="delete")
+    claim = world.get(NodeClaim, "a-claim")
+    assert claim is not None
+    driver = Driver(world, engine_for()).begin().run(60)
+    [deletion] = driver.told(DeleteNodeClaim)
+    assert isinstance(deletion, DeleteNodeClaim)
+    assert deletion.uid == claim.metadata.uid
+
+
+def test_record_says_all_that_a_successor_needs() -> None:
+    """The annotation holds id, action, nodes with their NodeClaims, replacements and time."""
+    driver = Driver(world_with(a="replace"), engine_for()).begin().run(20)
+    [taint], [creation] = driver.told(TaintNode), driver.told(CreateNodeClaim)
+    assert isinstance(taint, TaintNode)
+    assert isinstance(creation, CreateNodeClaim)
+    record = decode_record(taint.record)
+    assert record is not None
+    assert (record.id, record.replacements, record.pools) == (taint.command_id, (creation.name,), ("web",))
+    assert [(entry.node, entry.claim) for entry in record.nodes] == [("a", "a-claim")]
+    assert record.since == T0 + timedelta(seconds=15)
+
+
+@pytest.mark.parametrize("missing", ["leader", "synced"])
+def test_nothing_is_done_without_leadership_or_before_all_was_seen(missing: str) -> None:
+    """An engine that does not lead, or has not seen everything yet, gives no acting instruction."""
+    world = world_with(a="delete")
+    driver = Driver(world, engine_for())
+    for event in list(world.changes):
+        driver.send(event)
+    driver.send(Synced() if missing == "leader" else LeadershipGained())
+    driver.run(100)
+    assert [item for _, item in driver.log if not isinstance(item, (Report, WakeAt))] == []
+
+
+def test_leadership_lost_stops_everything_and_gained_again_resumes() -> None:
+    """Without leadership no instruction comes; with it the command goes on from what the cluster says."""
+    driver = Driver(world_with(a="replace"), engine_for()).begin().run(20)
+    driver.send(LeadershipLost())
+    before = driver.acted
+    driver.run(60)
+    assert driver.acted == before
+    assert driver.engine.runs == ()
+    driver.send(LeadershipGained())
+    driver.run(200)
+    assert driver.ends() == ["done"]
+    assert len(driver.world.created) == 1
+    assert driver.world.tainted() == driver.world.recorded() == []
+
+
+def test_observe_mode_says_and_touches_nothing() -> None:
+    """It proposes what it would do, and gives reports and wake-ups only."""
+    engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, planner=ScriptedPlanner())
+    driver = Driver(world_with(a="replace"), engine).begin().run(100)
+    assert {type(item) for _, item in driver.log} == {Report, WakeAt}
+    assert len(driver.reports("proposal")) == 1
+
+
+def test_validation_refusal_ends_the_command_before_it_touches_anything() -> None:
+    """What no longer holds 15 s later is dropped; another command of the same round is not held up by it."""
+    planner = ScriptedPlanner()
+    planner.refuse = lambda command: "a is needed again" if command.nodes == ("a",) else ""
+    driver = Driver(world_with(a="delete", b="delete"), engine_for(CALM, planner)).begin().run(40)
+    assert driver.ends()[:1] == ["refused"]
+    assert [item.node for item in driver.told(TaintNode) if isinstance(item, TaintNode)] == ["b"]
+    refused = [report for report in driver.reports("command") if "refused" in report.message]
+    assert "a is needed again" in refused[0].message
+
+
+def test_refusal_without_delay_does_not_spin() -> None:
+    """Even with no delay before validation the same refusal is not asked for again and again in one instant."""
+    planner = ScriptedPlanner()
+    planner.refuse = lambda command: "no"
+    driver = Driver(world_with(a="delete"), engine_for(replace(CALM, validation_delay=0), planner)).begin().run(100)
+    assert 5 <= planner.validations <= 25
+
+
+def test_commands_go_side_by_side_within_the_limit() -> None:
+    """A round starts one command and the next follows at once; nodes in flight count against the budget."""
+    world = world_with(a="replace", b="replace", c="replace", d="replace")
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=3))).begin().run(16)
+    assert len(driver.engine.runs) == 3
+    assert [run.phase for run in driver.engine.runs] == [Phase.WAITING] * 3
+    assert driver.engine.in_flight().leaving_names == ("a", "b", "c")
+    driver.run(300)
+    assert driver.ends() == ["done"] * 4
+
+
+def test_rounds_are_skipped_when_nothing_can_have_changed() -> None:
+    """With no event and no timer the planner is not asked again; a change or a timer brings it back."""
+    planner = ScriptedPlanner()
+    driver = Driver(world_with(a=""), engine_for(CALM, planner)).begin().run(20)
+    asked = planner.plans
+    driver.run(1000)
+    assert planner.plans == asked
+    assert driver.engine.rounds_skipped >= 99
+    driver.world.add_node("b")
+    for event in driver.world.changes:
+        driver.send(event)
+    driver.world.changes.clear()
+    driver.run(11)
+    assert planner.plans > asked
+
+
+def test_rounds_come_back_when_a_timer_of_the_last_result_runs_out() -> None:
+    """`next_change` says when time alone can change the answer."""
+    planner = ScriptedPlanner()
+    planner.next_change = T0 + timedelta(seconds=100)
+    driver = Driver(world_with(a=""), engine_for(CALM, planner)).begin().run(95)
+    asked = planner.plans
+    driver.run(10)
+    assert planner.plans == asked + 1
+
+
+def test_settings_change_is_a_change() -> None:
+    """New settings bring a new round."""
+    planner = ScriptedPlanner()
+    driver = Driver(world_with(a=""), engine_for(CALM, planner)).begin().run(50)
+    asked = planner.plans
+    driver.send(SettingsChanged(settings=replace(CALM, batch_maximum=7)))
+    driver.run(11)
+    assert planner.plans == asked + 1
+    assert planner.asks[-1].settings.batch_maximum == 7
+
+
+def test_stabilization_holds_cost_actions_only() -> None:
+    """After an action has finished no cost action starts for its window; drift goes on."""
+    settings = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=120 * 10**9, cost=0))
+    world = world_with(a="delete", z="cost-delete")
+    planner = ScriptedPlanner(limit=1)
+    driver = Driver(world, engine_for(settings, planner)).begin().run(40)
+    assert driver.ends() == ["done"]
+    world.add_node("b", want="delete")
+    for event in world.changes:
+        driver.send(event)
+    world.changes.clear()
+    driver.run(300)
+    tainted = [(item.node, (at - T0).total_seconds()) for at, item in driver.log if isinstance(item, TaintNode)]
+    assert [node for node, _ in tainted] == ["a", "b", "z"]
+    ended = [
+        (at - T0).total_seconds()
+        for at, item in driver.log
+        if isinstance(item, Report) and dict(item.figures).get("phase") == "done"
+    ]
+    assert tainted[2][1] >= ended[1] + 120
+
+
+def test_cost_command_waiting_for_validation_is_held_too() -> None:
+    """An action that finishes meanwhile keeps a cost action that has not started from starting."""
+    settings = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=300 * 10**9, cost=0))
+    world = world_with(a="delete")
+    driver = Driver(world, engine_for(settings)).begin().run(25)
+    world.add_node("z", want="cost-delete")
+    for event in world.changes:
+        driver.send(event)
+    world.changes.clear()
+    driver.run(60)
+    assert driver.ends()[:2] == ["done", "refused"]
+    assert "z" not in driver.world.tainted()
+
+
+def test_replacement_and_destination_are_nominated_until_the_end() -> None:
+    """Nodes that pods are on their way to can't be disrupted meanwhile."""
+    world = world_with(b="")
+    world.add_node("a", want="replace", to="b")
+    driver = Driver(world, engine_for()).begin().run(60)
+    [name] = world.created
+    assert driver.engine.nominated() == ("b", name, f"{name}-node")
+    driver.run(20)
+    assert driver.ends() == ["done"]
+    assert driver.engine.nominated() == (name, f"{name}-node")
+    driver.run(120)
+    assert driver.engine.nominated() == ()
+
+
+def test_nomination_after_the_end_stops_when_pods_have_come() -> None:
+    """A replacement that serves its pods is an ordinary node."""
+    world = world_with(a="replace")
+    driver = Driver(world, engine_for()).begin().run(80)
+    [name] = world.created
+    assert driver.engine.nominated() != ()
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="shop"), spec=PodSpec(node_name=f"{name}-node"))
+    driver.send(ObjectObserved(object=pod))
+    assert driver.engine.nominated() == ()
+
+
+def test_node_nominated_by_the_scheduler_counts() -> None:
+    """A pending pod that the scheduler has promised a node keeps that node."""
+    driver = Driver(world_with(a=""), engine_for()).begin()
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="shop"))
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="a"))
+    driver.send(ObjectObserved(object=pod))
+    assert driver.engine.nominated() == ("a",)
+
+
+def test_holds_new_nodes_of_managed_pools_only() -> None:
+    """Nodes of given pools are held as they come; others, and those a person has annotated, are left alone."""
+    world = world_with(a="")
+    world.add_pool("theirs", managed=False)
+    world.add_node("x", pool="theirs")
+    world.add_node("p", **{names.DO_NOT_DISRUPT: "true"})
+    driver = Driver(world, engine_for()).begin().run(100)
+    assert [item.node for item in driver.told(HoldNode) if isinstance(item, HoldNode)] == ["a"]
+    node = world.get(Node, "a")
+    assert node is not None
+    assert node.metadata.annotations[names.HOLD] == "true"
+
+
+def test_releases_nodes_of_a_pool_that_is_no_longer_managed() -> None:
+    """Taking the label off a pool gives its nodes back; a command there is undone."""
+    world = world_with(a="replace", b="")
+    driver = Driver(world, engine_for()).begin().run(20)
+    assert world.tainted() == ["a"]
+    pool = world.get(NodePool, "web")
+    assert pool is not None
+    world.put(msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, labels={})))
+    driver.send(world.changes.pop())
+    driver.run(100)
+    assert {item.node for item in driver.told(ReleaseNode) if isinstance(item, ReleaseNode)} == {"a", "b"}
+    assert driver.ends() == ["failed"]
+    assert world.tainted() == world.recorded() == []
+    assert all(names.HOLD not in node.metadata.annotations for node in world.all(Node) if node.metadata.name in "ab")
+
+
+def test_pools_named_in_the_settings_are_managed() -> None:
+    """A pool needs the label or a line in the settings."""
+    world = World()
+    world.add_pool("web", managed=False)
+    world.add_node("a")
+    driver = Driver(world, engine_for(replace(CALM, pools=("web",)))).begin()
+    assert driver.engine.managed_pools() == ("web",)
+    driver.send(SettingsChanged(settings=CALM))
+    assert driver.engine.managed_pools() == ()
+    driver.run(1)
+    assert len(driver.told(ReleaseNode)) == 1
+
+
+def test_nodes_of_pools_not_managed_are_never_touched() -> None:
+    """Even a planner that proposes them gets nowhere."""
+    world = World()
+    world.add_pool("theirs", managed=False)
+    world.add_node("x", pool="theirs", want="delete")
+
+    class Careless(ScriptedPlanner):
+        def plan(self, ask):  # type: ignore[no-untyped-def]
+            return super().plan(replace(ask, pools=("theirs",)))
+
+    driver = Driver(world, engine_for(CALM, Careless())).begin().run(60)
+    assert acting(driver) == []
+    assert driver.reports("proposal-dropped")
+
+
+def test_person_says_hands_off_in_the_middle() -> None:
+    """`dovetail.dev/do-not-disrupt` on a candidate before its deletion undoes the command."""
+    world = world_with(a="replace")
+    driver = Driver(world, engine_for()).begin().run(30)
+    node = world.get(Node, "a")
+    assert node is not None
+    world.annotate(node, **{names.ALWAYS_DO_NOT_DISRUPT: "true", WANT: None})
+    driver.send(world.changes.pop())
+    driver.run(100)
+    assert driver.ends() == ["failed"]
+    assert world.tainted() == world.recorded() == []
+    assert [node.metadata.name for node in world.all(Node)] == ["a"]
+
+
+def test_events_come_only_when_a_verdict_changes() -> None:
+    """A node's verdict is published once, not every round."""
+    driver = Driver(world_with(a="", b=""), engine_for()).begin().run(500)
+    blocked = [item for item in driver.told(PublishEvent) if isinstance(item, PublishEvent)]
+    assert [(item.name, item.reason) for item in blocked] == [("a", "DisruptionBlocked"), ("b", "DisruptionBlocked")]
+
+
+def test_broken_budget_is_reported_on_the_pool_and_taken_back() -> None:
+    """A pool whose budget can't be read says so in its status, once, until it can."""
+    world = world_with(a="")
+    pool = world.get(NodePool, "web")
+    assert pool is not None
+    broken = DisruptionSpec(budgets=(BudgetSpec(nodes="many"),))
+    world.put(msgspec.structs.replace(pool, spec=NodePoolSpec(disruption=broken)))
+    driver = Driver(world, engine_for()).begin().run(200)
+    [told] = driver.told(SetPoolCondition)
+    assert isinstance(told, SetPoolCondition)
+    assert (told.node_pool, told.status) == ("web", "False")
+    assert "nodes" in told.message
+
+
+def test_time_that_goes_back_stretches_no_wait() -> None:
+    """A wall clock set back an hour does not delay the validation by an hour."""
+    world = world_with(a="delete")
+    driver = Driver(world, engine_for()).begin().run(5)
+    world.now -= timedelta(hours=1)
+    driver.send(ClockAdvanced())
+    driver.run(30)
+    assert len(driver.told(TaintNode)) == 1
+
+
+def test_wakes_are_asked_for_in_time() -> None:
+    """There is always a wake-up ahead, at most a poll interval away."""
+    driver = Driver(world_with(a="replace"), engine_for()).begin()
+    for _ in range(20):
+        driver.run(5)
+        assert any(driver.world.now < at <= driver.world.now + timedelta(seconds=10) for at in driver.wakes)
+
+
+def test_default_settings_wait_five_minutes() -> None:
+    """The default stabilization windows are five minutes for each kind (S4)."""
+    assert Settings().stabilization == Stabilization(**dict.fromkeys(("empty", "expired", "drifted", "cost"), 300 * 10**9))
+
+
+def test_untaint_is_never_part_of_a_good_run() -> None:
+    """A command that ends well never takes a taint off."""
+    driver = Driver(world_with(a="replace2"), engine_for()).begin().run(300)
+    assert driver.told(UntaintNode) == []
+    assert len(driver.world.created) == 2
