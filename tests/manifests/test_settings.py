@@ -117,7 +117,7 @@ def test_bad_settings_are_one_sentence(text: str, sentence: str, tmp_path: Path)
 
 def test_an_unknown_profile_is_refused() -> None:
     """With the names that exist."""
-    with pytest.raises(InputError, match="dovetail or karpenter-1.15"):
+    with pytest.raises(InputError, match=r"dovetail or karpenter-1\.15"):
         load_settings(None, "karpenter")
 
 
@@ -127,4 +127,6 @@ def test_settings_of_the_golden_cases_are_read() -> None:
     cases = sorted((SHARED / "golden").glob("*/about.json"))
     assert cases
     for case in cases:
-        settings_of(json.loads(case.read_text()).get("settings"), KARPENTER_1_15)
+        asked = json.loads(case.read_text()).get("settings", {})
+        asked.pop("karpenterFeatureGates", None)  # Karpenter's alone
+        settings_of(asked, KARPENTER_1_15)

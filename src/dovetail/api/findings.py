@@ -37,12 +37,20 @@ class Finding:
         return f"{self.severity.value}: {self.path}{value}: {self.message}{remedy}"
 
 
+class Remark(str):
+    """Words of ours in the place of a value: shown without quotes."""
+
+    __slots__ = ()
+
+
 def shown(value: object) -> str:
     """Give a value as people wrote it, on one line and not too long."""
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif value is None:
         text = "null"
+    elif isinstance(value, Remark):
+        text = str(value)
     elif isinstance(value, str):
         text = '"' + value.encode("unicode_escape").decode("ascii") + '"' if not value.isprintable() else f'"{value}"'
     elif isinstance(value, dict):

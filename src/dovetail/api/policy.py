@@ -230,9 +230,10 @@ def written_budget(budget: Budget) -> dict[str, Any]:
     tree: dict[str, Any] = {"nodes": budget.nodes}
     if budget.reasons is not None:
         tree["reasons"] = [reason.value for reason in budget.reasons]
-    for key, value in (("schedule", budget.schedule), ("duration", budget.duration)):
-        if value is not None:
-            tree[key] = value
+    if budget.schedule is not None:
+        tree["schedule"] = budget.schedule
+    if budget.duration is not None:
+        tree["duration"] = budget.duration
     if budget.topology_key:
         tree["topologyKey"] = budget.topology_key
     if budget.sequential:

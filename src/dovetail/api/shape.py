@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from dovetail.api.findings import Finding, Severity, shown
+from dovetail.api.findings import Finding, Remark, Severity, shown
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 QUANTITY: Final = re.compile(
@@ -79,7 +79,9 @@ def check(shape: Shape, value: Any, path: str) -> Iterator[Finding]:
         yield from _check_map(shape, value, path)
     elif shape.kind is Kind.LIST:
         if len(value) > shape.high:
-            yield error(path, f"{len(value)} entries", f"may have at most {shape.high:.0f} entries", "drop some")
+            yield error(
+                path, Remark(f"{len(value)} entries"), f"may have at most {shape.high:.0f} entries", "drop some"
+            )
         for index, item in enumerate(value):
             if shape.items is not None:
                 yield from check(shape.items, item, f"{path}[{index}]")
@@ -108,7 +110,7 @@ def _check_map(shape: Shape, value: dict[str, Any], path: str) -> Iterator[Findi
         if value.get(name) is None:
             yield error(child(path, name), None, "is required", _write(shape.fields[name]) or "write it")
     if len(value) > shape.high:
-        yield error(path, f"{len(value)} entries", f"may have at most {shape.high:.0f} entries", "drop some")
+        yield error(path, Remark(f"{len(value)} entries"), f"may have at most {shape.high:.0f} entries", "drop some")
     for key, inner in value.items():
         if inner is None:
             continue

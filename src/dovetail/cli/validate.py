@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.api.findings import Finding, InputError, Severity
+from dovetail.api.findings import Finding, InputError, Remark, Severity
 from dovetail.cli.inputs import add_output_option
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -110,7 +110,7 @@ def _findings(path: str, tally: Tally) -> list[Located]:
         tree = document.as_tree()
         name = _object_name(head.kind, tree)
         repeats = [
-            warning(key, f"line {line}", "is given twice, and only the last one counts", "keep one")
+            warning(key, Remark(f"line {line}"), "is given twice, and only the last one counts", "keep one")
             for key, line in document.duplicates
         ]
         found += [
