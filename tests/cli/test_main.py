@@ -153,7 +153,7 @@ def test_the_table_is_the_contract() -> None:
         "release",
         "crds",
     ]
-    assert sorted(entry.name for entry in COMMANDS) == sorted(judging + living + playing)
+    assert sorted(entry.name for entry in COMMANDS) == sorted(contract)
 
 
 def test_the_crds_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
