@@ -6,7 +6,8 @@ nothing of budgets, and takes the time as a parameter. Sits in the model, above 
 Schedules are read as Karpenter's cron library reads them. A hit is every instant whose wall clock, in the schedule's
 time zone, matches the fields: so a time that the clock skips doesn't happen, and one that comes twice happens at both
 offsets. Instants are whole seconds since 1970 inside; the days of a search are UTC days, on which (but for two a year)
-the offset stays the same, so that a hit is found by bisection in one sorted list of seconds.
+the offset stays the same, so that a hit is found by bisection in one sorted list of seconds. The library itself loses
+hits where the clock changes by half an hour or at midnight, depending on where the search starts; that is not repeated.
 """
 
 from __future__ import annotations
@@ -157,9 +158,11 @@ class Schedule:
 
     __slots__ = (
         "_days",
+        "_gap",
         "_month_days",
         "_months",
         "_odd",
+        "_possible",
         "_star",
         "_times",
         "_tz",
@@ -206,6 +209,8 @@ class Schedule:
         self._days, self._months, self._weekdays = days[0], months[0], weekdays[0]
         # Both days restricted: either will do. One left open: both must match, so that the other decides.
         self._star = days[1] or weekdays[1]
+        self._gap = max((later - earlier for earlier, later in pairwise(self._times)), default=0)
+        self._possible = self._some_day_comes()
 
     @staticmethod
     def parse(text: str) -> Schedule:
@@ -214,6 +219,9 @@ class Schedule:
 
     def possible(self) -> bool:
         """Whether it ever hits: 30 February doesn't."""
+        return self._possible
+
+    def _some_day_comes(self) -> bool:
         if not self._star:
             return True
         return any(
@@ -222,7 +230,7 @@ class Schedule:
         )
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Give the first hit strictly after an instant, in UTC; ``None`` if none comes in this year and the next five."""
+        """Give the first hit strictly after an instant, in UTC; ``None`` if none comes this year or in five more."""
         if self.every is not None:
             return _instant(_seconds(instant) + self.every)
         found = self.hit_from(_seconds(instant) + 1)
@@ -240,7 +248,7 @@ class Schedule:
         if not self.possible():
             return None
         first = second // _DAY_SECONDS
-        last_year = min(_instant(second).astimezone(self._tz).year + _YEARS_AHEAD, datetime.max.year - 1)
+        last_year = min(_instant(second).astimezone(self._tz).year + _YEARS_AHEAD, _FOREVER.year - 1)
         last = date(last_year, 12, 31).toordinal() - _EPOCH_ORDINAL + 1
         for day in range(first, last + 1):
             for base, times, low, high in self._pieces(day):
@@ -264,12 +272,15 @@ class Schedule:
         return None
 
     def last_of_run(self, hit: int, seconds: int) -> int:
-        """Give a later hit, often the last of its day, that is reached in steps of at most so many seconds."""
-        if not self._dense(seconds):
-            return hit
+        """Give the last hit of the same UTC day that is reached from one in steps of at most so many seconds."""
         for base, times, low, high in self._pieces(hit // _DAY_SECONDS):
-            if times is self._times and low < high and base + times[low] <= hit <= base + times[high - 1]:
-                return int(base + times[high - 1])
+            index = bisect_left(times, hit - base, low, high)
+            if index < high and base + times[index] - hit <= seconds:
+                if times is self._times and self._gap <= seconds:
+                    index = high - 1
+                while index + 1 < high and times[index + 1] - times[index] <= seconds:
+                    index += 1
+                hit = base + times[index]
         return hit
 
     def endless(self, seconds: int) -> bool:
@@ -278,13 +289,9 @@ class Schedule:
         return (
             every_day
             and self._tz is UTC
-            and self._dense(seconds)
+            and self._gap <= seconds
             and self._times[0] + _DAY_SECONDS - self._times[-1] <= seconds
         )
-
-    def _dense(self, seconds: int) -> bool:
-        times = self._times
-        return all(later - earlier <= seconds for earlier, later in pairwise(times))
 
     def _pieces(self, day: int) -> list[tuple[int, Sequence[int], int, int]]:
         """Give the hits of a UTC day, in order, as slices of sorted lists: (what to add, list, from, to)."""
@@ -463,5 +470,5 @@ class Window:
 
 @lru_cache(maxsize=1 << 14)
 def window(text: str, duration_ns: int) -> Window:
-    """Give the window of a schedule's text and a duration: one for all who ask, so that they share what it remembers."""
+    """Give the window of a schedule's text and a duration: one for all who ask, who so share what it remembers."""
     return Window(Schedule.parse(text), duration_ns)
