@@ -61,7 +61,8 @@ def seconds(driver: Driver, kind: type[Instruction]) -> list[float]:
 
 def acting(driver: Driver) -> list[str]:
     """The acting instructions so far, holds left aside, by name."""
-    return [type(item).__name__ for _, item in driver.log if isinstance(item, ACTING) and not isinstance(item, HoldNode)]
+    kinds = [type(item) for _, item in driver.log if isinstance(item, ACTING)]
+    return [kind.__name__ for kind in kinds if kind is not HoldNode]
 
 
 def test_replace_in_order_and_in_time() -> None:
@@ -150,7 +151,7 @@ def test_refusal_without_delay_does_not_spin() -> None:
     """Even with no delay before validation the same refusal is not asked for again and again in one instant."""
     planner = ScriptedPlanner()
     planner.refuse = lambda command: "no"
-    driver = Driver(world_with(a="delete"), engine_for(replace(CALM, validation_delay=0), planner)).begin().run(100)
+    Driver(world_with(a="delete"), engine_for(replace(CALM, validation_delay=0), planner)).begin().run(100)
     assert 5 <= planner.validations <= 25
 
 
@@ -384,7 +385,8 @@ def test_wakes_are_asked_for_in_time() -> None:
 
 def test_default_settings_wait_five_minutes() -> None:
     """The default stabilization windows are five minutes for each kind (S4)."""
-    assert Settings().stabilization == Stabilization(**dict.fromkeys(("empty", "expired", "drifted", "cost"), 300 * 10**9))
+    five = 300 * 10**9
+    assert Settings().stabilization == Stabilization(empty=five, expired=five, drifted=five, cost=five)
 
 
 def test_untaint_is_never_part_of_a_good_run() -> None:

@@ -19,6 +19,7 @@ from dovetail.model.objects import (
 
 
 def pod(name: str, node: str = "", version: str = "", uid: str = "", phase: str = "") -> Pod:
+    """Make a pod."""
     meta = ObjectMeta(name=name, namespace="shop", resource_version=version, uid=uid)
     return Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase=phase))
 

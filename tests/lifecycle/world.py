@@ -75,7 +75,7 @@ class Found:
 
 
 class ScriptedPlanner:
-    """Wants what the nodes' annotation says: `delete`, `replace`, `replace2`, as drift or as `cost-...`, one at a time."""
+    """Wants what the nodes' annotation says: `delete`, `replace`, `replace2`, for drift or as `cost-...`, singly."""
 
     def __init__(self, limit: int = 5) -> None:
         self.limit = limit

@@ -1,0 +1,100 @@
+import pytest
+
+from dovetail.lifecycle.journal import JournalError, decode_line, encode_header, encode_line, read, replay
+from dovetail.lifecycle.messages import (
+    CatalogueChanged,
+    Failure,
+    InstructionFailed,
+    LeadershipLost,
+    ObjectVanished,
+    SettingsChanged,
+)
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from tests.lifecycle.world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
+
+DEAR = Catalogue(
+    instance_types=(
+        InstanceType(
+            name="u-24tb1.112xlarge",
+            requirements=(SelectorRequirement(key="k", values=("v",)),),
+            capacity={"cpu": 448_000, "memory": 24 << 40},
+            overhead={},
+            offerings=(Offering(capacity_type="on-demand", zone="z", price=218_400 * 10**15, price_float=218.4),),
+        ),
+    )
+)
+
+
+def journal() -> list[bytes]:
+    """Journal a run in which a command is done, another fails, and leadership changes."""
+    world = World()
+    world.add_pool()
+    for name, wish in (("a", "replace"), ("b", "delete"), ("c", "replace2")):
+        world.add_node(name, want=wish)
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner()))
+    head = encode_header(driver.engine)
+    driver.begin().run(60)
+    world.launches = False
+    driver.send(LeadershipLost())
+    driver.run(10)
+    driver.send(CatalogueChanged(catalogue=DEAR))
+    driver.begin().run(900)
+    assert "done" in driver.ends()
+    return [head, *(encode_line(at, event, out) for at, event, out in driver.journal)]
+
+
+def test_replay_gives_the_same_bytes() -> None:
+    """A fresh engine fed with a journal's events says exactly what the first one said."""
+    lines = journal()
+    assert len(lines) > 50
+    assert list(replay(lines, ScriptedPlanner)) == []
+
+
+def test_replay_notices_a_difference() -> None:
+    """A changed instruction, or a changed event, is found and named by its line."""
+    lines = journal()
+    number = next(index for index, line in enumerate(lines) if b'"TaintNode"' in line)
+    lines[number] = lines[number].replace(b"disrupt", b"corrupt").replace(b"/taint/a", b"/taint/z")
+    [difference] = replay(lines, ScriptedPlanner)
+    assert difference.number == number + 1
+    assert difference.journaled != difference.replayed
+
+
+def test_lines_survive_being_read() -> None:
+    """What was written is what is read, for every line of a run."""
+    lines = journal()
+    again = [encode_line(entry.at, entry.event, entry.instructions) for entry in read(lines)]
+    assert again == lines[1:]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CatalogueChanged(catalogue=DEAR),
+        SettingsChanged(settings=KARPENTER_1_15),
+        SettingsChanged(settings=DOVETAIL),
+        InstructionFailed(id="x", failure=Failure.THROTTLED, detail="later"),
+        ObjectVanished(kind="Pod", namespace="shop", name="p", uid="u"),
+    ],
+)
+def test_every_shape_of_event_survives(event: CatalogueChanged | SettingsChanged) -> None:
+    """Catalogues with prices beyond 64 bits, settings with their enums, failures: equal after reading."""
+    assert decode_line(encode_line(T0, event, ()), 2).event == event
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([b"{}\n"], "line 1 is no journal header"),
+        ([b'{"journal":7}\n'], "line 1"),
+        ([encode_header(engine_for()), b"nonsense\n"], "line 2 can't be read"),
+        ([encode_header(engine_for()), b'{"at":"2026-03-02T09:00:00Z","event":["Nothing",{}],"out":[]}\n'], "line 2"),
+        ([encode_header(engine_for()).replace(b'"journal":1', b'"journal":7')], "version 7"),
+    ],
+)
+def test_unreadable_journals_are_refused_with_a_sentence(lines: list[bytes], words: str) -> None:
+    """The line and the reason are named."""
+    with pytest.raises(JournalError, match=words):
+        list(replay(lines, ScriptedPlanner))
