@@ -7,6 +7,7 @@ Karpenter's own answers. Rules: spec section 6; where a rule of Karpenter surpri
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -83,7 +84,9 @@ class ExistingNode:
         self.volumes = AttachedVolumes(run.packer.csi_nodes.get(name))
         for pod in here:
             self.ports.add(pod)
-            self.volumes.add(run.packer.volumes_of(pod))
+            # A volume that is gone can't be counted; Karpenter would lose sight of the whole node over it.
+            with suppress(VolumeError):
+                self.volumes.add(run.packer.volumes_of(pod))
 
     def fit(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> Requirements | None:
         """The node's requirements with the pod; None where it can't take it."""
