@@ -149,6 +149,7 @@ class Machines:
         self.known: frozenset[str] = well_known((*self.by_key, RESERVATION))
         self._fill_amounts(resources)
         self._fill_offerings()
+        self._capacity: dict[str, Amounts] = {}
         self._interned: dict[Requirements, ReqSet] = {}
         self._merged: dict[tuple[int, int], ReqSet | None] = {}
         self._key_masks: dict[Requirement, Mask] = {}
@@ -165,6 +166,14 @@ class Machines:
             for name, amount in room.items():
                 self.allocatable[i, resources.index[name]] = amount
         self.sound: Mask = np.all(self.allocatable >= 0, axis=1)
+
+    def capacity(self, name: str) -> Amounts:
+        """Each type's capacity of a resource; a machine is one node."""
+        column = self._capacity.get(name)
+        if column is None:
+            column = np.array([kind.capacity.get(name, 0) for kind in self.kinds], dtype=np.int64)
+            self._capacity[name] = column
+        return column
 
     def widen(self, width: int) -> None:
         """Makes room for resources that only pods or nodes know."""

@@ -37,7 +37,10 @@ Attached = dict[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """What one pod's volumes ask: OR-joined node requirements, claims per driver, and what makes them unusable."""
+    """What one pod's volumes ask: OR-joined node requirements and claims per driver.
+
+    `lost`: why no node can take the pod. `unusable`: why a pod that waits is not looked at in the first place.
+    """
 
     alternatives: tuple[Requirements, ...] = ()
     attached: tuple[tuple[str, str], ...] = ()
@@ -70,11 +73,12 @@ class Storage:
         lost = unusable = None
         for name, claim in self._claims_of(namespace, pod_name, spec):
             if claim is None:
-                lost = lost or f"its PersistentVolumeClaim {name} does not exist"
+                unusable = unusable or f"its PersistentVolumeClaim {name} does not exist"
                 continue
             found = self._requirements(claim)
             if isinstance(found, str):
-                lost = lost or found
+                unusable = unusable or found
+                lost = lost or (found if claim.spec.volume_name else None)
             elif found:
                 alternatives = _combined(alternatives, found)
             driver = self._driver(claim)

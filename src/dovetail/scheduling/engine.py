@@ -1,0 +1,358 @@
+"""One simulation: pods are taken largest first and placed on nodes that exist, on new nodes in the making, on new ones.
+
+An overlay on the snapshot's frame: only nodes, domains and claims that this simulation touches are copied. For each pod:
+the first node that takes it (initialized first, then by name), the claim with the fewest pods that takes it, a new claim
+of the first pool that will do; else one preference is given up and all is tried again. A pod without a place goes to the
+end of the queue until a whole turn brings nothing.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+
+from dovetail.model.objects import Pod
+from dovetail.model.settings import MinValuesPolicy
+from dovetail.scheduling.classes import TERMINATING, PodClass
+from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.machines import Mask
+from dovetail.scheduling.pods import HostPort, ports_clash
+from dovetail.scheduling.topology import INVERSE, GroupState
+from dovetail.scheduling.variants import Variant
+
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Entry:
+    """A pod in the queue. `exempt`: closed nodes take it too. `pending`: it waited for a node before."""
+
+    __slots__ = ("cls", "exempt", "failed_at", "pending", "pod")
+
+    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool) -> None:
+        self.pod = pod
+        self.cls = cls
+        self.exempt = exempt
+        self.pending = pending
+        self.failed_at = 0
+
+    def sort_key(self) -> tuple[int, int, datetime, str]:
+        """Largest first; of equal ones the oldest, then by uid."""
+        meta = self.pod.metadata
+        return (-self.cls.cpu, -self.cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
+
+
+class _Touched:
+    """A node that took pods in this simulation."""
+
+    __slots__ = ("attached", "entries", "left", "ports")
+
+    def __init__(self, left: list[int]) -> None:
+        self.left = left
+        self.entries: list[Entry] = []
+        self.ports: list[HostPort] = []
+        self.attached: list[tuple[str, str]] = []
+
+
+class Engine:
+    """See the module."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        removed: Sequence[int],
+        moving: Iterable[tuple[PodClass, int, int]],
+        closed: frozenset[int],
+        limits_left: dict[int, dict[str, int]],
+        *,
+        strict_reserved: bool,
+        count_all: bool,
+        new_nodes_max: int | None,
+    ) -> None:
+        """`moving`: class, node and flags of bound pods that leave their nodes."""
+        self.frame = frame
+        self.removed = frozenset(removed)
+        self.closed = closed
+        self.limits_left = limits_left
+        self.count_all = count_all
+        self.new_nodes_max = new_nodes_max
+        self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+        self.states: dict[int, GroupState] = {}
+        self.rules = ClaimRules(frame, self.states, strict_reserved=strict_reserved)
+        self.touched: dict[int, _Touched] = {}
+        self.claims: list[Claim] = []
+        self.opened = 0
+        self.own_claims = 0
+        self.stopped = False
+        self.unplaced: list[Entry] = []
+        self._moving: dict[int, list[tuple[int, int]]] = {}
+        for cls, node, flags in moving:
+            self._moving.setdefault(cls.id, []).append((node, flags))
+        self._classes = {cls.id: cls for cls in frame.classes} if self._moving else {}
+        self._cursors: dict[tuple[int, bool], list[int]] = {}
+        self._recorders: dict[int, list[GroupState]] = {}
+        self._hopeless: set[tuple[int, bool]] = set()
+
+    # The queue
+
+    def run(self, entries: list[Entry]) -> None:
+        """Places the pods."""
+        entries.sort(key=Entry.sort_key)
+        for cls_id in dict.fromkeys(entry.cls.id for entry in entries):
+            cls = next(entry.cls for entry in entries if entry.cls.id == cls_id)
+            self._activate(self.frame.first(cls))
+        queue = deque(entries)
+        while queue:
+            entry = queue[0]
+            if entry.failed_at == len(queue):
+                break
+            queue.popleft()
+            if not self._schedule(entry):
+                queue.append(entry)
+                entry.failed_at = len(queue)
+            elif self.stopped:
+                break
+        self.unplaced = list(queue)
+
+    def _activate(self, variant: Variant) -> None:
+        """Starts counting for the rules of a variant; placements made before are not counted, as upstream."""
+        for rule in variant.rules:
+            group = rule.group
+            if group.id in self.states:
+                continue
+            state = self.states[group.id] = GroupState(group)
+            self._recorders.clear()
+            if not group.host:
+                for node in self.removed:
+                    if self.frame.staying[node]:
+                        state.forget_node(node)
+            for cls_id, places in self._moving.items():
+                if group.kind == INVERSE:
+                    cls = self._classes.get(cls_id)
+                    if cls is not None and cls.info.anti_affinity and group in self.frame.inverse_owned(cls):
+                        for node, _ in places:
+                            state.forget_pod(node)
+                elif cls_id in group.classes:
+                    for node, flags in places:
+                        if not flags & TERMINATING:
+                            state.forget_pod(node)
+
+    def _recorders_of(self, cls: PodClass) -> list[GroupState]:
+        found = self._recorders.get(cls.id)
+        if found is None:
+            owned = self.frame.inverse_owned(cls) if cls.info.anti_affinity else []
+            found = [
+                state
+                for state in self.states.values()
+                if (state.group in owned if state.group.kind == INVERSE else cls.id in state.group.classes)
+            ]
+            self._recorders[cls.id] = found
+        return found
+
+    def _schedule(self, entry: Entry) -> bool:
+        mark = (entry.cls.id, entry.exempt)
+        if mark in self._hopeless:
+            return False
+        variant: Variant | None = self.frame.first(entry.cls)
+        if variant is not None and variant.lost:
+            return False
+        monotone = True
+        while variant is not None:
+            try:
+                if self._add(entry, variant):
+                    return True
+            except ReservedError:
+                return False
+            monotone = monotone and not variant.zone_rules and not variant.host_affinity
+            variant = variant.after
+            if variant is not None:
+                self._activate(variant)
+        if monotone and self.rules.reservations is None:
+            # Rooms only shrink and hosts only fill: what found no place now finds none later.
+            self._hopeless.add(mark)
+        return False
+
+    def _add(self, entry: Entry, variant: Variant) -> bool:
+        node = self._find_node(variant, exempt=entry.exempt)
+        if node >= 0:
+            self._put_on_node(entry, variant, node)
+            return True
+        if len(self.claims) > 1:
+            self.claims.sort(key=lambda claim: len(claim.pods))
+        for claim in self.claims:
+            fit = self._try(claim, variant)
+            if fit is not None:
+                self._put_on_claim(entry, variant, claim, fit)
+                return True
+        return self._open_claim(entry, variant)
+
+    def _try(self, claim: Claim, variant: Variant) -> Fit | None:
+        try:
+            return self.rules.fit(claim, variant)
+        except ReservedError:
+            return None
+
+    # Nodes that exist
+
+    def _find_node(self, variant: Variant, *, exempt: bool) -> int:
+        buckets = variant.buckets
+        if not buckets:
+            return -1
+        if variant.host_affinity:
+            near = self._near_hosts(variant)
+            if near is not None:
+                return self._first_of(near, variant, exempt=exempt)
+        mark = (variant.id, exempt)
+        cursors = self._cursors.get(mark)
+        if cursors is None:
+            cursors = self._cursors[mark] = [0] * len(buckets)
+        masks = self._open_domains(variant) if variant.zone_rules else ()
+        best = -1
+        for number, (places, nodes) in enumerate(buckets):
+            position = cursors[number]
+            if position >= len(nodes) or (0 <= best <= nodes[position]):
+                continue
+            if masks and not _all_open(masks, places):
+                continue
+            while position < len(nodes):
+                node = nodes[position]
+                if 0 <= best <= node:
+                    break
+                if self._takes(node, variant, exempt=exempt):
+                    best = node
+                    break
+                position += 1
+            cursors[number] = position
+        return best
+
+    def _open_domains(self, variant: Variant) -> list[tuple[int, int]]:
+        keys = variant.keys
+        return [
+            (keys.index(rule.group.key), self.states[rule.group.id].open_domains(rule.allowed, rule.own))
+            for rule in variant.zone_rules
+        ]
+
+    def _near_hosts(self, variant: Variant) -> list[int] | None:
+        """The nodes that pod affinity over host names leaves; None where it is the first pod of its kind."""
+        near: list[int] | None = None
+        for rule in variant.host_affinity:
+            state = self.states[rule.group.id]
+            if not state.bootstraps(rule.allowed, rule.own):
+                hosts = state.hosts(rule.allowed)
+                near = hosts if near is None else [node for node in near if node in set(hosts)]
+        return near
+
+    def _first_of(self, near: list[int], variant: Variant, *, exempt: bool) -> int:
+        masks = self._open_domains(variant)
+        columns = [self.frame.domains(key).column for key in variant.keys]
+        for node in near:
+            if not variant.mask[node] or not self._takes(node, variant, exempt=exempt):
+                continue
+            places = tuple(int(column[node]) for column in columns)
+            if -1 not in places and _all_open(masks, places):
+                return node
+        return -1
+
+    def _takes(self, node: int, variant: Variant, *, exempt: bool) -> bool:
+        """Whether the overlay leaves the node open to the variant; what it says no to stays no in this simulation."""
+        if node in self.removed or (not exempt and node in self.closed):
+            return False
+        touched = self.touched.get(node)
+        if touched is None:
+            return True
+        left = touched.left
+        for column, amount in variant.need:
+            if left[column] < amount:
+                return False
+        if variant.ports and ports_clash(variant.ports, touched.ports):
+            return False
+        if touched.attached and not self.frame.attaches(node, variant.attached, touched.attached):
+            return False
+        return all(self.states[rule.group.id].node_takes(node, rule.own) for rule in variant.host_rules)
+
+    def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
+        touched = self.touched.get(node)
+        if touched is None:
+            touched = self.touched[node] = _Touched(self.frame.room[node].tolist())
+        left = touched.left
+        for column, amount in variant.need:
+            left[column] -= amount
+        touched.entries.append(entry)
+        touched.ports.extend(variant.ports)
+        touched.attached.extend(variant.attached)
+        for state in self._recorders_of(entry.cls):
+            if state.group.takes_part(node):
+                state.record_node(node)
+
+    # New nodes
+
+    def _open_claim(self, entry: Entry, variant: Variant) -> bool:
+        for template in self.frame.templates:
+            types = self._within_limits(template.index, template.types)
+            if types is None:
+                continue
+            claim = Claim(self.opened + 1, template, types)
+            fit = self.rules.fit(claim, variant, best_effort=self.best_effort)
+            if fit is None:
+                continue
+            self.opened += 1
+            self.claims.append(claim)
+            self._put_on_claim(entry, variant, claim, fit)
+            self._charge(claim)
+            return True
+        return False
+
+    def _within_limits(self, template: int, types: Mask) -> Mask | None:
+        """The types that the pool's limits still allow; None where none is left."""
+        left = self.limits_left.get(template)
+        if left is None:
+            return types
+        if left.get("nodes") == 0:
+            return None
+        for name, amount in left.items():
+            types = types & (self.frame.machines.capacity(name) <= amount)
+        return types if types.any() else None
+
+    def _charge(self, claim: Claim) -> None:
+        """Counts the largest machine that may come against the pool's limits."""
+        left = self.limits_left.get(claim.template.index)
+        if left is not None:
+            for name in left:
+                left[name] -= int(self.frame.machines.capacity(name)[claim.types].max())
+
+    def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
+        claim.pods.append(entry.pod)
+        claim.reqs = fit.reqs
+        claim.types = fit.types
+        claim.short_values = claim.short_values or fit.relaxed
+        for column, amount in variant.need:
+            claim.total[column] = claim.total.get(column, 0) + amount
+        claim.ports.extend(variant.ports)
+        if self.rules.reservations is not None:
+            self.rules.reservations.hold(claim, fit.reserved)
+            claim.reserved = fit.reserved
+        for state in self._recorders_of(entry.cls):
+            node_filter = state.group.filter
+            if node_filter is None or node_filter.claims(claim.template.taints, fit.reqs.reqs):
+                state.record_claim(claim.number, fit.reqs.get(state.group.key))
+        if (self.count_all or not entry.pending) and not claim.own:
+            claim.own = True
+            self.own_claims += 1
+            self.stopped = self.new_nodes_max is not None and self.own_claims > self.new_nodes_max
+
+
+def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:
+    return all(mask >> places[key] & 1 for key, mask in masks)
+
+
+def sorted_types(claim: Claim) -> list[int]:
+    """The types that may come, by cheapest launch price, then name."""
+    kept: list[bool] = claim.types.tolist()
+    return [place for place in claim.reqs.order if kept[place]]
+
+
+def has_type(types: Mask) -> bool:
+    """Whether any type is left."""
+    return bool(np.any(types))

@@ -1,0 +1,18 @@
+"""Where would the pending pods go? The question of `dovetail place`, answered by the same engine.
+
+No candidate goes away; pods of leaving nodes take part, as they need a place as well. Reserved offerings are waited for.
+"""
+
+from dovetail.scheduling.result import PlacementResult, Unplaced
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+
+
+def place(snapshot: Snapshot) -> PlacementResult:
+    """Places the pending pods; pods that can't be helped are listed with the reason."""
+    found = simulate(snapshot, (), strict_reserved=True)
+    ignored = tuple(
+        Unplaced(pod=pod, was_pending=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]
+        for pod, why in snapshot.ignored
+    )
+    return PlacementResult(existing=found.placements, new=found.new_nodes, unplaced=(*found.unplaced, *ignored))

@@ -1,0 +1,186 @@
+"""If these nodes were gone: where would their pods go, and what would have to be launched? (spec section 5, Simulation)
+
+`simulate(snapshot, candidates, ...)` takes the candidates away and places their pods, the pending pods and the pods of
+nodes that are leaving already. It never copies the snapshot; the same question gives the same answer. Whether the answer
+is good enough, and worth its price, is `decide`'s business.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model.objects import Pod
+from dovetail.scheduling import pods as filters
+from dovetail.scheduling.claims import Claim, final_requests, final_requirements
+from dovetail.scheduling.classes import PodClass
+from dovetail.scheduling.engine import Engine, Entry, sorted_types
+from dovetail.scheduling.explain import explain, explain_uninitialized
+from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
+from dovetail.scheduling.snapshot import Snapshot
+
+TYPES_MAX = 600
+"""How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
+
+
+def simulate(
+    snapshot: Snapshot,
+    candidates: Sequence[int],
+    *,
+    moved: Sequence[Pod] | None = None,
+    closed: npt.NDArray[np.bool_] | Sequence[int] | None = None,
+    new_nodes_max: int | None = None,
+    include_pending: bool = True,
+    include_leaving: bool = True,
+    strict_reserved: bool = False,
+) -> SimulationResult:
+    """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
+
+    `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
+    blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
+    candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as soon
+    as it is certain that more new nodes are needed; under the default profile a new node that serves only pods that
+    were pending anyway is not counted. `strict_reserved`: pods wait for reserved offerings rather than fall back.
+    """
+    engine, entries = _prepare(
+        snapshot,
+        candidates,
+        moved=moved,
+        closed=closed,
+        new_nodes_max=new_nodes_max,
+        include_pending=include_pending,
+        include_leaving=include_leaving,
+        strict_reserved=strict_reserved,
+    )
+    engine.run(entries)
+    return _result(snapshot, tuple(candidates), engine, len(entries))
+
+
+def _prepare(
+    snapshot: Snapshot,
+    candidates: Sequence[int],
+    *,
+    moved: Sequence[Pod] | None,
+    closed: npt.NDArray[np.bool_] | Sequence[int] | None,
+    new_nodes_max: int | None,
+    include_pending: bool,
+    include_leaving: bool,
+    strict_reserved: bool,
+) -> tuple[Engine, list[Entry]]:
+    entries: list[Entry] = []
+    moving: list[tuple[PodClass, int, int]] = []
+    chosen = set(candidates)
+    if include_pending:
+        for pod in snapshot.pending:
+            entries.append(Entry(pod, snapshot.class_of(pod), exempt=True, pending=True))
+    own = set(map(id, moved)) if moved is not None else None
+    for index in candidates:
+        pods = snapshot.movable(index) if own is None else [p for p in snapshot.pods_on[index] if id(p) in own]
+        for pod in pods:
+            cls, flags = snapshot.record(pod)
+            entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
+            moving.append((cls, index, flags))
+    if include_leaving:
+        for index, pods in snapshot.leaving:
+            if index not in chosen:
+                for pod in pods:
+                    entries.append(Entry(pod, snapshot.class_of(pod), exempt=True, pending=False))
+    engine = Engine(
+        snapshot.frame,
+        candidates,
+        moving,
+        _closed(closed),
+        snapshot.limits_left(candidates),
+        strict_reserved=strict_reserved,
+        count_all=snapshot.settings.is_karpenter,
+        new_nodes_max=new_nodes_max,
+    )
+    return engine, entries
+
+
+def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[int]:
+    if closed is None:
+        return frozenset()
+    if isinstance(closed, np.ndarray) and closed.dtype == np.bool_:
+        return frozenset(np.flatnonzero(closed).tolist())
+    return frozenset(int(index) for index in closed)
+
+
+def _result(
+    snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int
+) -> SimulationResult:
+    placements: list[NodePlacement] = []
+    uninitialized: list[Unplaced] = []
+    leaving = {id(pod) for _, pods in snapshot.leaving for pod in pods}
+    for index in sorted(engine.touched):
+        state = snapshot.states[index]
+        entries = engine.touched[index].entries
+        placements.append(
+            NodePlacement(
+                index=index,
+                node=state.name,
+                pods=tuple(entry.pod for entry in entries),
+                initialized=state.initialized,
+            )
+        )
+        if not state.initialized:
+            for entry in entries:
+                if id(entry.pod) not in leaving:
+                    words = explain_uninitialized(entry.pod, state.name)
+                    uninitialized.append(Unplaced(pod=entry.pod, was_pending=entry.pending, explain=words))
+    unplaced = [
+        Unplaced(pod=e.pod, was_pending=e.pending, explain=explain(snapshot, engine, e)) for e in engine.unplaced
+    ]
+    pending = {id(pod) for pod in snapshot.pending}
+    new_nodes: list[NewNode] = []
+    for claim in engine.claims:
+        node = new_node(snapshot, claim, only_pending=all(id(pod) in pending for pod in claim.pods))
+        if node is None:
+            unplaced.extend(_too_many_types(claim, pod, was_pending=id(pod) in pending) for pod in claim.pods)
+        else:
+            new_nodes.append(node)
+    return SimulationResult(
+        candidates=candidates,
+        placements=tuple(placements),
+        new_nodes=tuple(new_nodes),
+        unplaced=tuple(unplaced) if not engine.stopped else (),
+        uninitialized=tuple(uninitialized),
+        stopped_early=engine.stopped,
+        pods_simulated=pods_simulated,
+    )
+
+
+def _too_many_types(claim: Claim, pod: Pod, *, was_pending: bool) -> Unplaced:
+    pool = claim.template.name
+    return Unplaced(
+        pod=pod,
+        was_pending=was_pending,
+        explain=lambda: f"pool {pool} can't keep its minValues with the {TYPES_MAX} cheapest types alone",
+    )
+
+
+def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode | None:
+    """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
+    machines = claim.reqs.table
+    reqs = final_requirements(claim, is_karpenter=snapshot.settings.is_karpenter)
+    kinds = tuple(machines.kinds[place] for place in sorted_types(claim))
+    node = NewNode(
+        pool=claim.template.name,
+        instance_types=kinds[:TYPES_MAX],
+        requirements=reqs.serialised,
+        requests=final_requests(claim, snapshot.frame),
+        pods=tuple(claim.pods),
+        offered=reqs.goes_with,
+        values_of=reqs.values_of,
+        prices=reqs.prices,
+        serves_only_pending=only_pending,
+        min_values_relaxed=claim.short_values,
+        taints=claim.template.taints,
+        startup_taints=claim.template.startup_taints,
+    )
+    strict = snapshot.settings.min_values_policy.value == "Strict"
+    if len(kinds) > TYPES_MAX and strict and not node.check_min_values().met:
+        return None
+    return node
+
+

@@ -1,0 +1,465 @@
+"""An immutable, columnar picture of a cluster at one moment, on which every simulation of a round runs.
+
+`Snapshot.build` joins nodes and claims, groups pods into classes and fills integer columns; what a simulation needs
+beyond that (masks, topology counts, templates) is compiled in `scheduling.frame` when first asked for. Built with
+`previous`, only objects that are not the very same ones as before are read again. It decides nothing.
+
+`nodes` is in the order in which pods are offered to nodes: initialized first, then by name; an index into it is what
+`simulate` takes. It also holds unmanaged nodes and claims whose node has not come yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+
+from dovetail.api.policy import effective_policy
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType
+from dovetail.model.cluster import Cluster
+from dovetail.model.money import Money
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import MinValuesPolicy, Settings
+from dovetail.scheduling import pods as filters
+from dovetail.scheduling.classes import (
+    DAEMON,
+    RESCHEDULABLE,
+    TERMINAL,
+    TERMINATING,
+    Classes,
+    PodClass,
+    PodRecord,
+    flags_of,
+)
+from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.daemons import DaemonTerms, daemons_of
+from dovetail.scheduling.evictions import Blockers
+from dovetail.scheduling.frame import Frame, PodPlaces
+from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
+from dovetail.scheduling.nodes import StateNode, join, state_node, why_leaving
+from dovetail.scheduling.pods import HostPort
+from dovetail.scheduling.templates import build_templates, usable_pools
+from dovetail.scheduling.validation import why_ignored
+from dovetail.scheduling.volumes import Storage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """One node as decisions see it. `marked`: why it is leaving, in a few words; empty where it stays.
+
+    `price` is that of the first offering with the node's zone and capacity type, available or not; None and 0.0 where
+    there is none (facts: V P12, P13). `reschedulable` are the pods that must move when the node goes.
+    """
+
+    index: int
+    name: str
+    node: Node | None
+    claim: NodeClaim | None
+    pool: NodePool | None
+    pool_name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    pods: tuple[Pod, ...]
+    reschedulable: tuple[Pod, ...]
+    instance_type: InstanceType | None
+    instance_type_name: str
+    zone: str
+    capacity_type: str
+    price: Money | None
+    price_float: float
+    initialized: bool
+    registered: bool
+    ready: bool
+    marked: str
+    nominated: bool
+
+    @property
+    def managed(self) -> bool:
+        """Whether a NodeClaim stands behind it."""
+        return self.claim is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Memory:
+    """What one snapshot hands to the next: registries that only grow, and what objects came to."""
+
+    resources: Resources
+    classes: Classes
+    machines: Machines
+    records: dict[int, PodRecord]
+    states: dict[tuple[int, int], StateNode]
+
+
+class Snapshot:
+    """See the module. Build it with `Snapshot.build`; all else is for asking."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        catalogue: Catalogue,
+        settings: Settings,
+        now: datetime,
+        previous: "Snapshot | None" = None,
+    ) -> None:
+        self.cluster = cluster
+        self.catalogue = catalogue
+        self.settings = settings
+        self.now = now
+        self._memory = self._remembered(previous)
+        self._read_pods(previous)
+        self._read_nodes(previous)
+        self._read_bindings()
+
+    @staticmethod
+    def build(
+        cluster: Cluster,
+        catalogue: Catalogue,
+        settings: Settings,
+        now: datetime,
+        previous: "Snapshot | None" = None,
+    ) -> "Snapshot":
+        """Makes the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
+        return Snapshot(cluster, catalogue, settings, now, previous)
+
+    # Reading
+
+    def _remembered(self, previous: "Snapshot | None") -> _Memory:
+        if previous is None:
+            resources = Resources()
+            machines = Machines(self.catalogue, resources)
+            return _Memory(resources, Classes(resources), machines, {}, {})
+        old = previous._memory
+        same = previous.catalogue is self.catalogue
+        machines = old.machines if same else Machines(self.catalogue, old.resources)
+        return _Memory(old.resources, old.classes, machines, {}, {})
+
+    def _read_pods(self, previous: "Snapshot | None") -> None:
+        """Gives each pod its class and flags. Objects of `previous` are alive, so their ids are theirs alone."""
+        classes = self._memory.classes
+        known = previous._memory.records if previous is not None else {}
+        records = self._memory.records
+        fresh: list[tuple[Pod, int]] = []
+        for pod in self.cluster.pods:
+            record = known.get(id(pod))
+            if record is not None:
+                records[id(pod)] = record
+            else:
+                fresh.append((pod, flags_of(pod)))
+        infos = [(pod, flags, classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))) for pod, flags in fresh]
+        if classes.use_keys(key for _, _, info in infos for key in info.keys):
+            for pod in self.cluster.pods:
+                record = records.get(id(pod))
+                if record is not None:
+                    records[id(pod)] = (classes.class_of(pod, record[0].info), record[1])
+        class_of = classes.class_of
+        for pod, flags, info in infos:
+            records[id(pod)] = (class_of(pod, info), flags)
+
+    def _read_nodes(self, previous: "Snapshot | None") -> None:
+        known = previous._memory.states if previous is not None else {}
+        states = self._memory.states
+        found: list[StateNode] = []
+        for node, claim in join(self.cluster):
+            mark = (id(node), id(claim))
+            state = known.get(mark)
+            if state is None:
+                state = state_node(node, claim)
+            states[mark] = state
+            found.append(state)
+        found.sort(key=lambda state: (not state.initialized, state.name))
+        self.states: tuple[StateNode, ...] = tuple(found)
+        self._index: dict[str, int] = {state.name: i for i, state in enumerate(found)}
+        self._marked: list[str] = [why_leaving(state, self.settings) for state in found]
+        self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
+
+    def _read_bindings(self) -> None:
+        """Puts pods on their nodes."""
+        place = {s.node.metadata.name: i for i, s in enumerate(self.states) if s.node is not None}
+        on_node: list[list[Pod]] = [[] for _ in self.states]
+        unbound: list[Pod] = []
+        for pod in self.cluster.pods:
+            name = pod.spec.node_name
+            if not name:
+                unbound.append(pod)
+            elif (at := place.get(name)) is not None:
+                on_node[at].append(pod)
+        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(map(tuple, on_node))
+        self.unbound = unbound
+
+    # What decisions ask
+
+    @cached_property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All nodes, in the order in which pods are offered to them."""
+        return tuple(self._view(i) for i in range(len(self.states)))
+
+    def node_index(self, name: str) -> int | None:
+        """The place of a node, by name."""
+        return self._index.get(name)
+
+    @cached_property
+    def pools(self) -> dict[str, NodePool]:
+        """All pools, by name."""
+        return {pool.metadata.name: pool for pool in self.cluster.node_pools}
+
+    @cached_property
+    def policies(self) -> dict[str, DisruptionPolicy]:
+        """The effective disruption policy of every pool, by name."""
+        return {name: effective_policy(pool, self.settings) for name, pool in self.pools.items()}
+
+    @cached_property
+    def pending(self) -> tuple[Pod, ...]:
+        """Pods that wait for a node, and that a node could help."""
+        return tuple(pod for pod in self._waiting if not self.why_ignored(pod))
+
+    @cached_property
+    def ignored(self) -> tuple[tuple[Pod, str], ...]:
+        """Pods that wait for a node but can't be helped, each with the reason."""
+        return tuple((pod, why) for pod in self._waiting if (why := self.why_ignored(pod)))
+
+    @cached_property
+    def _waiting(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.unbound if filters.is_provisionable(pod))
+
+    def why_ignored(self, pod: Pod) -> str:
+        """Why a waiting pod takes no part in simulations; empty where it does."""
+        needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
+        return why_ignored(pod, needs, self._memory.machines.known)
+
+    def record(self, pod: Pod) -> PodRecord:
+        """A pod's class and flags; a pod from elsewhere is classed as it comes."""
+        found = self._memory.records.get(id(pod))
+        if found is None:
+            info = self._memory.classes.spec_info(pod.spec)
+            found = (self._memory.classes.class_of(pod, info), flags_of(pod))
+        return found
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Claims, volumes and storage classes."""
+        return Storage(self.cluster)
+
+    @cached_property
+    def blockers(self) -> Blockers:
+        """PDBs that never allow an eviction."""
+        return Blockers(self.cluster.pdbs, self.now)
+
+    @cached_property
+    def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
+        """The pods of leaving nodes that move in every simulation, by node."""
+        return tuple(
+            (i, self.movable(i)) for i, why in enumerate(self._marked) if why and self.states[i].node is not None
+        )
+
+    def movable(self, index: int) -> tuple[Pod, ...]:
+        """The pods of a node that would move if it went now."""
+        records = self._memory.records
+        would_move = self.blockers.would_move
+        return tuple(p for p in self.pods_on[index] if records[id(p)][1] & RESCHEDULABLE and would_move(p))
+
+    def _view(self, index: int) -> NodeView:
+        state = self.states[index]
+        labels = state.labels
+        pods = self.pods_on[index]
+        records = self._memory.records
+        pool_name = labels.get(names.NODEPOOL, "")
+        type_name = labels.get(names.INSTANCE_TYPE, "")
+        zone, capacity_type = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
+        machines = self._memory.machines
+        at = machines.place.get(type_name)
+        kind = None if at is None else machines.kinds[at]
+        price: Money | None = None
+        price_float = 0.0
+        for offering in kind.offerings if kind is not None else ():
+            if offering.zone == zone and offering.capacity_type == capacity_type:
+                price, price_float = offering.price, offering.price_float
+                break
+        conditions = state.node.status.conditions if state.node is not None else ()
+        return NodeView(
+            index=index,
+            name=state.name,
+            node=state.node,
+            claim=state.claim,
+            pool=self.pools.get(pool_name),
+            pool_name=pool_name,
+            labels=labels,
+            annotations=state.annotations,
+            pods=pods,
+            reschedulable=tuple(p for p in pods if records[id(p)][1] & RESCHEDULABLE),
+            instance_type=kind,
+            instance_type_name=type_name,
+            zone=zone,
+            capacity_type=capacity_type,
+            price=price,
+            price_float=price_float,
+            initialized=state.initialized,
+            registered=state.registered,
+            ready=is_true(conditions, "Ready"),
+            marked=self._marked[index],
+            nominated=state.name in self.settings.nominated_nodes,
+        )
+
+    # What simulations ask
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The compiled middle, made when the first simulation asks."""
+        memory = self._memory
+        pools = usable_pools(self.cluster.node_pools)
+        columns = NodeColumns(self.states)
+        daemon_pods = [p for p in self.cluster.pods if memory.records[id(p)][1] & DAEMON]
+        terms = DaemonTerms(
+            daemons_of(self.cluster.daemon_sets, daemon_pods), sticky=self.settings.is_karpenter
+        )
+        for daemon in terms.daemons:
+            for name in daemon.requests:
+                memory.resources.place(name)
+        for state in self.states:
+            for name in state.allocatable:
+                memory.resources.place(name)
+        memory.machines.widen(len(memory.resources.names))
+        best_effort = self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+        templates = build_templates(pools, memory.machines, terms, memory.resources, best_effort=best_effort)
+        room, sound = self._room(columns, terms)
+        ports, attached = self._taken()
+        classes = sorted({cls.id: cls for cls, _ in memory.records.values()}.items())
+        frame = Frame(
+            settings=self.settings,
+            machines=memory.machines,
+            resources=memory.resources,
+            columns=columns,
+            storage=self.storage,
+            namespaces=self.cluster.namespaces,
+            pools=pools,
+            templates=templates,
+            room=room,
+            open_nodes=self.staying & sound,
+            staying=self.staying & np.array([s.node is not None for s in self.states], dtype=np.bool_),
+            classes=[cls for _, cls in classes],
+            places=self._places(),
+            ports=ports,
+            attached=attached,
+        )
+        for node in range(len(self.states)) if self.storage.limits else ():
+            if not frame.attaches(node, (), ()):
+                frame.open[node] = False
+        return frame
+
+    def _room(self, columns: NodeColumns, terms: DaemonTerms) -> tuple[Amounts, Mask]:
+        """What each node has left for pods, and whether nothing of it is overdrawn."""
+        memory = self._memory
+        width, count = len(memory.resources.names), len(self.states)
+        index = memory.resources.index
+        room = np.zeros((count, width), dtype=np.int64)
+        there = np.zeros((count, width), dtype=np.bool_)
+        for i, state in enumerate(self.states):
+            for name, amount in state.allocatable.items():
+                column = index[name]
+                room[i, column] = amount
+                there[i, column] = True
+        used = np.zeros((count, width), dtype=np.int64)
+        of_daemons = np.zeros((count, width), dtype=np.int64)
+        needs = np.zeros((len(memory.classes.all), width), dtype=np.int64)
+        for cls in memory.classes.all:
+            for column, amount in cls.info.need:
+                needs[cls.id, column] = amount
+        at: list[int] = []
+        kinds: list[int] = []
+        daemon: list[bool] = []
+        for i, pods in enumerate(self.pods_on):
+            for pod in pods:
+                kind, flags = memory.records[id(pod)]
+                if not flags & TERMINAL:
+                    at.append(i)
+                    kinds.append(kind.id)
+                    daemon.append(bool(flags & DAEMON))
+        where, which = np.array(at, dtype=np.int64), np.array(kinds, dtype=np.int64)
+        np.add.at(used, where, needs[which])
+        mine = np.array(daemon, dtype=np.bool_)
+        np.add.at(of_daemons, where[mine], needs[which[mine]])
+        expected = np.zeros((count, width), dtype=np.int64)
+        for place, item in enumerate(terms.daemons):
+            tolerations, alternatives = terms.for_nodes(place)
+            mask = np.zeros(count, dtype=np.bool_)
+            for reqs in alternatives:
+                mask |= columns.meets(reqs)
+            mask &= columns.tolerated(tolerations)
+            expected[mask] += memory.resources.row(item.requests)
+        room -= used + np.maximum(expected - of_daemons, 0)
+        room[~there] = 0
+        return room, np.all(room >= 0, axis=1)
+
+    def _places(self) -> PodPlaces:
+        """Where pods count; those that move in every simulation don't."""
+        moving = {id(pod) for _, pods in self.leaving for pod in pods}
+        counted: dict[int, list[int]] = {}
+        holding: dict[int, list[int]] = {}
+        records = self._memory.records
+        for i, pods in enumerate(self.pods_on):
+            for pod in pods:
+                cls, flags = records[id(pod)]
+                if flags & TERMINAL or (moving and id(pod) in moving):
+                    continue
+                if not flags & TERMINATING:
+                    counted.setdefault(cls.id, []).append(i)
+                if cls.info.anti_affinity:
+                    holding.setdefault(cls.id, []).append(i)
+        return PodPlaces(
+            {k: np.array(v, dtype=np.int64) for k, v in counted.items()},
+            {k: np.array(v, dtype=np.int64) for k, v in holding.items()},
+        )
+
+    def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
+        """Host ports and volumes in use, by node."""
+        ports: dict[int, list[HostPort]] = {}
+        attached: dict[int, dict[str, set[str]]] = {}
+        limits = bool(self.storage.limits)
+        for i, pods in enumerate(self.pods_on):
+            for pod in pods:
+                cls, flags = self._memory.records[id(pod)]
+                info = cls.info
+                if flags & TERMINAL or not (info.ports or (limits and info.volumes)):
+                    continue
+                if info.ports:
+                    ports.setdefault(i, []).extend(info.ports)
+                if limits and info.volumes:
+                    needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
+                    for driver, claim in needs.attached:
+                        attached.setdefault(i, {}).setdefault(driver, set()).add(claim)
+        return ports, attached
+
+    @cached_property
+    def _limits(self) -> dict[int, dict[str, int]]:
+        """What each template's pool has left of its limits, with all nodes that stay."""
+        left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
+        place = {t.name: t.index for t in self.frame.templates if t.limits}
+        for i, state in enumerate(self.states):
+            at = place.get(state.labels.get(names.NODEPOOL, ""))
+            if at is not None and self.staying[i]:
+                _take(left[at], state.capacity, -1)
+        return left
+
+    def limits_left(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
+        """What is left of the limits of each template's pool once these nodes are gone; the caller may change it."""
+        if not self._limits:
+            return {}
+        left = {at: dict(amounts) for at, amounts in self._limits.items()}
+        place = {t.name: t.index for t in self.frame.templates}
+        for index in removed:
+            state = self.states[index]
+            at = place.get(state.labels.get(names.NODEPOOL, ""), -1)
+            if at in left and self.staying[index]:
+                _take(left[at], state.capacity, 1)
+        return left
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The class of a pod."""
+        return self.record(pod)[0]
+
+
+def _take(left: dict[str, int], capacity: Mapping[str, int], sign: int) -> None:
+    for name in left:
+        left[name] += sign * (1 if name == "nodes" else capacity.get(name, 0))
