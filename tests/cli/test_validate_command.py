@@ -93,6 +93,15 @@ def test_a_key_given_twice_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFi
     assert "warning: kind (line " in capsys.readouterr().out
 
 
+def test_control_characters_are_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and keys can't break a line or paint the terminal."""
+    tree = disruption(**{"bad\nkey\x1b[31m": 1}, consolidateAfter="x\ny") | {"metadata": {"name": "a\nb"}}
+    assert main(["validate", str(write(tmp_path, "a.yaml", tree))]) == 1
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert all(line.startswith(str(tmp_path)) for line in shown.splitlines())
+
+
 def bomb() -> bytes:
     """Write a YAML bomb."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
@@ -107,6 +116,11 @@ def bomb() -> bytes:
         (bytes(range(256)) * 100, "binary"),
         (b"\xff" * 5000, "not"),
         (bomb(), "YAML bomb"),
+        (
+            b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": ' + b'{"a":' * 900 + b"1" + b"}" * 901,
+            "too deep",
+        ),
+        (b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "\xff"}}', "UTF-8"),
         (b"", "empty"),
         (b"# nothing\n", "no Kubernetes object"),
         (b"just words", "no Kubernetes object"),

@@ -119,8 +119,8 @@ def _decode_slowly(document: Document) -> AnyObject:
     kind = document.head.kind
     try:
         tree = without_nulls(document.as_tree())
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise InputError(_located(document, None, "it can't be read: nested too deep, or not UTF-8")) from None
+    except (InputError, RecursionError):
+        raise InputError(_located(document, None, "it is nested too deep, or not readable as UTF-8 text")) from None
     if document.head.api_version == "karpenter.sh/v1beta1":
         tree = as_v1(tree)
     try:

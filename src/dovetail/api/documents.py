@@ -53,7 +53,12 @@ class Document:
 
     def as_tree(self) -> Any:
         """Give the content as a tree of plain values."""
-        return self.tree if self.raw is None else msgspec.json.decode(self.raw)
+        if self.raw is None:
+            return self.tree
+        try:
+            return msgspec.json.decode(self.raw)
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+            raise InputError(_at(self.where, "it is nested too deep, or not readable as UTF-8 text")) from None
 
 
 _HEADS: Final = msgspec.json.Decoder(Head)

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _SHOWN_MAX = 80
+_DEPTH_MAX = 3
+
+
+def one_line(text: str) -> str:
+    """Write line breaks and other control characters out: names and keys may hold any, terminals obey some."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class InputError(Exception):
     """An input that can't be used. Its text is one sentence: where, what is there, what to write instead."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
 
 
 class Severity(StrEnum):
@@ -34,7 +45,7 @@ class Finding:
         """Give the finding as one line, without the name of the file."""
         value = f" ({self.value})" if self.value else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.severity.value}: {self.path}{value}: {self.message}{remedy}"
+        return one_line(f"{self.severity.value}: {self.path}{value}: {self.message}{remedy}")
 
 
 class Remark(str):
@@ -43,20 +54,19 @@ class Remark(str):
     __slots__ = ()
 
 
-def shown(value: object) -> str:
+def shown(value: object, depth: int = 0) -> str:
     """Give a value as people wrote it, on one line and not too long."""
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif value is None:
-        text = "null"
-    elif isinstance(value, Remark):
-        text = str(value)
-    elif isinstance(value, str):
-        text = '"' + value.encode("unicode_escape").decode("ascii") + '"' if not value.isprintable() else f'"{value}"'
+    if isinstance(value, (dict, list, tuple)) and depth >= _DEPTH_MAX:
+        text = "..."
     elif isinstance(value, dict):
-        text = "{" + ", ".join(f"{key}: {shown(inner)}" for key, inner in list(value.items())[:4]) + "}"
+        text = "{" + ", ".join(f"{key}: {shown(value[key], depth + 1)}" for key in list(value)[:4]) + "}"
     elif isinstance(value, (list, tuple)):
-        text = "[" + ", ".join(shown(inner) for inner in value[:4]) + "]"
+        text = "[" + ", ".join(shown(inner, depth + 1) for inner in value[:4]) + "]"
+    elif isinstance(value, str) and not isinstance(value, Remark):
+        text = f'"{value[:_SHOWN_MAX]}' + ("" if len(value) > _SHOWN_MAX else '"')
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
     else:
-        text = str(value)
+        text = "null" if value is None else str(value)
+    text = one_line(text)
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.api.findings import Finding, InputError, Remark, Severity
+from dovetail.api.findings import Finding, InputError, Remark, Severity, one_line
 from dovetail.cli.inputs import add_output_option
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -65,12 +65,12 @@ def run(args: argparse.Namespace) -> int:
         try:
             located += _findings(path, tally)
         except InputError as problem:
-            unreadable.append(f"{_name(path)}: {problem}")
+            unreadable.append(one_line(f"{_name(path)}: {problem}"))
     if args.output == "json":
         print(json.dumps(_document(located, tally), indent=2))
     else:
         for entry in located:
-            print(f"{entry.file}: {entry.name}: {entry.finding.line()}")
+            print(one_line(f"{entry.file}: {entry.name}: {entry.finding.line()}"))
     for sentence in unreadable:
         print(f"dovetail: {sentence}", file=sys.stderr)
     errors = sum(1 for entry in located if entry.finding.severity is Severity.ERROR)
@@ -113,9 +113,11 @@ def _findings(path: str, tally: Tally) -> list[Located]:
             warning(key, Remark(f"line {line}"), "is given twice, and only the last one counts", "keep one")
             for key, line in document.duplicates
         ]
-        found += [
-            Located(_name(path), document.where, name, finding) for finding in (*repeats, *validate_manifest(tree))
-        ]
+        try:
+            findings = (*repeats, *validate_manifest(tree))
+        except RecursionError:
+            raise InputError(f"{name} is nested too deep") from None
+        found += [Located(_name(path), document.where, name, finding) for finding in findings]
     if empty:
         raise InputError("it holds no Kubernetes object")
     return found
