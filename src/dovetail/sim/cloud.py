@@ -1,7 +1,7 @@
 """The simulated cloud: what a NodeClaim gets, what it costs, when it is out of stock, when spot is taken back.
 
 Chooses among the offerings that a NodeClaim allows the cheapest one in stock (price, then type name; among zones of one
-price by chance or the first by name). Spot prices may move; every move is announced as a new catalogue. Knows nothing of
+price by chance or the first by name). Spot prices may move; every move is announced as a new catalogue. Knows no
 pods. The bill is exact: attodollars per hour times nanoseconds, divided only when someone asks.
 """
 

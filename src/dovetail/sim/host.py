@@ -1,9 +1,9 @@
 """Where an engine lives in the simulated cluster: its watches, its clock, its calls, its crashes.
 
 The engine hears of the world only by events, late as on a real network, and acts only by instructions, which are
-carried out here one by one and answered. Changes that nobody needs at once (pods) wait for the next thing that happens, the
-newest state of each object only, as an informer's cache would show them. `Line` decides what becomes of each event and
-call: the plain one is reliable; `sim.faults` has others. Restarting builds a new engine that knows only the objects.
+carried out here one by one and answered. Changes that nobody needs at once (pods) wait for the next thing that happens,
+the newest state of each object only, as an informer's cache would show them. `Line` decides what becomes of each event
+and call; the plain one is reliable, `sim.faults` has others. Restarting builds a new engine that knows objects only.
 """
 
 from collections.abc import Callable
@@ -86,8 +86,8 @@ class Host:
         self.is_up = False
         self.starts = 0
         self.events_sent = 0
-        self.on_instruction: Callable[[Host, Instruction], None] = lambda host, asked: None
-        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_instruction: list[Callable[[Host, Instruction], None]] = []
+        self.on_report: list[Callable[[Report], None]] = []
         self.before_act: Callable[[Host, Acted], bool] = lambda host, asked: True
         self.after_act: Callable[[Host, Acted], bool] = lambda host, asked: True
         self._owed: dict[tuple[str, str], _Owed] = {}
@@ -211,7 +211,8 @@ class Host:
             if isinstance(asked, WakeAt):
                 self._wake_at(asked.at)
             elif isinstance(asked, Report):
-                self.on_report(asked)
+                for hear in self.on_report:
+                    hear(asked)
             else:
                 self._act(asked)
 
@@ -224,7 +225,8 @@ class Host:
     def _act(self, asked: Acted) -> None:
         if not self.before_act(self, asked):
             return
-        self.on_instruction(self, asked)
+        for hear in self.on_instruction:
+            hear(self, asked)
         life = self._life
         for delay, answer in self.line.call(asked, lambda: self.actuator.carry_out(asked)):
             self.clock.after(delay, self._arrive, life, answer)

@@ -87,7 +87,6 @@ class Karpenter:
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Timer] = {}
-        cloud.on_interruption = self.interrupted
         draining.on_drained = self._shut_down
         store.listen(self._hear)
 

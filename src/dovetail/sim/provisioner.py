@@ -2,7 +2,7 @@
 
 The batch window is Karpenter's: one second after the last new pod, ten at most; a pod that still waits asks again every
 ten seconds. Where pods would go is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims
-that are on their way count as nodes there. Nodes that pods are sent to are nominated for twenty seconds, as in Karpenter.
+that are on their way count as nodes there. Nodes that pods are sent to are nominated for twenty seconds.
 """
 
 from collections.abc import Callable

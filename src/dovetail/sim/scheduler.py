@@ -2,7 +2,7 @@
 
 Filters and scores as the default profile of Kubernetes does: NodeResourcesFit (LeastAllocated), balanced allocation,
 node affinity, taints, topology spread (with the built-in default constraints) and pod affinity, with the default
-weights, the adaptive share of nodes to score, and chance among equals. Where a pod lands is this module's word, never the
+weights, the adaptive share of nodes to score, and chance among equals. Where a pod lands is this module's word, not the
 plan's. Not modelled: preemption, image locality, volumes but for what node affinity says, waiting plugins.
 """
 

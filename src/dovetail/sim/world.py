@@ -23,7 +23,7 @@ from dovetail.model.objects import (
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.actuate import Actuator, claim_from
 from dovetail.sim.clock import Clock, Dice
-from dovetail.sim.cloud import Cloud, CloudTimes
+from dovetail.sim.cloud import Cloud, CloudTimes, Instance
 from dovetail.sim.draining import Draining
 from dovetail.sim.eviction import Evictions
 from dovetail.sim.host import Host, Line
@@ -35,6 +35,7 @@ from dovetail.sim.shapes import Shapes
 from dovetail.sim.store import Store
 from dovetail.sim.workloads import Workloads
 
+PodListener = Callable[[str, Pod], None]
 START: Final = datetime(2026, 1, 5, 0, 0, tzinfo=UTC)
 
 
@@ -69,8 +70,55 @@ class World:
         self.scheduler.on_unschedulable = self.provisioner.trigger
         self.provisioner.on_nominated = self._tell_nominations
         self.cloud.on_catalogue = self._tell_catalogue
+        self.cloud.on_interruption = self._interrupted
+        self.cloud.on_gone = self._gone
+        self.evictions.on_evicted = self._evicted
+        self.draining.on_forced = self._forced
+        self._outside: list[Callable[[str], None]] = []
+        self._on_evicted: list[PodListener] = []
+        self._on_forced: list[PodListener] = []
+        self._on_gone: list[Callable[[Instance], None]] = []
         self.hosts: list[Host] = []
         self._karpenter_hosts: list[tuple[Host, Settings]] = []
+
+    # ------------------------------------------------------------ who wants to hear
+
+    def on_outside(self, listener: Callable[[str], None]) -> None:
+        """Hear of all that no controller did: scaling, prices, images, stock, deaths, changed objects."""
+        self._outside.append(listener)
+
+    def on_evicted(self, listener: PodListener) -> None:
+        """Hear of each eviction just before it is carried out."""
+        self._on_evicted.append(listener)
+
+    def on_forced(self, listener: PodListener) -> None:
+        """Hear of each pod that ends with its node, or by force, just before it is gone."""
+        self._on_forced.append(listener)
+
+    def on_gone(self, listener: Callable[[Instance], None]) -> None:
+        """Hear of each machine that is no more."""
+        self._on_gone.append(listener)
+
+    def outside(self, what: str) -> None:
+        """Say that something happened which no controller did."""
+        for listener in self._outside:
+            listener(what)
+
+    def _evicted(self, key: str, pod: Pod) -> None:
+        for listener in self._on_evicted:
+            listener(key, pod)
+
+    def _forced(self, key: str, pod: Pod) -> None:
+        for listener in self._on_forced:
+            listener(key, pod)
+
+    def _gone(self, instance: Instance) -> None:
+        for listener in self._on_gone:
+            listener(instance)
+
+    def _interrupted(self, claim: str) -> None:
+        self.outside(f"spot interruption of {claim}")
+        self.karpenter.interrupted(claim)
 
     @property
     def now(self) -> int:
@@ -123,7 +171,9 @@ class World:
         identity = name
 
         def build() -> Engine:
-            return Engine(settings, self.cloud.seen_catalogue(), identity=identity)
+            kind = "karpenter" if karpenter else "dovetail"
+            catalogue = self.cloud.seen_catalogue()
+            return Engine(settings, catalogue, identity=identity, holds=not karpenter, controller=kind)
 
         actuator = Actuator(self.store, self.clock, self.karpenter, holds=not karpenter)
         host = Host(name, self.store, self.clock, self.cloud, actuator, build, line)
@@ -136,7 +186,28 @@ class World:
         """Add Karpenter's own disruption controller: the same engine, by Karpenter's rules, for all pools."""
         return self.add_engine(karpenter_settings(self), line, name="karpenter")
 
+    def scale(self, kind: str, key: str, replicas: int) -> None:
+        """Somebody (a person, an autoscaler) asks for another number of pods."""
+        self.outside(f"{key} scaled to {replicas}")
+        self.workloads.scale(kind, key, replicas)
+
+    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
+        """Roll out a machine image."""
+        self.outside(f"image {image}")
+        self.karpenter.set_image(node_class, image, bad=bad)
+
+    def kill(self, claim: str) -> None:
+        """A machine dies."""
+        self.outside(f"{claim} dies")
+        self.karpenter.die(claim)
+
+    def set_pool(self, pool: NodePool) -> None:
+        """Somebody changes a NodePool."""
+        self.outside(f"pool {pool.metadata.name} changed")
+        self.store.put(pool)
+
     def _tell_catalogue(self, catalogue: Catalogue) -> None:
+        self.outside("prices or stock")
         for host in self.hosts:
             host.catalogue_changed()
 

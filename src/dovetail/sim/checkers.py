@@ -1,0 +1,621 @@
+"""The promises that a run is held to, watched from outside while it runs.
+
+Each checker knows one promise and looks only at objects and calls, never into the engine; what it counts, it counts by
+itself. A broken promise is a `Violation` with its time and one sentence. Where the world changes under a decision that
+is already on its way (a node dies, a budget shrinks), the decision had `lag` nanoseconds to hear of it: before that it
+is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, cast
+
+from dovetail.api.policy import effective_policy
+from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
+from dovetail.lifecycle.records import Record, decode_record
+from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
+from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.sim.clock import MINUTE, SECOND
+from dovetail.sim.eviction import is_healthy
+from dovetail.sim.host import Host
+from dovetail.sim.store import Change
+from dovetail.sim.world import World
+
+COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
+STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
+SETTLING: Final = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A broken promise: which, when (seconds from the start of the world), and what was seen."""
+
+    rule: str
+    at: float
+    what: str
+
+    def figures(self) -> dict[str, Any]:
+        """As the contract's JSON shows it."""
+        return {"rule": self.rule, "at": self.at, "what": self.what}
+
+
+def record_on(item: Node | NodeClaim | None) -> Record | None:
+    """The command's record that an object carries."""
+    text = item.metadata.annotations.get(names.COMMAND) if item is not None else None
+    return decode_record(text) if text else None
+
+
+def is_tainted(node: Node | None) -> bool:
+    """Whether a command has closed the node."""
+    return node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints)
+
+
+class Checker:
+    """Base of all checkers: hears of everything, and notes what is wrong."""
+
+    rule = ""
+
+    def __init__(self, watch: "Watch") -> None:
+        self.watch = watch
+        self.world = watch.world
+        self.store = watch.world.store
+
+    def changed(self, change: Change) -> None:
+        """An object is new, different or gone."""
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """An engine asks for something; it has not been done yet."""
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """A pod is about to be evicted."""
+
+    def outside(self) -> None:
+        """Something happened that no engine did."""
+
+    def ended(self) -> None:
+        """The run is over and nothing is on its way any more."""
+
+    def broken(self, what: str) -> None:
+        """Note a broken promise."""
+        self.watch.note(self.rule, what)
+
+
+@dataclass(slots=True)
+class _Leaving:
+    pool: str
+    reason: Reason
+    domain_labels: dict[str, str]
+    karpenter: bool
+
+
+class BudgetChecker(Checker):
+    """No budget is exceeded at any instant, flat and per topology domain (spec section 7; S2, S3)."""
+
+    rule = "budget"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self.leaving: dict[str, _Leaving] = {}
+        self._counts: dict[str, list[tuple[int, int]]] = {}
+        self._policies: dict[str, list[tuple[int, NodePool]]] = {}
+        self._counted: dict[str, str] = {}
+        self._down: dict[str, int] = {}
+
+    def changed(self, change: Change) -> None:
+        """Follow pools, nodes and claims; judge each node that a command closes."""
+        if change.kind == "NodePool" and change.new is not None:
+            self._remember(self._policies, change.key, cast("NodePool", change.new))
+        elif change.kind == "Node":
+            self._node(change.key, cast("Node | None", change.old), cast("Node | None", change.new))
+        elif change.kind == "NodeClaim":
+            claim = cast("NodeClaim | None", change.new)
+            if claim is None or is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
+                self._uncount(change.key)
+                self.leaving.pop(change.key, None)
+                self._down.pop(change.key, None)
+            elif claim.metadata.deletion_timestamp is not None:
+                self._down.setdefault(change.key, self.world.now)
+
+    def _remember(self, memory: dict[str, list[tuple[int, Any]]], key: str, value: Any) -> None:
+        """Keep what was true within the last `lag`, and what was true at its beginning."""
+        entries = memory.setdefault(key, [])
+        entries.append((self.world.now, value))
+        edge = self.world.now - self.watch.lag
+        while len(entries) > 1 and entries[1][0] <= edge:
+            del entries[0]
+
+    def _lately(self, memory: dict[str, list[tuple[int, Any]]], key: str) -> list[Any]:
+        edge = self.world.now - self.watch.lag
+        entries = memory.get(key, [])
+        first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
+        return [value for _, value in entries[first:]]
+
+    def _uncount(self, name: str) -> None:
+        pool = self._counted.pop(name, None)
+        if pool is not None:
+            self._remember(self._counts, pool, self._counts[pool][-1][1] - 1)
+
+    def _node(self, name: str, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            self._uncount(name)
+            self.leaving.pop(name, None)
+            self._down.pop(name, None)
+            return
+        pool = new.metadata.labels.get(names.NODEPOOL, "")
+        if name not in self._counted and names.INITIALIZED_LABEL in new.metadata.labels and pool:
+            known = self._counts.get(pool)
+            self._counted[name] = pool
+            self._remember(self._counts, pool, (known[-1][1] if known else 0) + 1)
+        if is_true(new.status.conditions, "Ready"):
+            claim = self.store.claims.get(name)
+            if claim is not None and claim.metadata.deletion_timestamp is None:
+                self._down.pop(name, None)
+        elif name in self._counted:
+            self._down.setdefault(name, self.world.now)
+        if is_tainted(new) and not is_tainted(old):
+            self._closed(name, new, pool)
+        elif is_tainted(old) and not is_tainted(new):
+            self.leaving.pop(name, None)
+
+    def _closed(self, name: str, node: Node, pool: str) -> None:
+        record = record_on(node)
+        if record is None or pool not in self.store.pools:
+            return
+        reason = REASON_OF[record.method]
+        karpenter = self.watch.is_karpenters(record.id)
+        self.leaving[name] = _Leaving(pool, reason, node.metadata.labels, karpenter)
+        self._judge_flat(pool, reason, karpenter)
+        if reason is Reason.DRIFTED and not karpenter:
+            self._judge_domains(name, pool)
+
+    def _policies_of(self, pool: str, karpenter: bool) -> list[DisruptionPolicy]:
+        settings = KARPENTER_1_15 if karpenter else DOVETAIL
+        return [effective_policy(entry, settings) for entry in self._lately(self._policies, pool)]
+
+    def _instants(self) -> tuple[datetime, datetime]:
+        clock = self.world.clock
+        return clock.instant(), clock.instant_of(max(0, clock.now - self.watch.lag))
+
+    def _judge_flat(self, pool: str, reason: Reason, karpenter: bool) -> None:
+        own = sum(entry.pool == pool for entry in self.leaving.values())
+        edge = self.world.now - self.watch.lag
+        others = sum(
+            since <= edge and name not in self.leaving and self._counted.get(name) == pool
+            for name, since in self._down.items()
+        )
+        nodes = max(self._lately(self._counts, pool), default=0)
+        allowed = max(
+            _allowed(policy, nodes, reason, instant)
+            for policy in self._policies_of(pool, karpenter)
+            for instant in self._instants()
+        )
+        if own + others > allowed:
+            self.broken(f"{pool}: {own} nodes leave at once for {reason} and {others} are down; {allowed} may")
+
+    def _judge_domains(self, name: str, pool: str) -> None:
+        problems = [
+            self._domain_problem(name, pool, policy, instant)
+            for policy in self._policies_of(pool, karpenter=False)
+            for instant in self._instants()
+        ]
+        if all(problems):
+            self.broken(f"{pool}: {problems[0]}")
+
+    def _domain_problem(self, name: str, pool: str, policy: DisruptionPolicy, now: datetime) -> str:
+        drifting = {n: e for n, e in self.leaving.items() if e.pool == pool and e.reason is Reason.DRIFTED}
+        active = [
+            b
+            for b in policy.budgets
+            if b.topology_key and b.problem is None and _names(b, Reason.DRIFTED) and _is_active(b, now)
+        ]
+        sequential = [b for b in active if b.sequential][:1]
+        for budget in sequential or active:
+            key = budget.topology_key
+            mine = self.leaving[name].domain_labels.get(key, "")
+            total = sum(
+                self.store.nodes[n].metadata.labels.get(key, "") == mine
+                for n, p in self._counted.items()
+                if p == pool and n in self.store.nodes
+            )
+            allowed = _amount(budget, total + len(drifting))  # nodes that left within the lag still counted then
+            inside = sum(entry.domain_labels.get(key, "") == mine for entry in drifting.values())
+            if inside > allowed:
+                return f"{inside} nodes of domain {mine or 'none'} drift at once; {allowed} may"
+            if budget.sequential and inside != len(drifting):
+                return f"nodes of several domains of {key} drift at once; one domain after the other was promised"
+        return ""
+
+
+def _names(budget: Budget, reason: Reason) -> bool:
+    return not budget.reasons or reason in budget.reasons
+
+
+def _is_active(budget: Budget, now: datetime) -> bool:
+    return budget.window is None or budget.window.active(now)
+
+
+def _amount(budget: Budget, nodes: int) -> int:
+    if budget.problem is not None:
+        return 0
+    return -(-budget.amount * nodes // 100) if budget.is_percent else budget.amount
+
+
+def _allowed(policy: DisruptionPolicy, nodes: int, reason: Reason, now: datetime) -> int:
+    amounts = [
+        _amount(budget, nodes)
+        for budget in policy.budgets
+        if not budget.topology_key
+        and _names(budget, reason)
+        and (budget.problem is not None or _is_active(budget, now))
+    ]
+    return min(amounts, default=2**31 - 1)
+
+
+class PdbChecker(Checker):
+    """No PodDisruptionBudget is broken by an eviction; counted from scratch each time."""
+
+    rule = "pdb"
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """Count what is left once this pod is gone."""
+        if not is_healthy(pod):
+            return
+        for name in self.world.evictions.guards_of(key, pod):
+            budget = self.store.pdbs[name]
+            healthy = sum(
+                is_healthy(other) and name in self.world.evictions.guards_of(other_key, other)
+                for other_key, other in self.store.pods.items()
+                if other.metadata.namespace == pod.metadata.namespace
+            )
+            if healthy - 1 < budget.status.desired_healthy:
+                self.broken(
+                    f"{key}: evicted although {name} wants {budget.status.desired_healthy} of {healthy} healthy"
+                )
+
+
+class LostPodChecker(Checker):
+    """No pod is lost: whatever had a place before a disruption has one again in the end."""
+
+    rule = "lost-pod"
+
+    def ended(self) -> None:
+        """Every workload has its pods, and every pod that can be placed is."""
+        for kind in ("ReplicaSet", "StatefulSet"):
+            for key, item in sorted(self.store.by_kind[kind].items()):
+                wanted = item.spec.replicas or 0  # type: ignore[union-attr]
+                there = [
+                    pod
+                    for pod in self.store.pods.values()
+                    if pod.metadata.deletion_timestamp is None
+                    and any(owner.uid == item.metadata.uid for owner in pod.metadata.owner_references)
+                ]
+                running = sum(pod.status.phase == "Running" for pod in there)
+                if running < wanted:
+                    self.broken(f"{kind} {key} has {running} of {wanted} pods running when all is quiet")
+
+
+class DoubleLaunchChecker(Checker):
+    """A node is never replaced twice: one command's replacements for it at a time, each created once."""
+
+    rule = "double-launch"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._made: dict[str, str] = {}
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Look for another live replacement of the same nodes."""
+        if not isinstance(instruction, CreateNodeClaim) or instruction.name in self.store.claims:
+            return
+        if instruction.name in self._made:
+            self.broken(f"{instruction.name} is created again after it had been there and gone")
+        self._made[instruction.name] = instruction.command_id
+        record = decode_record(instruction.record)
+        mine = {entry.uid for entry in record.nodes} if record is not None else set()
+        for name in sorted(self.store.claims):
+            claim = self.store.claims[name]
+            other = record_on(claim)
+            if other is None or other.id == instruction.command_id or claim.metadata.deletion_timestamp is not None:
+                continue
+            if name in other.replacements and mine & {entry.uid for entry in other.nodes}:
+                self.broken(f"{instruction.name} is launched while {name} of command {other.id} replaces the same node")
+
+
+class StuckTaintChecker(Checker):
+    """No taint, record or nomination is left behind; no command lasts for ever."""
+
+    rule = "stuck-taint"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._since: dict[str, int] = {}
+
+    def changed(self, change: Change) -> None:
+        """Note when a node was closed, and look again when a command's time must be over."""
+        if change.kind != "Node":
+            return
+        node = cast("Node | None", change.new)
+        if not is_tainted(node):
+            self._since.pop(change.key, None)
+        elif change.key not in self._since:
+            self._since[change.key] = self.world.now
+            wait = STUCK_AFTER + self.watch.patience
+            self.world.clock.after(wait, self._look, change.key, self.world.now)
+
+    def _look(self, name: str, since: int) -> None:
+        claim = self.store.claims.get(name)
+        if self._since.get(name) == since and claim is not None and claim.metadata.deletion_timestamp is None:
+            self.broken(f"{name} is still closed {(self.world.now - since) // SECOND} s after its command began")
+
+    def ended(self) -> None:
+        """Nothing of a command is left when all is quiet."""
+        for name, node in sorted(self.store.nodes.items()):
+            claim = self.store.claims.get(name)
+            leaving = claim is None or claim.metadata.deletion_timestamp is not None
+            if is_tainted(node) and not leaving:
+                self.broken(f"{name} is still closed when all is quiet")
+            elif record_on(node) is not None and not leaving:
+                self.broken(f"{name} still carries a command's record when all is quiet")
+        for host in self.world.hosts:
+            if host.is_up and host.engine.acts:
+                for run in host.engine.runs:
+                    if not self._still_drains(run.nodes):
+                        self.broken(f"command {run.id} ({run.action}) is still {run.phase} when all is quiet")
+                if not host.engine.runs and host.engine.lingering:
+                    self.broken(f"{', '.join(host.engine.lingering)} still nominated when all is quiet")
+
+    def _still_drains(self, nodes: tuple[str, ...]) -> bool:
+        """A node whose pods nobody may evict drains for as long as they stay: that is no fault of the command."""
+        return any(self.world.draining.is_draining(name) for name in nodes)
+
+
+class TwiceChecker(Checker):
+    """No node is disrupted twice: never by two commands at once, never deleted by a second one."""
+
+    rule = "disrupted-twice"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._deleted: dict[str, str] = {}
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Look who else holds the node."""
+        if isinstance(instruction, TaintNode):
+            node = self.store.nodes.get(instruction.node)
+            record = record_on(node)
+            claim = self.store.claims.get(instruction.node)
+            if node is None or claim is None:
+                return
+            if is_tainted(node) and record is not None and record.id != instruction.command_id:
+                self.broken(f"{instruction.node} is taken by {instruction.command_id} while {record.id} holds it")
+            elif claim.metadata.uid in self._deleted and self._deleted[claim.metadata.uid] != instruction.command_id:
+                self.broken(f"{instruction.node} is taken by {instruction.command_id} though it is deleted already")
+        elif isinstance(instruction, DeleteNodeClaim):
+            known = self._deleted.setdefault(instruction.uid, instruction.command_id)
+            if known != instruction.command_id:
+                self.broken(f"{instruction.name} is deleted by {instruction.command_id} after {known}")
+
+
+class EmptyReplacementChecker(Checker):
+    """No replacement is taken away before its pods came: while its command lasts, and a minute more."""
+
+    rule = "replacement-deleted"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._waits: dict[str, str] = {}
+        self._candidates: dict[str, tuple[str, ...]] = {}
+        self._free_at: dict[str, int] = {}
+
+    def changed(self, change: Change) -> None:
+        """Follow replacements from their birth to their first pod."""
+        if change.kind == "NodeClaim":
+            if change.new is None:
+                self._waits.pop(change.key, None)
+                self._free(change.key)
+            elif change.old is None:
+                record = record_on(cast("NodeClaim", change.new))
+                if record is not None:
+                    self._waits[change.key] = record.id
+                    self._candidates[record.id] = tuple(entry.claim for entry in record.nodes)
+        elif change.kind == "Pod" and change.new is not None:
+            pod = cast("Pod", change.new)
+            if pod.spec.node_name in self._waits and not self.world.shapes.of(change.key, pod).daemon:
+                del self._waits[pod.spec.node_name]
+
+    def _free(self, gone: str) -> None:
+        for ident, claims in self._candidates.items():
+            if gone in claims and not any(name in self.store.claims for name in claims):
+                self._free_at[ident] = self.world.now + SETTLING
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Judge who takes a replacement that still waits for its pods."""
+        if not isinstance(instruction, TaintNode):
+            return
+        ident = self._waits.get(instruction.node)
+        if (
+            ident is None
+            or ident == instruction.command_id
+            or record_on(self.store.claims.get(instruction.node)) is None
+        ):
+            return
+        if self.world.now < self._free_at.get(ident, 1 << 62) - self.watch.lag:
+            self.broken(f"{instruction.node}, a replacement of {ident}, is taken before any pod came to it")
+
+
+class GraceChecker(Checker):
+    """No cost action takes a node within its consolidationGracePeriod (spec section 2; S0)."""
+
+    rule = "grace-period"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._before: dict[str, tuple[int, datetime | None]] = {}
+
+    def changed(self, change: Change) -> None:
+        """Remember the last pod event but one while the newest may not be known yet."""
+        if change.kind != "NodeClaim" or change.new is None or change.old is None:
+            return
+        old, new = cast("NodeClaim", change.old), cast("NodeClaim", change.new)
+        if old.status.last_pod_event_time != new.status.last_pod_event_time:
+            at, _ = self._before.get(change.key, (-1 << 62, None))
+            if self.world.now - at > self.watch.lag:
+                self._before[change.key] = (self.world.now, _last_event(old))
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Judge each node that a cost action closes."""
+        if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
+            return
+        record = decode_record(instruction.record)
+        claim = self.store.claims.get(self.store.claim_of.get(instruction.node, ""))
+        if record is None or claim is None or record.method not in COST or is_tainted(self._node(instruction)):
+            return
+        pool = self.store.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
+        period = effective_policy(pool, DOVETAIL).grace_period if pool is not None else None
+        last = _last_event(claim)
+        at, before = self._before.get(instruction.node, (-1 << 62, None))
+        if self.world.now - at <= self.watch.lag:
+            last = before
+        if period is None or last is None:
+            return
+        passed = self.world.now - self.world.clock.since_start(last)
+        if passed + self.watch.lag < period:
+            self.broken(
+                f"{instruction.node} is taken {passed // SECOND} s after a pod event; its grace period is longer"
+            )
+
+    def _node(self, instruction: TaintNode) -> Node | None:
+        return self.store.nodes.get(instruction.node)
+
+
+def _last_event(claim: NodeClaim) -> datetime | None:
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    entry = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    return entry.last_transition_time if entry is not None and entry.status == "True" else None
+
+
+class CycleChecker(Checker):
+    """No cycle: the cluster never comes back to a state that it left, with nothing from outside in between."""
+
+    rule = "cycle"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._seen: dict[int, int] = {}
+        self._commands = 0
+        self._busy: dict[str, None] = {}
+
+    def outside(self) -> None:
+        """Whatever comes now may well have been there before."""
+        self._seen.clear()
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Count commands: only they can make a cycle."""
+        if isinstance(instruction, TaintNode) and not self.watch.is_karpenters(instruction.command_id):
+            self._commands += 1
+
+    def changed(self, change: Change) -> None:
+        """Look at the whole once nothing is on its way."""
+        if change.kind == "Node":
+            node = cast("Node | None", change.new)
+            if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):
+                self._busy.pop(change.key, None)
+            else:
+                self._busy[change.key] = None
+            if not self._busy and (change.new is None or is_tainted(cast("Node | None", change.old))):
+                self.world.clock.after(SETTLING, self._look)
+
+    def _look(self) -> None:
+        if self._busy or any(not pod.spec.node_name for pod in self.store.pods.values()):
+            return
+        state = hash(self._state())
+        known = self._seen.get(state)
+        if known is not None and known < self._commands:
+            self.broken(f"the cluster is back in a state that {self._commands - known} disruptions led away from")
+        self._seen[state] = self._commands
+
+    def _state(self) -> tuple[Any, ...]:
+        nodes = []
+        for name, node in self.store.nodes.items():
+            pods: dict[str, int] = {}
+            for key, pod in self.store.pods_on.get(name, {}).items():
+                if not self.world.shapes.of(key, pod).daemon:
+                    owner = next((o.name for o in pod.metadata.owner_references), key)
+                    pods[owner] = pods.get(owner, 0) + 1
+            labels = node.metadata.labels
+            kind = (labels.get(names.INSTANCE_TYPE), labels.get(names.ZONE), labels.get(names.CAPACITY_TYPE))
+            image = self.store.claims[name].status.image_id if name in self.store.claims else ""
+            nodes.append((kind, image, tuple(sorted(pods.items()))))
+        return tuple(sorted(nodes, key=repr))
+
+
+ALL: Final[tuple[type[Checker], ...]] = (
+    BudgetChecker,
+    PdbChecker,
+    LostPodChecker,
+    DoubleLaunchChecker,
+    StuckTaintChecker,
+    TwiceChecker,
+    EmptyReplacementChecker,
+    GraceChecker,
+    CycleChecker,
+)
+
+
+class Watch:
+    """All checkers of a run. `lag`: how old an engine's knowledge may be; `patience`: what faults may add to a wait."""
+
+    def __init__(self, world: World, *, lag: int = 3 * SECOND, patience: int = 0, most: int = 50) -> None:
+        self.world = world
+        self.lag = lag
+        self.patience = patience
+        self.most = most
+        self.violations: list[Violation] = []
+        self._karpenters: set[str] = set()
+        self.checkers = [kind(self) for kind in ALL]
+        world.store.listen(self._changed)
+        world.on_outside(self._outside)
+        world.on_evicted(self.evicted)
+
+    def note(self, rule: str, what: str) -> None:
+        """Keep a violation; the first fifty are enough."""
+        if len(self.violations) < self.most:
+            at = round(self.world.now / SECOND, 3)
+            self.violations.append(Violation(rule=rule, at=at, what=what))
+
+    def is_karpenters(self, command_id: str) -> bool:
+        """Whether a command is of the engine that plays Karpenter."""
+        return command_id in self._karpenters
+
+    def follow(self, host: Host) -> None:
+        """Watch what this engine does."""
+        host.on_instruction.append(self.instruction)
+
+    def instruction(self, host: Host, asked: Instruction) -> None:
+        """Hear of an instruction before it is carried out."""
+        if isinstance(asked, TaintNode) and host.engine.settings.is_karpenter:
+            self._karpenters.add(asked.command_id)
+        for checker in self.checkers:
+            checker.asked(host, asked)
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """Hear of an eviction before it is carried out."""
+        for checker in self.checkers:
+            checker.evicted(key, pod)
+
+    def ended(self) -> None:
+        """Close: all promises that are about the end."""
+        for checker in self.checkers:
+            checker.ended()
+
+    def _changed(self, change: Change) -> None:
+        for checker in self.checkers:
+            checker.changed(change)
+
+    def _outside(self, what: str) -> None:
+        for checker in self.checkers:
+            checker.outside()

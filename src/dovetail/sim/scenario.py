@@ -1,0 +1,536 @@
+"""Scenarios: a cluster, what happens to it and the policies to compare, as short YAML.
+
+Reads and checks a file and gives a `Scenario`, a plain value; `sim.stage` makes a world of it. Whatever is wrong is
+said in one sentence with file, line and what to write instead. docs/simulator.md describes the format.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dovetail.api.settings import settings_of
+from dovetail.model.duration import DurationError, parse_simple
+from dovetail.model.objects import ResourceList, SelectorRequirement, Taint, Toleration
+from dovetail.model.settings import PROFILES, Profile, Settings
+from dovetail.sim.clock import Span
+
+
+class ScenarioError(Exception):
+    """A scenario, policy or trace can't be used; the message is one sentence for people."""
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Base of what a file may say: an unknown word is an error."""
+
+
+class OfferedType(_Strict, frozen=True, kw_only=True):
+    """An instance type given in the file: `cpu` cores, `memory`, dollars per hour on demand and, if offered, spot."""
+
+    name: str
+    cpu: int
+    memory: str
+    price: float
+    spot: float | None = None
+    pods: int = 58
+    arch: str = "amd64"
+    family: str = ""
+
+
+class SpotPrices(_Strict, frozen=True, kw_only=True):
+    """How spot prices move: every so often, by this relative deviation."""
+
+    every: str = "10m"
+    sigma: float = 0.02
+
+
+class CloudSection(_Strict, frozen=True, kw_only=True):
+    """How long the cloud and machines take, as `low-high` or one duration."""
+
+    create: str = "2s-4s"
+    register: str = "20s-40s"
+    ready: str = "5s-12s"
+    shutdown: str = "2s-6s"
+    interruptions_per_hour: float = 0.0
+    spot_prices: SpotPrices | None = None
+    zone_choice: str = "any"
+
+
+class PoolSection(_Strict, frozen=True, kw_only=True):
+    """A NodePool: its requirements beside the offered types, its base disruption policy."""
+
+    name: str
+    requirements: tuple[SelectorRequirement, ...] = ()
+    disruption: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    limits: ResourceList = {}
+    weight: int | None = None
+    expire_after: str | None = "720h"
+    termination_grace_period: str | None = None
+    managed: bool = True
+
+
+class NodesSection(_Strict, frozen=True, kw_only=True):
+    """Nodes that are there from the start. `age` may be a range: they were born at different times."""
+
+    pool: str
+    type: str
+    count: int = 1
+    zones: tuple[str, ...] = ()
+    capacity_type: str = "on-demand"
+    age: str = "1h"
+
+
+class PdbSection(_Strict, frozen=True, kw_only=True):
+    """A PodDisruptionBudget for one workload's pods."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class SpreadSection(_Strict, frozen=True, kw_only=True):
+    """A topology spread constraint on the workload's own pods."""
+
+    over: str = "zone"
+    skew: int = 1
+    must: bool = True
+
+
+class CurveSection(_Strict, frozen=True, kw_only=True):
+    """A daily load curve that an autoscaler follows: replicas between `low` and `high`, highest at `peak`."""
+
+    low: int
+    high: int
+    peak: str = "14h"
+    noise: float = 0.0
+    every: str = "1m"
+    period: str = "24h"
+    weekend: float = 1.0
+
+
+class WorkloadSection(_Strict, frozen=True, kw_only=True):
+    """Workloads of one sort: `count` of them, numbered; where a list is given, each draws one of its values."""
+
+    name: str
+    kind: str = "Deployment"
+    count: int = 1
+    namespace: str = "default"
+    replicas: int | tuple[int, ...] = 1
+    cpu: str | int | tuple[str | int, ...] = "100m"
+    memory: str | int | tuple[str | int, ...] = "128Mi"
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    spread: tuple[SpreadSection, ...] = ()
+    apart: str | None = None
+    priority: int | None = None
+    pdb: PdbSection | None = None
+    start: str = "3s-8s"
+    stop: str = "2s-5s"
+    grace: int = 30
+    duration: str | None = None
+    every: str | None = None
+    batch: int | tuple[int, ...] = 1
+    curve: CurveSection | None = None
+
+
+class ShrinkStep(_Strict, frozen=True, kw_only=True):
+    """Some workloads, chosen by chance, gain or lose replicas."""
+
+    workloads: int = 1
+    by: int | tuple[int, ...] = -1
+    matching: str = ""
+    least: int = 1
+
+
+class ImageStep(_Strict, frozen=True, kw_only=True):
+    """A machine image is rolled out; nodes of another one drift. `bad`: machines with it never join."""
+
+    id: str
+    node_class: str = "default"
+    bad: bool = False
+
+
+class StockStep(_Strict, frozen=True, kw_only=True):
+    """The cloud has no machines of a type (and zone, and capacity type) for a while."""
+
+    type: str
+    zone: str = ""
+    capacity_type: str = ""
+    for_: str = msgspec.field(name="for", default="10m")
+
+
+class PriceStep(_Strict, frozen=True, kw_only=True):
+    """A price changes."""
+
+    type: str
+    price: float
+    zone: str = ""
+    capacity_type: str = "on-demand"
+
+
+class PoolStep(_Strict, frozen=True, kw_only=True):
+    """Somebody changes a pool's disruption policy."""
+
+    name: str
+    disruption: dict[str, Any]
+
+
+class KillStep(_Strict, frozen=True, kw_only=True):
+    """Machines die."""
+
+    nodes: int = 1
+
+
+class Step(_Strict, frozen=True, kw_only=True):
+    """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
+
+    at: str | None = None
+    every: str | None = None
+    from_: str = msgspec.field(name="from", default="0s")
+    until: str | None = None
+    scale: dict[str, int] | None = None
+    change: ShrinkStep | None = None
+    image: ImageStep | None = None
+    out_of_stock: StockStep | None = None
+    price: PriceStep | None = None
+    pool: PoolStep | None = None
+    kill: KillStep | None = None
+
+
+class PolicySection(_Strict, frozen=True, kw_only=True):
+    """A policy to try: whose rules, which settings, and what it changes in every pool's `disruption`."""
+
+    profile: str = "dovetail"
+    disruption: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    beside_karpenter: bool = False
+
+
+class TraceSection(_Strict, frozen=True, kw_only=True):
+    """Pods that come and go as a trace file says; `file` may be given on the command line instead."""
+
+    file: str = ""
+    namespace: str = "trace"
+    speed: float = 1.0
+    limit: int = 0
+    cpu_scale: float = 1.0
+    memory_scale: float = 1.0
+    skip: str = "0s"
+
+
+class _ScenarioFile(_Strict, frozen=True, kw_only=True):
+    name: str
+    about: str = ""
+    start: str = "2026-01-05T00:00:00Z"
+    until: str
+    warm_up: str = "10m"
+    catalogue: str | tuple[OfferedType, ...]
+    types: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ("zone-a", "zone-b", "zone-c")
+    cloud: CloudSection = CloudSection()
+    pools: tuple[PoolSection, ...]
+    nodes: tuple[NodesSection, ...] = ()
+    workloads: tuple[WorkloadSection, ...] = ()
+    trace: TraceSection | None = None
+    cluster: str | None = None
+    steps: tuple[Step, ...] = ()
+    policies: dict[str, PolicySection]
+    moral: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy ready to run."""
+
+    name: str
+    settings: Settings
+    disruption: dict[str, Any] = field(default_factory=dict)
+    beside_karpenter: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario ready to be staged; times in nanoseconds."""
+
+    name: str
+    about: str
+    source: str
+    start: datetime
+    until: int
+    warm_up: int
+    file: _ScenarioFile
+    policies: tuple[Policy, ...]
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its file is, for files that it names; None for those that come with the package."""
+        return None if self.source.startswith("shipped:") else Path(self.source).parent
+
+
+_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill")
+_KINDS: Final = ("Deployment", "StatefulSet", "Job", "DaemonSet")
+
+
+# ---------------------------------------------------------------- reading
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the scenarios that come with the package."""
+    folder = resources.files("dovetail.sim").joinpath("scenarios")
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+def load_scenario(where: str | Path) -> Scenario:
+    """A scenario by its shipped name, or from a file."""
+    text = str(where)
+    if text in shipped():
+        data = resources.files("dovetail.sim").joinpath("scenarios", f"{text}.yaml").read_text()
+        return parse_scenario(data, f"shipped:{text}.yaml")
+    path = Path(text)
+    if not path.is_file():
+        near = difflib.get_close_matches(text, shipped(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"write a file or one of: {', '.join(shipped())}"
+        raise ScenarioError(f"{text}: there is no such scenario; {hint}")
+    try:
+        return parse_scenario(path.read_text(), text)
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{text}: it is not readable as UTF-8 text; write a YAML file") from None
+
+
+def parse_scenario(data: str, source: str) -> Scenario:
+    """A scenario from YAML text; `source` is named in errors."""
+    reader = _Reader(data, source)
+    wire: _ScenarioFile = reader.read(_ScenarioFile)
+    reader.check_words(wire)
+    return Scenario(
+        name=wire.name,
+        about=" ".join(wire.about.split()),
+        source=source,
+        start=reader.instant(wire.start, "start"),
+        until=reader.span(wire.until, "until").low,
+        warm_up=reader.span(wire.warm_up, "warmUp").low,
+        file=wire,
+        policies=tuple(reader.policy(name, section, f"policies.{name}") for name, section in wire.policies.items()),
+    )
+
+
+def load_policy(name: str, where: str | Path) -> Policy:
+    """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
+    path = Path(where)
+    try:
+        data = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise ScenarioError(f"{path}: can't be read; write a YAML file with profile, disruption and settings") from None
+    reader = _Reader(data, str(path))
+    section: PolicySection = reader.read(PolicySection)
+    return reader.policy(name, section, "")
+
+
+class _Reader:
+    """One YAML text, its values, and the line of every path in it."""
+
+    def __init__(self, data: str, source: str) -> None:
+        self.source = source
+        self.lines: dict[str, int] = {}
+        try:
+            node = yaml.compose(data, Loader=yaml.CSafeLoader)
+            self.tree = self._plain(node, "") if node is not None else None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = mark.line + 1 if mark is not None else 1
+            problem = str(getattr(error, "problem", None) or "unreadable")
+            raise ScenarioError(f"{source}:{line}: this is not YAML ({problem}); check the indentation") from None
+        if not isinstance(self.tree, dict):
+            raise ScenarioError(f"{source}:1: a map of keys is wanted; begin with `name: ...`")
+
+    def _plain(self, node: Any, path: str) -> Any:
+        self.lines[path] = node.start_mark.line + 1
+        if isinstance(node, yaml.MappingNode):
+            result = {}
+            for key_node, value_node in node.value:
+                key = str(key_node.value)
+                inner = f"{path}.{key}" if path else key
+                result[key] = self._plain(value_node, inner)
+                self.lines[inner] = key_node.start_mark.line + 1
+            return result
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(entry, f"{path}[{index}]") for index, entry in enumerate(node.value)]
+        return (
+            yaml.CSafeLoader("").construct_object(node)
+            if node.tag.endswith((":int", ":float", ":bool", ":null"))
+            else (node.value)
+        )
+
+    def fail(self, path: str, problem: str) -> ScenarioError:
+        """One sentence, with the line of the nearest thing that is there."""
+        shown = path
+        while path and path not in self.lines:
+            path = re.sub(r"(\.[^.\[\]]*|\[[^\]]*\]|^[^.\[\]]*)$", "", path)
+        return ScenarioError(f"{self.source}:{self.lines.get(path, 1)}: {shown + ': ' if shown else ''}{problem}")
+
+    def read(self, kind: Any) -> Any:
+        """The tree as a value of that kind."""
+        try:
+            return msgspec.convert(self.tree, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise self._explain(str(error), kind) from None
+
+    def _explain(self, message: str, kind: Any) -> ScenarioError:
+        problem, _, place = message.partition(" - at `")
+        path = re.sub(r"^key in ", "", place.rstrip("`")).removeprefix("$").removeprefix(".").replace("[...]", "")
+        unknown = re.search(r"unknown field `(.+)`", problem)
+        if unknown:
+            known = _fields_at(kind, path)
+            near = difflib.get_close_matches(unknown[1], known, n=1)
+            remedy = f"did you mean `{near[0]}`?" if near else f"write one of: {', '.join(known)}"
+            inner = f"{path}.{unknown[1]}" if path else unknown[1]
+            return self.fail(inner, f"there is no such key; {remedy}")
+        missing = re.search(r"missing required field `(.+)`", problem)
+        if missing:
+            return self.fail(path, f"`{missing[1]}` is missing; write it")
+        wanted = re.sub(r"^Expected `(.+)`, got `(.+)`$", r"\2 given; write \1", problem)
+        return self.fail(path, wanted.replace("array", "a list").replace("object", "a map"))
+
+    def span(self, text: str, path: str) -> Span:
+        """`30s`, or `20s-40s`."""
+        low, dash, high = str(text).partition("-")
+        try:
+            first = parse_simple(low.strip(), "smhd")
+            last = parse_simple(high.strip(), "smhd") if dash else first
+        except DurationError:
+            raise self.fail(
+                path, f"{text!r} is not a duration; write 30s, 5m, 2h, or a range such as 20s-40s"
+            ) from None
+        if last < first:
+            raise self.fail(path, f"{text!r} ends before it begins; write the shorter time first")
+        return Span(first, last)
+
+    def instant(self, text: str, path: str) -> datetime:
+        """A date and time."""
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise self.fail(path, f"{text!r} is not a date and time; write 2026-01-05T18:00:00Z") from None
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+    def policy(self, name: str, section: PolicySection, path: str) -> Policy:
+        """A policy with its settings read."""
+        if section.profile not in {profile.value for profile in Profile}:
+            known = ", ".join(profile.value for profile in Profile)
+            inner = f"{path}.profile" if path else "profile"
+            raise self.fail(inner, f"{section.profile!r} is no profile; write one of: {known}")
+        base = PROFILES[Profile(section.profile)]
+        try:
+            settings = settings_of(section.settings, base) if section.settings else base
+        except Exception as error:
+            raise self.fail(f"{path}.settings" if path else "settings", str(error)) from None
+        return Policy(
+            name=name,
+            settings=settings,
+            disruption=dict(section.disruption),
+            beside_karpenter=section.beside_karpenter,
+        )
+
+    def check_words(self, wire: _ScenarioFile) -> None:
+        """What types alone can't say: times, names that must exist, one action per step."""
+        pools = [pool.name for pool in wire.pools]
+        if not pools:
+            raise self.fail("pools", "no pool is given; write at least one with a `name`")
+        if not wire.policies:
+            raise self.fail(
+                "policies",
+                "no policy is given; write at least one, such as `karpenter-1.15: {profile: karpenter-1.15}`",
+            )
+        for index, group in enumerate(wire.nodes):
+            if group.pool not in pools:
+                raise self.fail(
+                    f"nodes[{index}].pool", f"there is no pool {group.pool!r}; write one of: {', '.join(pools)}"
+                )
+            self.span(group.age, f"nodes[{index}].age")
+        for name in ("create", "register", "ready", "shutdown"):
+            self.span(getattr(wire.cloud, name), f"cloud.{name}")
+        for index, work in enumerate(wire.workloads):
+            self._check_workload(work, f"workloads[{index}]")
+        for index, step in enumerate(wire.steps):
+            self._check_step(step, f"steps[{index}]", pools)
+
+    def _check_workload(self, work: WorkloadSection, path: str) -> None:
+        if work.kind not in _KINDS:
+            raise self.fail(f"{path}.kind", f"{work.kind!r} is no kind of workload; write one of: {', '.join(_KINDS)}")
+        for name in ("start", "stop", "duration", "every"):
+            text = getattr(work, name)
+            if text is not None:
+                self.span(text, f"{path}.{name}")
+        if work.kind == "Job" and work.duration is None:
+            raise self.fail(path, "a Job needs a `duration`; write how long a pod works, such as 2m-10m")
+
+    def _check_step(self, step: Step, path: str, pools: list[str]) -> None:
+        if (step.at is None) == (step.every is None):
+            raise self.fail(path, "a step needs either `at` or `every`; write `at: 20m`")
+        for name, text in (("at", step.at), ("every", step.every), ("from", step.from_), ("until", step.until)):
+            if text is not None:
+                self.span(text, f"{path}.{name}")
+        given = [name for name in _ACTIONS if getattr(step, name) is not None]
+        if len(given) != 1:
+            raise self.fail(path, f"a step does one thing; write one of: {', '.join(_shown(n) for n in _ACTIONS)}")
+        if step.pool is not None and step.pool.name not in pools:
+            raise self.fail(
+                f"{path}.pool.name", f"there is no pool {step.pool.name!r}; write one of: {', '.join(pools)}"
+            )
+
+
+def _shown(name: str) -> str:
+    return "outOfStock" if name == "out_of_stock" else name
+
+
+def _fields_at(kind: Any, path: str) -> list[str]:
+    """The keys that may stand at a path, found by walking the structs."""
+    found = msgspec.inspect.type_info(kind)
+    for part in re.findall(r"[^.\[\]]+", path):
+        found = _inner(found, part)
+    while not isinstance(found, msgspec.inspect.StructType):
+        nested = _unwrap(found)
+        if nested is None:
+            return []
+        found = nested
+    return [entry.encode_name for entry in found.fields]
+
+
+def _inner(found: Any, part: str) -> Any:
+    while not isinstance(found, msgspec.inspect.StructType):
+        nested = _unwrap(found)
+        if nested is None:
+            return found
+        found = nested
+        if part.isdigit() or (
+            isinstance(found, msgspec.inspect.StructType) and part not in {f.encode_name for f in found.fields}
+        ):
+            return found
+    for entry in found.fields:
+        if entry.encode_name == part:
+            return entry.type
+    return found
+
+
+def _unwrap(found: Any) -> Any:
+    """The type inside a list, a map or an optional."""
+    if isinstance(found, msgspec.inspect.UnionType):
+        return next(
+            (t for t in found.types if _unwrap(t) is not None or isinstance(t, msgspec.inspect.StructType)), None
+        )
+    if isinstance(found, msgspec.inspect.DictType):
+        return found.value_type
+    for name in ("item_type",):
+        if hasattr(found, name):
+            return getattr(found, name)
+    return None
