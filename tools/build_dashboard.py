@@ -1,0 +1,67 @@
+"""Writes the Grafana dashboard of the chart: python tools/build_dashboard.py."""
+
+import json
+from pathlib import Path
+
+OUT = Path(__file__).resolve().parents[1] / "deploy" / "chart" / "dovetail" / "files" / "dashboard.json"
+PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
+    ("stat", "Leaders", "none", [("sum(dovetail_leader)", "leading")]),
+    ("stat", "Held nodes", "none", [("max(dovetail_held_nodes)", "held")]),
+    ("stat", "Commands under way", "none", [("sum(dovetail_commands_in_flight)", "commands")]),
+    ("stat", "Saved per hour, added up", "currencyUSD", [("sum(dovetail_realised_savings_dollars_per_hour_total)", "saved")]),
+    ("timeseries", "What holds nodes back", "none", [("sum by (gate) (dovetail_node_verdicts)", "{{gate}}")]),
+    ("timeseries", "Budget left", "none", [("min by (nodepool, reason) (dovetail_budget_left_nodes < 1000000)", "{{nodepool}} {{reason}}")]),
+    ("timeseries", "Decisions", "none", [("sum by (decision, reason) (increase(karpenter_voluntary_disruption_decisions_total[1h]))", "{{decision}} {{reason}}")]),
+    ("timeseries", "Undone, and refused on fresh state", "none", [
+        ("sum by (reason) (increase(dovetail_commands_rolled_back_total[1h]))", "undone {{reason}}"),
+        ("sum by (consolidation_type) (increase(karpenter_voluntary_disruption_failed_validations_total[1h]))", "refused {{consolidation_type}}"),
+    ]),
+    ("timeseries", "Moves that did not save enough", "none", [("sum by (nodepool) (increase(karpenter_consolidation_threshold_blocked_total[1h]))", "{{nodepool}}")]),
+    ("timeseries", "Time of a round", "s", [
+        ("histogram_quantile(0.5, sum by (le) (rate(karpenter_voluntary_disruption_decision_evaluation_duration_seconds_bucket[10m])))", "median"),
+        ("histogram_quantile(0.99, sum by (le) (rate(karpenter_voluntary_disruption_decision_evaluation_duration_seconds_bucket[10m])))", "99 %"),
+    ]),
+    ("timeseries", "Age of the last round", "s", [("max(dovetail_evaluation_age_seconds)", "age")]),
+    ("timeseries", "Writes to the API server", "none", [("sum by (kind, outcome) (rate(dovetail_api_writes_total[5m]))", "{{kind}} {{outcome}}")]),
+    ("timeseries", "Changes seen", "none", [("sum by (kind) (rate(dovetail_watch_events_total[5m]))", "{{kind}}")]),
+]  # fmt: skip
+
+
+def dashboard() -> dict[str, object]:
+    """The dashboard as Grafana reads it."""
+    panels, x, y = [], 0, 0
+    for number, (kind, title, unit, queries) in enumerate(PANELS, start=1):
+        wide, high = (6, 4) if kind == "stat" else (12, 8)
+        if x + wide > 24:
+            x, y = 0, y + (4 if kind == "stat" else 8)
+        panels.append(
+            {
+                "id": number,
+                "type": kind,
+                "title": title,
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "gridPos": {"x": x, "y": y, "w": wide, "h": high},
+                "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+                "targets": [
+                    {"refId": chr(65 + place), "expr": query, "legendFormat": legend}
+                    for place, (query, legend) in enumerate(queries)
+                ],
+            }
+        )
+        x += wide
+        if kind == "stat" and x >= 24:
+            x, y = 0, y + 4
+    return {
+        "uid": "dovetail",
+        "title": "Dovetail",
+        "tags": ["karpenter", "dovetail"],
+        "schemaVersion": 39,
+        "refresh": "1m",
+        "time": {"from": "now-24h", "to": "now"},
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "panels": panels,
+    }
+
+
+if __name__ == "__main__":
+    OUT.write_text(json.dumps(dashboard(), indent=1) + "\n")
