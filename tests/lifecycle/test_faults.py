@@ -32,7 +32,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, NodeSpec, ObjectMeta, Taint
-from tests.lifecycle.world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
+from tests.lifecycle.world import CALM, EMPTY_CATALOGUE, T0, Driver, ScriptedPlanner, World, engine_for
 
 TRANSIENT = (Failure.CONFLICT, Failure.THROTTLED, Failure.UNREACHABLE)
 LASTING = (Failure.FORBIDDEN, Failure.REFUSED)
@@ -298,6 +298,18 @@ def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[I
     second.run(200)
     assert world.tainted() == world.recorded() == []
     assert [claim.metadata.name for claim in world.all(NodeClaim)] == ["a-claim"]
+
+
+def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
+    """A simulated Karpenter beside us carries its own commands on; neither undoes the other's."""
+    world = world_with(a="replace")
+    other = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, planner=ScriptedPlanner())
+    theirs = Driver(world, other).begin().run(20)
+    ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0))).begin().run(5)
+    assert world.tainted() == ["a"]
+    assert ours.engine.runs == ()
+    assert theirs.told(HoldNode) == []
+    assert theirs.run(200).ends() == ["done"]
 
 
 def test_two_engines_at_once_leave_the_cluster_clean() -> None:

@@ -38,7 +38,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, stabilization_of
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
-from dovetail.lifecycle.records import Candidate, command_id, replacement_names
+from dovetail.lifecycle.records import DOVETAIL, Candidate, Record, command_id, replacement_names
 from dovetail.lifecycle.run import Run, View, advance, instructions, is_initialized
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
@@ -54,7 +54,11 @@ _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INS
 
 
 class Engine:
-    """Feed it with `handle`; carry out what it gives, in order; answer with events."""
+    """Feed it with `handle`; carry out what it gives, in order; answer with events.
+
+    `identity` names this process, `controller` the kind of controller whose records it takes over; `holds`: whether it
+    keeps Karpenter's own disruption off its nodes; `observe`: decide and report only.
+    """
 
     def __init__(
         self,
@@ -63,12 +67,16 @@ class Engine:
         *,
         identity: str = "dovetail",
         observe: bool = False,
+        holds: bool = True,
+        controller: str = DOVETAIL,
         planner: Planner | None = None,
     ) -> None:
         self.settings = settings
         self.catalogue = catalogue
         self.identity = identity
         self.observe = observe
+        self.holds = holds
+        self.controller = controller
         self.store = Store()
         self.is_leader = False
         self.is_synced = False
@@ -324,6 +332,10 @@ class Engine:
             manages=self.manages,
         )
 
+    def _is_known(self, record: Record) -> bool:
+        """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
+        return record.id in self._runs or record.id in self._ended or record.by != self.controller
+
     def _take_over(self) -> None:
         """Carry on what a predecessor began, and sweep away marks that belong to no command."""
         due = self._sweeps.next_at()
@@ -331,7 +343,7 @@ class Engine:
             return
         self._marks_seen = self.store.marks_version
         assert self._now is not None
-        left = resume.find(self.store, lambda ident: ident in self._runs or ident in self._ended, self.manages)
+        left = resume.find(self.store, self._is_known, self.manages)
         taken = {node: None for run in self._runs.values() for node in run.nodes}
         for record in left.records:
             run = resume.take_over(
@@ -445,7 +457,8 @@ class Engine:
                 self._report("back-off", run.id, f"pool {pool} {what} for {pause // SECOND} s: {run.why}", figures)
 
     def _hold(self) -> None:
-        self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
+        if self.holds:
+            self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
         self._out.extend(self._conditions.wanted(self.store, self.settings, self.manages, self._elapsed))
 
     # ------------------------------------------------------------ rounds
@@ -507,6 +520,7 @@ class Engine:
             replacements=replacement_names(command, ident),
             pools=tuple(spec.node_pool for spec in command.replacements),
             phase=Phase.VALIDATING,
+            by=self.controller,
             command=command,
             began=self._now,
             began_at=self._elapsed,

@@ -31,6 +31,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     journal: int = VERSION
     identity: str
     observe: bool
+    holds: bool
+    controller: str
     settings: Settings
     catalogue: Catalogue
 
@@ -68,7 +70,12 @@ class Difference:
 def encode_header(engine: Engine) -> bytes:
     """Write the first line for an engine that has handled nothing yet."""
     header = Header(
-        identity=engine.identity, observe=engine.observe, settings=engine.settings, catalogue=engine.catalogue
+        identity=engine.identity,
+        observe=engine.observe,
+        holds=engine.holds,
+        controller=engine.controller,
+        settings=engine.settings,
+        catalogue=engine.catalogue,
     )
     return msgspec.json.encode(header) + b"\n"
 
@@ -119,6 +126,8 @@ def replay(lines: Iterable[bytes], planner: Callable[[], Planner] | None = None)
                 header.catalogue,
                 identity=header.identity,
                 observe=header.observe,
+                holds=header.holds,
+                controller=header.controller,
                 planner=None if planner is None else planner(),
             )
             continue

@@ -18,9 +18,10 @@ from dovetail.model.objects import Node, NodeClaim, Taint
 
 _NAME_MAX: Final = 63
 _ID_LENGTH: Final = 12
+DOVETAIL: Final = "dovetail"
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A node that a command takes away, and the very NodeClaim that was meant."""
 
     node: str
@@ -29,8 +30,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pool: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command as its objects carry it. `since` is when its taints, or its launches, began."""
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as its objects carry it. `since` is when its taints, or its launches, began.
+
+    `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone.
+    """
 
     v: int = 1
     id: str
@@ -41,6 +45,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[Candidate, ...]
     replacements: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    by: str = DOVETAIL
 
 
 _DECODER: Final = msgspec.json.Decoder(Record)

@@ -26,8 +26,8 @@ class Leftovers:
     sweeps: tuple[UntaintNode | ClearRecord, ...]
 
 
-def find(store: Store, is_known: Callable[[str], bool], manages: Callable[[str], bool]) -> Leftovers:
-    """Look through all marked objects. `is_known`: ids of commands that are carried on or ended a moment ago."""
+def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[str], bool]) -> Leftovers:
+    """Look through all marked objects. `is_known`: commands that are carried on, ended a moment ago, or others' own."""
     records: dict[str, Record] = {}
     sweeps: list[UntaintNode | ClearRecord] = []
     for name in sorted(store.marked_claims):
@@ -35,14 +35,14 @@ def find(store: Store, is_known: Callable[[str], bool], manages: Callable[[str],
         record = None if claim is None else record_of(claim)
         if record is None:
             sweeps.append(ClearRecord(id=f"sweep/clear/{name}", command_id="", node_claim=name))
-        elif not is_known(record.id):
+        elif not is_known(record):
             _keep_latest(records, record)
     for name in sorted(store.marked_nodes):
         node = store.get(Node, name)
         if node is None or node.metadata.deletion_timestamp is not None:
             continue
         record = record_of(node)
-        if record is not None and is_known(record.id):
+        if record is not None and is_known(record):
             continue
         if record is not None and any(entry.node == name for entry in record.nodes):
             _keep_latest(records, record)
@@ -88,6 +88,7 @@ def take_over(record: Record, *, taken: Callable[[str], bool], now: datetime, el
         candidates=tuple(entry for entry in record.nodes if not taken(entry.node)),
         replacements=record.replacements,
         pools=record.pools,
+        by=record.by,
         phase=Phase.FOUND,
         began=record.since,
         began_at=elapsed,

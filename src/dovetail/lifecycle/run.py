@@ -21,7 +21,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.lifecycle.records import Candidate, Record, carries, encode_record, is_tainted, record_of
+from dovetail.lifecycle.records import DOVETAIL, Candidate, Record, carries, encode_record, is_tainted, record_of
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method, Replacement
@@ -53,6 +53,7 @@ class Run:
     replacements: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
     phase: Phase
+    by: str = DOVETAIL
     command: Command | None = None
     began: datetime
     began_at: int = 0
@@ -95,6 +96,7 @@ class Run:
                 nodes=self.candidates,
                 replacements=self.replacements,
                 pools=self.pools,
+                by=self.by,
             )
         )
 
