@@ -139,7 +139,7 @@ class ReferencePacker:
         self.nodes = state_nodes(cluster)
         self.volumes = Volumes(cluster, unfound=volumes_unfound)
         self.csi_nodes = {item.metadata.name: item for item in cluster.csi_nodes}
-        self.pools = _usable_pools(cluster.node_pools)
+        self.pools = usable_pools(cluster.node_pools)
         self.daemons = [pod_rules.daemon_pod(item, cluster.pods) for item in cluster.daemon_sets]
         self.pending = [pod for pod in cluster.pods if pod_rules.is_provisionable(pod) and not self.rejected(pod)]
 
@@ -254,7 +254,8 @@ class ReferencePacker:
         return packing
 
 
-def _usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
+def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
+    """The pools that can launch nodes, in the order in which they are tried."""
     usable = [
         pool
         for pool in pools
