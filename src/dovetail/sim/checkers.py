@@ -577,6 +577,8 @@ class Watch:
         self.violations: list[Violation] = []
         self._karpenters: set[str] = set()
         self.checkers = [kind(self) for kind in ALL]
+        for change in world.store.history():
+            self._changed(change)
         world.store.listen(self._changed)
         world.on_outside(self._outside)
         world.on_evicted(self.evicted)

@@ -147,6 +147,8 @@ class Ledger:
         self._last_nodes = 0
         self._nodes_disrupted = 0
         self._at_start = 0
+        for change in world.store.history():
+            self._hear(change)
         world.store.listen(self._hear)
         world.on_evicted(self._moved)
         world.on_forced(self._moved)

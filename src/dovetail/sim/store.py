@@ -126,6 +126,10 @@ class Store:
             for key in sorted(items):
                 yield items[key]
 
+    def history(self) -> Iterable[Change]:
+        """All that is there, as if it had just come: for those who join late."""
+        return [Change(KIND_OF[type(item)], key_of(item.metadata), None, item) for item in self.all()]
+
     def cluster(self) -> Cluster:
         """Everything, as decisions take it."""
         return cluster_of(self.all())
