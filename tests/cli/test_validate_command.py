@@ -134,9 +134,9 @@ def test_what_cant_be_read_is_one_sentence_and_2(
     file = tmp_path / "a.yaml"
     file.write_bytes(content)
     assert main(["validate", str(file)]) == 2
-    first, _ = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"dovetail: {file}: ")
-    assert sentence in first
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"dovetail: {file}: ")
+    assert sentence in said
 
 
 def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

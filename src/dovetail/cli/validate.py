@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     for sentence in unreadable:
         print(f"dovetail: {sentence}", file=sys.stderr)
     errors = sum(1 for entry in located if entry.finding.severity is Severity.ERROR)
-    _summary(tally, errors, len(located) - errors)
+    if tally.checked or not unreadable:
+        _summary(tally, errors, len(located) - errors)
     if unreadable:
         return 2
     return 1 if errors else 0
