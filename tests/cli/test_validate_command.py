@@ -126,6 +126,7 @@ def bomb() -> bytes:
         (b"just words", "no Kubernetes object"),
         (b"kind: NodePool\n  apiVersion: broken\n", "not YAML"),
     ],
+    ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_what_cant_be_read_is_one_sentence_and_2(
     content: bytes, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

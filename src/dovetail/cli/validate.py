@@ -107,7 +107,6 @@ def _findings(path: str, tally: Tally) -> list[Located]:
         if head.kind not in VALIDATED_KINDS or not head.api_version.startswith("karpenter.sh/"):
             tally.passed_over += 1
             continue
-        tally.checked += 1
         tree = document.as_tree()
         name = _object_name(head.kind, tree)
         repeats = [
@@ -118,6 +117,7 @@ def _findings(path: str, tally: Tally) -> list[Located]:
             findings = (*repeats, *validate_manifest(tree))
         except RecursionError:
             raise InputError(f"{name} is nested too deep") from None
+        tally.checked += 1
         found += [Located(_name(path), document.where, name, finding) for finding in findings]
     if empty:
         raise InputError("it holds no Kubernetes object")
