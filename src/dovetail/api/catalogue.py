@@ -22,7 +22,7 @@ class CatalogueError(ValueError):
     """The catalogue can't be used; the message is one sentence for people."""
 
 
-class _WireOffering(ApiStruct):
+class _WireOffering(ApiStruct, frozen=True):
     capacity_type: str
     zone: str
     price: Decimal
@@ -31,7 +31,7 @@ class _WireOffering(ApiStruct):
     reservation_capacity: int = 0
 
 
-class _WireType(ApiStruct):
+class _WireType(ApiStruct, frozen=True):
     name: str
     requirements: tuple[SelectorRequirement, ...] = ()
     capacity: ResourceList = {}
@@ -39,7 +39,7 @@ class _WireType(ApiStruct):
     offerings: tuple[_WireOffering, ...] = ()
 
 
-class _WireCatalogue(ApiStruct):
+class _WireCatalogue(ApiStruct, frozen=True):
     instance_types: tuple[_WireType, ...]
     source: str = ""
     as_of: str = ""
