@@ -10,6 +10,7 @@ no wait. Sits at the top of lifecycle; the shells `live` and `sim` drive it.
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Final, assert_never
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
@@ -44,13 +45,21 @@ from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import Node, NodeClaim, NodePool
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 ENDED_MEMORY: Final = 30 * SECOND
 """How long the marks of a command that has ended may still be seen before they count as left over."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+class _Stir(Enum):
+    """How much an event makes the engine look at."""
+
+    NOTHING = 0
+    STORE = 1
+    ALL = 2
 
 
 class Engine:
@@ -92,6 +101,7 @@ class Engine:
         self._woken_for: datetime | None = None
         self._facts_version = 0
         self._round_at = 0
+        self._quiet_until = 0
         self._round_key: tuple[int, int] | None = None
         self._managed: dict[str, None] = {}
         self._managed_key: tuple[int, int] = (-1, -1)
@@ -190,12 +200,15 @@ class Engine:
         """Take in one event; give what to do about it, in order."""
         self._tick(now)
         self._out = []
-        answered = self._take(event)
+        stir = self._take(event)
+        if stir is _Stir.NOTHING and self._elapsed < self._quiet_until:
+            return self._out  # most events of a big cluster: pods that come and go between two rounds
+        self._quiet_until = 0
         if self.is_synced and (self.is_leader or self.observe):
             self._expire()
             if self.acts:
                 self._take_over()
-                self._advance(answered)
+                self._advance(changed=stir is _Stir.ALL)
                 self._hold()
             self._round()
             if self.acts:
@@ -213,14 +226,17 @@ class Engine:
         assert self._now is not None
         return self._now + timedelta(microseconds=-(-(at - self._elapsed) // 1000))
 
-    def _take(self, event: Event) -> bool:
-        """Note what happened; True where commands must be looked at whatever the store says."""
+    def _take(self, event: Event) -> "_Stir":
+        """Note what happened; says how much must be looked at because of it."""
         match event:
             case ObjectObserved(object=item):
-                if self.store.observe(item):
-                    self._changed(item)
+                if not self.store.observe(item):
+                    return _Stir.NOTHING
+                self._changed(item)
+                return self._stir(type(item))
             case ObjectVanished():
-                self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+                gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+                return _Stir.NOTHING if gone is None else self._stir(type(gone))
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
@@ -238,13 +254,18 @@ class Engine:
                 self._settings_version += 1
                 self._facts_version += 1
                 self._look_at_all()
-                return True
+                return _Stir.ALL
             case InstructionSucceeded() | InstructionFailed():
                 self._answer(event)
-                return True
+                return _Stir.ALL
             case _:
                 assert_never(event)
-        return False
+        return _Stir.STORE
+
+    def _stir(self, kind: type) -> "_Stir":
+        """Say whether a change of that kind can wait for the next round. Pods matter to fresh replacements only."""
+        urgent = kind in (Node, NodeClaim, NodePool) or (kind is Pod and self._lingering)
+        return _Stir.STORE if urgent else _Stir.NOTHING
 
     def _changed(self, item: object) -> None:
         if isinstance(item, Node):
@@ -558,7 +579,8 @@ class Engine:
             times += memory.values()
         # What is due was done a moment ago; only a round can be wanted at once.
         coming = min((at for at in times if at > self._elapsed), default=self._round_at)
-        at = self._wall(max(self._elapsed, min(coming, self._round_at)))
+        self._quiet_until = min(coming, self._round_at)
+        at = self._wall(max(self._elapsed, self._quiet_until))
         if at != self._woken_for or at <= self._now:
             self._woken_for = at
             self._out.append(WakeAt(at=at))
