@@ -134,6 +134,19 @@ class ReqSet:
         return self._serialised
 
 
+def _type_requirements(kind: InstanceType) -> Requirements:
+    """The labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
+    reqs = Requirements.from_spec(kind.requirements)
+    missing: list[Requirement] = []
+    if names.INSTANCE_TYPE not in reqs:
+        missing.append(Requirement.of(names.INSTANCE_TYPE, "In", (kind.name,)))
+    if names.ZONE not in reqs:
+        missing.append(Requirement.of(names.ZONE, "In", sorted({o.zone for o in kind.offerings})))
+    if names.CAPACITY_TYPE not in reqs:
+        missing.append(Requirement.of(names.CAPACITY_TYPE, "In", sorted({o.capacity_type for o in kind.offerings})))
+    return reqs.add(*missing)
+
+
 class Machines:
     """All instance types of a catalogue as columns."""
 
@@ -141,7 +154,7 @@ class Machines:
         self.catalogue = catalogue
         self.kinds: tuple[InstanceType, ...] = catalogue.instance_types
         self.place: dict[str, int] = {kind.name: i for i, kind in enumerate(self.kinds)}
-        self.type_reqs: list[Requirements] = [Requirements.from_spec(kind.requirements) for kind in self.kinds]
+        self.type_reqs: list[Requirements] = [_type_requirements(kind) for kind in self.kinds]
         self.by_key: dict[str, list[tuple[int, Requirement]]] = {}
         for i, reqs in enumerate(self.type_reqs):
             for entry in reqs:
@@ -168,7 +181,7 @@ class Machines:
         self.sound: Mask = np.all(self.allocatable >= 0, axis=1)
 
     def capacity(self, name: str) -> Amounts:
-        """Each type's capacity of a resource; a machine is one node."""
+        """Each type's capacity of a resource."""
         column = self._capacity.get(name)
         if column is None:
             column = np.array([kind.capacity.get(name, 0) for kind in self.kinds], dtype=np.int64)

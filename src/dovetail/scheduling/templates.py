@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
-from dovetail.model.objects import NodePool, Taint, is_true
+from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.daemons import DaemonTerms
 from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.pods import HostPort, amounts
@@ -57,8 +57,14 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
         for pool in pools
         if pool.spec.replicas is None
         and pool.metadata.deletion_timestamp is None
-        and is_true(pool.status.conditions, "Ready")
+        and _is_ready(pool)
     )
+
+
+def _is_ready(pool: NodePool) -> bool:
+    """Whether Karpenter takes the pool for ready; a manifest that no controller has seen yet counts as ready."""
+    ready = condition(pool.status.conditions, "Ready")
+    return ready is None or ready.status == "True"
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:
