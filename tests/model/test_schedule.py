@@ -19,7 +19,8 @@ def at(text: str) -> datetime:
 
 def hits(schedule: str, start: str, end: str) -> list[str]:
     """List the hits after start and up to end, as local times with their offsets."""
-    parsed, now, found = Schedule.parse(schedule), at(start), []
+    parsed, now = Schedule.parse(schedule), at(start)
+    found: list[str] = []
     zone = ZoneInfo(parsed.zone)
     while (coming := parsed.next_after(now)) is not None and coming <= at(end):
         found.append(coming.astimezone(zone).strftime("%d %H:%M%z"))
@@ -36,7 +37,7 @@ def test_hits_are_those_of_karpenters_library(start: str, schedule: str, expecte
         return
     parsed = Schedule.parse(schedule)
     now: datetime | None = datetime.fromisoformat(start)
-    found = []
+    found: list[str] = []
     while len(found) < 6 and now is not None and (now := parsed.next_after(now)) is not None:
         found.append(now.strftime("%Y-%m-%dT%H:%M:%SZ"))
     assert found == expected
