@@ -40,7 +40,9 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, stabilization_of
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
 from dovetail.lifecycle.records import DOVETAIL, Candidate, Record, command_id, replacement_names
-from dovetail.lifecycle.run import Run, View, advance, instructions, is_initialized
+from dovetail.lifecycle.run import Run, View, is_initialized
+from dovetail.lifecycle.signals import advance
+from dovetail.lifecycle.steps import instructions
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
