@@ -13,6 +13,9 @@ from dovetail.model.money import as_float
 from dovetail.scheduling.snapshot import Snapshot
 from tests.golden.cases import GoldenCase
 
+TERMINATE_FIRST = ("P57",)
+"""Cases with Karpenter's gate TerminateFirstDrift on, which contract.md leaves out of scope."""
+
 METHODS = {
     Method.EMPTY: ("empty",),
     Method.DRIFTED: ("staticDrift", "drifted"),
@@ -98,7 +101,7 @@ def _command(command: Command) -> dict[str, Any]:
         {
             "nodePool": entry.node_pool,
             "instanceTypes": list(entry.instance_types),
-            "requirements": sorted((r.key, r.operator, tuple(r.values), r.min_values) for r in entry.requirements)
+            "requirements": sorted((r.key or RESERVATION, r.operator, tuple(r.values), r.min_values) for r in entry.requirements)
             if entry.instance_types
             else [],
             "pods": list(entry.pods),
