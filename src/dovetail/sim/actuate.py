@@ -185,10 +185,17 @@ class Actuator:
         return InstructionSucceeded(id=asked.id)
 
 
+def _owner(pool: NodePool) -> OwnerReference:
+    name, uid = pool.metadata.name, pool.metadata.uid
+    return OwnerReference(api_version="karpenter.sh/v1", kind="NodePool", name=name, uid=uid)
+
+
 def claim_from(pool: NodePool, name: str, wanted: Replacement, annotations: dict[str, str]) -> NodeClaim:
     """The NodeClaim that a replacement asks for, as Karpenter would write it for this pool."""
     template = pool.spec.template
-    requirements = list(wanted.requirements)
+    # The plan takes a new node for registered and initialized; a claim can't ask for that.
+    passing = (names.INITIALIZED_LABEL, names.REGISTERED_LABEL)
+    requirements = [entry for entry in wanted.requirements if entry.key not in passing]
     given = {entry.key for entry in requirements}
     for key, values in (
         (names.INSTANCE_TYPE, wanted.instance_types),
@@ -203,7 +210,7 @@ def claim_from(pool: NodePool, name: str, wanted: Replacement, annotations: dict
             name=name,
             labels={**template.metadata.labels, names.NODEPOOL: pool.metadata.name},
             annotations={**template.metadata.annotations, **pool_hash(pool), **annotations},
-            owner_references=(OwnerReference(kind="NodePool", name=pool.metadata.name, uid=pool.metadata.uid),),
+            owner_references=(_owner(pool),),
             finalizers=("karpenter.sh/termination",),
         ),
         spec=NodeClaimSpec(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dovetail.lifecycle.store import Store as View
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Node
+from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -68,6 +68,9 @@ class Provisioner:
         due = min(self._last + IDLE, self._since + LONGEST)
         if self.clock.now < due:
             self.clock.at(due, self._close)
+            return
+        if any(not claim.status.provider_id and not _leaves(claim) for claim in self.store.claims.values()):
+            self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
         waiting = self._waiting
         self._waiting, self._since = {}, -1
@@ -151,6 +154,10 @@ class Provisioner:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
             if name not in self.store.claims and name not in self.store.nodes:
                 return name
+
+
+def _leaves(claim: NodeClaim) -> bool:
+    return claim.metadata.deletion_timestamp is not None
 
 
 def _as_karpenter_sees(node: Node) -> Node:

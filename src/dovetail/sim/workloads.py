@@ -109,7 +109,8 @@ class Workloads:
     def add(self, workload: Workload) -> None:
         """Bring a workload into the cluster; its pods follow."""
         uid = self.store.new_uid()
-        owner = OwnerReference(kind=workload.kind, name=workload.name, uid=uid, controller=True)
+        version = "batch/v1" if workload.kind == "Job" else "apps/v1"
+        owner = OwnerReference(api_version=version, kind=workload.kind, name=workload.name, uid=uid, controller=True)
         template = Pod(
             metadata=ObjectMeta(
                 namespace=workload.namespace,
