@@ -48,14 +48,21 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Hold or release, and say what was done; 1 where something could not be changed."""
     from dovetail.cli.live_cluster import with_client
-    from dovetail.live.holds import Tally, UnknownPoolError, hold, pool_names, release
+    from dovetail.live.holds import Tally, UnknownPoolError, hold, pool_names, release, still_given
 
     if bool(args.pools) == args.all:
         raise InputError("name the pools, or give --all")
 
     async def work(client: Any) -> Tally:
         if args.releasing:
-            return await release(client, None if args.all else args.pools)
+            pools = None if args.all else args.pools
+            for pool in await still_given(client, pools):
+                print(
+                    f"note: NodePool {pool} is still given to Dovetail: a controller that runs will hold its nodes "
+                    f"again; take it back with: kubectl label nodepool {pool} dovetail.dev/manage-",
+                    file=sys.stderr,
+                )
+            return await release(client, pools)
         return await hold(client, await pool_names(client) if args.all else args.pools)
 
     try:

@@ -25,8 +25,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Do something with a client of the chosen cluster; what goes wrong on the way becomes one sentence."""
-    from dovetail.live.client import ApiClient, ApiError, UnreachableError
-    from dovetail.live.credentials import CredentialsError, connect
+    from dovetail.live.client import ApiClient, ApiError
+    from dovetail.live.credentials import CredentialsError, UnreachableError, connect
 
     async def session() -> T:
         connection = connect(getattr(args, "kubeconfig", None), getattr(args, "context", None))

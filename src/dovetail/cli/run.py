@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
@@ -80,10 +79,10 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     from dovetail.api.settings import load_settings
     from dovetail.lifecycle.engine import Engine
     from dovetail.live.crd_check import look_at_crd
-    from dovetail.live.feeds import catalogue_for, journal_to, watch_settings
+    from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
     from dovetail.live.run import Controller
-    from dovetail.live.serve import serve
+    from dovetail.live.serve import PortError, serving
 
     settings = load_settings(args.settings, args.profile)
     crd = await look_at_crd(client)
@@ -93,8 +92,9 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     observe = args.observe or not crd.known
     metrics = Metrics()
-    metrics.crd_fields.set(0 if crd.missing else 1)
-    beside = [watch_settings(args.settings, args.profile)] if args.settings else []
+    beside = [watch_crd(crd)]
+    if args.settings:
+        beside.append(watch_settings(args.settings, args.profile))
     if args.provider == "simulated":
         from dovetail.live.provider import simulated_provider
 
@@ -114,20 +114,22 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, controller.stop)
-        server = asyncio.create_task(
-            serve(host, port, metrics.registry, alive=lambda: controller.is_alive, ready=lambda: controller.is_ready)
-        )
-        log.info(
-            "starting", identity=identity, observe=observe, profile=settings.profile.value, catalogue=catalogue.source,
-            prices_as_of=catalogue.as_of, cluster=client.connection.name,
-        )  # fmt: skip
         try:
-            await controller.run()
-        finally:
-            server.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await server
-    print("stopped", file=sys.stderr)
+            async with serving(
+                host,
+                port,
+                metrics.registry,
+                alive=lambda: controller.is_alive,
+                ready=lambda: controller.is_ready,
+            ) as listening:
+                log.info(
+                    "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,
+                    catalogue=catalogue.source, prices_as_of=catalogue.as_of, cluster=client.connection.name,
+                )  # fmt: skip
+                await controller.run()
+        except PortError as error:
+            raise InputError(str(error)) from None
+    log.info("stopped")
     return 0
 
 

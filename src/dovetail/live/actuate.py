@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,8 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.lifecycle.records import decode_record
 from dovetail.live.claims import node_claim_tree
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError, UnreachableError
+from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import BY_KIND, EVENT, Resource
 from dovetail.model import names
 from dovetail.report.words import safe
@@ -41,15 +43,18 @@ _NODES: Final = BY_KIND["Node"]
 _CLAIMS: Final = BY_KIND["NodeClaim"]
 _POOLS: Final = BY_KIND["NodePool"]
 _CONFLICT_TRIES: Final = 5
+_EVENTS_IN: Final = "default"  # where events about objects without a namespace live
 _FAILURES: Final = {403: Failure.FORBIDDEN, 404: Failure.NOT_FOUND, 409: Failure.CONFLICT, 429: Failure.THROTTLED}
 
 
 @dataclass(slots=True, kw_only=True)
 class Actuator:
-    """Acts for the engine. `identity` names this controller in events."""
+    """Acts for the engine. `identity` names this controller in events; `may_act` is asked before every single write."""
 
     client: ApiClient
     identity: str
+    uid_of: Callable[[str, str], str] = lambda kind, name: ""
+    may_act: Callable[[], bool] = lambda: True
     writes: int = 0
     _handlers: dict[type, Callable[[Any], Awaitable[str]]] = field(default_factory=dict)
 
@@ -153,8 +158,10 @@ class Actuator:
 
     async def _clear(self, order: ClearRecord) -> str:
         def change(item: Tree) -> Tree | None:
-            known = decode_record(_annotation(item, names.COMMAND) or "")
-            if known is None or known.id != order.command_id:
+            record = _annotation(item, names.COMMAND)
+            known = None if record is None else decode_record(record)
+            # Without a command's id it is a record that can't be read: it belongs to nobody.
+            if record is None or (known.id if known is not None else "") != order.command_id:
                 return None
             return {"metadata": {"annotations": {names.COMMAND: None}}}
 
@@ -168,11 +175,14 @@ class Actuator:
 
     async def _publish(self, order: PublishEvent) -> str:
         resource = BY_KIND[order.kind]
+        uid = self.uid_of(order.kind, order.name)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        said = sha256("\x00".join((uid, order.reason, order.message)).encode()).hexdigest()[:16]
+        name = f"{order.name[:200]}.{said}"
         tree = {
             "apiVersion": EVENT.api_version,
             "kind": "Event",
-            "metadata": {"generateName": "dovetail-", "namespace": "default"},
+            "metadata": {"name": name, "namespace": _EVENTS_IN},
             "eventTime": now,
             "reportingController": "dovetail.dev/controller",
             "reportingInstance": safe(self.identity, 128),
@@ -180,10 +190,24 @@ class Actuator:
             "reason": order.reason,
             "note": safe(order.message, 1000),
             "type": "Warning" if order.warning else "Normal",
-            "regarding": {"apiVersion": resource.api_version, "kind": order.kind, "name": order.name},
+            "regarding": {"apiVersion": resource.api_version, "kind": order.kind, "name": order.name, "uid": uid},
         }
-        await self._write("POST", EVENT.path(namespace="default"), msgspec.json.encode(tree), JSON)
+        try:
+            await self._write("POST", EVENT.path(namespace=_EVENTS_IN), msgspec.json.encode(tree), JSON)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            await self._say_again(name, now)
         return ""
+
+    async def _say_again(self, name: str, now: str) -> None:
+        """The same thing about the same object within the hour that events live: counted, not repeated."""
+
+        def change(event: Tree) -> Tree | None:
+            count = (event.get("series") or {}).get("count", 1)
+            return {"series": {"count": count + 1, "lastObservedTime": now}}
+
+        await self._change(EVENT, name, change, namespace=_EVENTS_IN, gone_is_done=True)
 
     async def _condition(self, order: SetPoolCondition) -> str:
         def change(pool: Tree) -> Tree | None:
@@ -204,8 +228,8 @@ class Actuator:
 
     # ------------------------------------------------------------ the ways to read and write
 
-    async def _get(self, resource: Resource, name: str) -> Tree:
-        tree: Tree = msgspec.json.decode(await self.client.request("GET", resource.path(name)))
+    async def _get(self, resource: Resource, name: str, namespace: str = "") -> Tree:
+        tree: Tree = msgspec.json.decode(await self.client.request("GET", resource.path(name, namespace)))
         return tree
 
     async def _change(
@@ -215,17 +239,18 @@ class Actuator:
         change: Callable[[Tree], Tree | None],
         *,
         subresource: str = "",
+        namespace: str = "",
         gone_is_done: bool = False,
     ) -> Tree | None:
         """Reads, computes the patch from what was read, writes only if nothing changed in between; else again."""
         for attempt in range(1, _CONFLICT_TRIES + 1):
             try:
-                item = await self._get(resource, name)
+                item = await self._get(resource, name, namespace)
                 patch = change(item)
                 if patch is None:
                     return item
                 patch.setdefault("metadata", {})["resourceVersion"] = item["metadata"]["resourceVersion"]
-                path = resource.path(name, subresource=subresource)
+                path = resource.path(name, namespace, subresource)
                 answer: Tree = msgspec.json.decode(
                     await self._write("PATCH", path, msgspec.json.encode(patch), MERGE_PATCH)
                 )
@@ -240,6 +265,8 @@ class Actuator:
         raise AssertionError("the loop returns or raises")
 
     async def _write(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
+        if not self.may_act():
+            raise UnreachableError("no longer leading")
         self.writes += 1
         return await self.client.request(
             method,

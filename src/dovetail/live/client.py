@@ -5,6 +5,7 @@ comes back as an `ApiError` with the server's own reason. Decodes nothing: calle
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Final, Self
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 
-from dovetail.live.credentials import Connection
+from dovetail.live.credentials import Connection, CredentialsError, UnreachableError
 from dovetail.report.words import safe
 
 JSON: Final = "application/json"
@@ -24,6 +26,9 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 PAGE_SIZE: Final = 500
 _TIMEOUT_SECONDS: Final = 60.0
 _TRIES: Final = 5
+_AWAY: Final = (500, 502, 503, 504)
+_RETRY_AFTER_MOST: Final = 30.0
+_QUIET_SECONDS: Final = 150.0  # a watch without even a bookmark for so long may be dead: resume it
 
 
 class ApiError(Exception):
@@ -34,15 +39,13 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
-
-
-class UnreachableError(Exception):
-    """No answer: the server is away, or the connection broke."""
+        self.retry_after = 0.0  # seconds, as the server asked
+        self.renewed = False  # the token was refused, and another one can be had
 
 
 class _Status(msgspec.Struct):
-    message: str = ""
-    reason: str = ""
+    message: str | None = ""
+    reason: str | None = ""
 
 
 class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
@@ -57,7 +60,7 @@ class _Page(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All items of a list, each as its JSON, and the version to watch from."""
+    """The items of a list or of a page of it, each as its JSON, and the version to watch from."""
 
     items: tuple[msgspec.Raw, ...]
     resource_version: str
@@ -102,42 +105,55 @@ class ApiClient:
         params: Mapping[str, str] | None = None,
         tries: int = _TRIES,
     ) -> bytes:
-        """The body of the answer. Writes are sent once unless the server itself asked to come again (429)."""
+        """The body of the answer. Writes are sent once unless the server did nothing and said so (429, old token)."""
         for attempt in range(1, tries + 1):
+            wait = self.backoff(attempt)
             try:
                 return await self._once(method, path, body, content_type, params)
             except ApiError as error:
-                again = error.status == 429 or (error.status in (500, 502, 503, 504) and method == "GET")
+                again = error.status == 429 or error.renewed or (error.status in _AWAY and method == "GET")
                 if not again or attempt == tries:
                     raise
+                wait = 0.0 if error.renewed else max(wait, min(error.retry_after, _RETRY_AFTER_MOST))
+            except CredentialsError:
+                raise
             except UnreachableError:
                 if method != "GET" or attempt == tries:
                     raise
-            await asyncio.sleep(self.backoff(attempt))
+            await asyncio.sleep(wait)
         raise AssertionError("the loop returns or raises")
 
     def backoff(self, attempt: int, most: float = 30.0) -> float:
         """Seconds to wait before the next try: doubling, spread by half."""
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
+    async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[Listing]:
+        """A collection page by page, so that no list is ever in memory as a whole; 410 where a page came too late."""
+        token = ""
+        while True:
+            query = {"limit": str(PAGE_SIZE), **(params or {})}
+            if token:
+                query["continue"] = token
+            page = msgspec.json.decode(await self.request("GET", path, params=query), type=_Page)
+            token = page.metadata.continue_
+            yield Listing(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
+            if not token:
+                return
+
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> Listing:
-        """Every item of a collection, page by page; starts over where a page's continuation has grown too old."""
+        """Every item of a collection; starts over where a page's continuation has grown too old."""
         for attempt in range(1, _TRIES + 1):
             items: list[msgspec.Raw] = []
-            token, version = "", ""
+            version = ""
             try:
-                while True:
-                    query = {"limit": str(PAGE_SIZE), **(params or {})}
-                    if token:
-                        query["continue"] = token
-                    page = msgspec.json.decode(await self.request("GET", path, params=query), type=_Page)
-                    items.extend(page.items or [])
-                    token, version = page.metadata.continue_, page.metadata.resource_version
-                    if not token:
-                        return Listing(items=tuple(items), resource_version=version)
+                async for page in self.pages(path, params):
+                    items.extend(page.items)
+                    version = page.resource_version
             except ApiError as error:
                 if error.status != 410 or attempt == _TRIES:
                     raise
+            else:
+                return Listing(items=tuple(items), resource_version=version)
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(
@@ -151,41 +167,63 @@ class ApiClient:
             "timeoutSeconds": str(240 + int(self._jitter.random() * 120)),
             **(params or {}),
         }
-        session, headers = self._open_session(), await self._headers()
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=420)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=_QUIET_SECONDS)
+        token = await self.connection.tokens.token()
         try:
-            async with session.get(self._url(path), params=query, headers=headers, timeout=timeout) as answer:
-                await self._raise_for(answer)
+            async with self._ask("GET", path, token, timeout=timeout, params=query) as answer:
+                await self._raise_for(answer, token)
                 pending = b""
                 async for chunk in answer.content.iter_any():
                     *lines, pending = (pending + chunk).split(b"\n")
                     for line in lines:
                         if line:
                             yield line
+        except aiohttp.SocketTimeoutError:
+            return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
     async def _once(
         self, method: str, path: str, body: bytes | None, content_type: str, params: Mapping[str, str] | None
     ) -> bytes:
-        headers = await self._headers()
-        if body is not None:
-            headers["Content-Type"] = content_type
+        token = await self.connection.tokens.token()
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10)
+        kind = content_type if body is not None else ""
         try:
-            async with self._open_session().request(
-                method,
-                self._url(path),
-                data=body,
-                params=params,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10),
-            ) as answer:
-                await self._raise_for(answer)
+            async with self._ask(method, path, token, timeout=timeout, params=params, body=body, kind=kind) as answer:
+                await self._raise_for(answer, token)
                 return await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
-    async def _raise_for(self, answer: aiohttp.ClientResponse) -> None:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        token: str,
+        *,
+        timeout: aiohttp.ClientTimeout,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        kind: str = "",
+    ) -> "contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]":
+        whole: CIMultiDict[str] = CIMultiDict(self.connection.headers)
+        if kind:
+            whole["Content-Type"] = kind
+        if token:
+            whole["Authorization"] = f"Bearer {token}"
+        return self._open_session().request(
+            method,
+            self.connection.server + path,
+            data=body,
+            params=params,
+            headers=whole,
+            timeout=timeout,
+            proxy=self.connection.proxy,
+            server_hostname=self.connection.server_name,
+        )
+
+    async def _raise_for(self, answer: aiohttp.ClientResponse, token: str) -> None:
         if answer.status < 400:
             return
         raw = await answer.content.read(64 << 10)
@@ -193,21 +231,16 @@ class ApiClient:
             status = msgspec.json.decode(raw, type=_Status)
         except msgspec.DecodeError:
             status = _Status(message=safe(raw[:200].decode("utf-8", "replace")))
-        if answer.status == 401:
-            self.connection.tokens.forget()
-        raise ApiError(answer.status, safe(status.reason), safe(status.message, 1000))
-
-    async def _headers(self) -> dict[str, str]:
-        token = await self.connection.tokens.token()
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        error = ApiError(answer.status, safe(status.reason or ""), safe(status.message or "", 1000))
+        error.renewed = answer.status == 401 and self.connection.tokens.forget(token)
+        hint = answer.headers.get("Retry-After", "")
+        error.retry_after = float(hint) if hint.isdigit() else 0.0
+        raise error
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             raise RuntimeError("use the client inside `async with`")
         return self._session
-
-    def _url(self, path: str) -> str:
-        return self.connection.server + path
 
 
 def _reason(error: BaseException) -> str:

@@ -22,41 +22,49 @@ import yaml
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_REREAD_SECONDS: Final = 60.0
 _EXEC_TIMEOUT_SECONDS: Final = 60.0
+_RENEW_AT_MOST_EVERY: Final = 5.0
+_RENEW_BEFORE_END: Final = 60.0
 
 
-class CredentialsError(Exception):
+class UnreachableError(Exception):
+    """No answer: the server is away, or the connection broke."""
+
+
+class CredentialsError(UnreachableError):
     """The cluster can't be reached as configured; one sentence for people, without any secret."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """Where the API server is and how to speak to it."""
+    """Where the API server is and how to speak to it. `headers`: whom to act as, where the kubeconfig says so."""
 
     server: str
     ssl_context: ssl.SSLContext | None
     tokens: "TokenSource"
     namespace: str = "default"
     name: str = ""
+    server_name: str | None = None
+    proxy: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class TokenSource:
     """A bearer token that is renewed: fixed, from a file that the kubelet rotates, or from an exec plugin."""
 
-    fixed: str = ""
+    fixed: str = field(default="", repr=False)
     file: Path | None = None
-    plugin: dict[str, Any] | None = None
+    plugin: "Plugin | None" = None
     ssl_context: ssl.SSLContext | None = None
     _token: str = field(default="", repr=False)
     _until: float = 0.0
+    _renewed_at: float = float("-inf")
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def token(self) -> str:
         """The token to use now, or nothing where the client certificate speaks for us."""
-        if self.fixed:
-            return self.fixed
         if self.file is None and self.plugin is None:
-            return ""
+            return self.fixed
         if time.monotonic() < self._until:
             return self._token
         async with self._lock:
@@ -64,24 +72,38 @@ class TokenSource:
                 await self._renew()
         return self._token
 
-    def forget(self) -> None:
-        """The server refused the token: ask for a new one next time."""
+    def forget(self, token: str) -> bool:
+        """The server refused this token; says whether another one may be had, which it is every few seconds at most."""
+        if self.file is None and self.plugin is None:
+            return False
+        if token != self._token:
+            return True  # it has been renewed since that request was sent
+        if time.monotonic() - self._renewed_at < _RENEW_AT_MOST_EVERY:
+            return False
         self._until = 0.0
+        return True
 
     async def _renew(self) -> None:
+        self._renewed_at = time.monotonic()
         if self.file is not None:
-            try:
-                self._token = self.file.read_text().strip()
-            except OSError as error:
-                raise CredentialsError(f"the token file {self.file} can't be read ({error.strerror})") from None
-            self._until = time.monotonic() + _TOKEN_REREAD_SECONDS
+            self._read_file(self.file)
         elif self.plugin is not None:
-            status = await _run_plugin(self.plugin)
+            status = await self.plugin.run()
             self._token = str(status.get("token") or "")
             self._until = time.monotonic() + _seconds_left(status.get("expirationTimestamp"))
             certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
             if certificate and key and self.ssl_context is not None:
                 _load_pair(self.ssl_context, str(certificate).encode(), str(key).encode())
+
+    def _read_file(self, file: Path) -> None:
+        """The file's token; where it can't be read just now, the one that was read last goes on."""
+        try:
+            self._token = file.read_text().strip()
+        except OSError as error:
+            if not self._token and not self.fixed:
+                raise CredentialsError(f"the token file {file} can't be read ({error.strerror})") from None
+            self._token = self._token or self.fixed
+        self._until = time.monotonic() + _TOKEN_REREAD_SECONDS
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -126,8 +148,9 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
             raise CredentialsError(f"the kubeconfig {path} holds no configuration")
         for section, inner in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
             for entry in tree.get(section) or []:
-                body = dict(entry.get(inner) or {})
-                body["_folder"] = path.parent
+                if not isinstance(entry, dict) or not isinstance(entry.get(inner) or {}, dict):
+                    raise CredentialsError(f"the kubeconfig {path} has an entry under {section} that is no map")
+                body = {**(entry.get(inner) or {}), "_folder": path.parent}
                 merged[section].setdefault(entry.get("name", ""), body)
         merged["current-context"] = merged["current-context"] or tree.get("current-context") or ""
     return merged
@@ -145,10 +168,10 @@ def _from_kubeconfig(config: dict[str, Any], wanted: str | None) -> Connection:
     user = config["users"].get(context.get("user", ""), {"_folder": Path()})
     ssl_context = _ssl_context(cluster, user) if str(cluster["server"]).startswith("https") else None
     tokens = TokenSource(fixed=str(user.get("token") or ""), ssl_context=ssl_context)
-    if not tokens.fixed and user.get("tokenFile"):
+    if user.get("tokenFile"):
         tokens.file = user["_folder"] / user["tokenFile"]
     elif not tokens.fixed and user.get("exec"):
-        tokens.plugin = user["exec"]
+        tokens.plugin = Plugin(spec=user["exec"], folder=user["_folder"], cluster=cluster)
     elif user.get("auth-provider"):
         raise CredentialsError(
             f"user {context.get('user')!r} uses an auth-provider, which Kubernetes has removed; use its exec plugin"
@@ -159,14 +182,26 @@ def _from_kubeconfig(config: dict[str, Any], wanted: str | None) -> Connection:
         tokens=tokens,
         namespace=context.get("namespace") or "default",
         name=name,
+        server_name=cluster.get("tls-server-name") or None,
+        proxy=cluster.get("proxy-url") or None,
+        headers=_impersonation(user),
     )
+
+
+def _impersonation(user: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or []]
+    return tuple(headers)
 
 
 def _in_cluster() -> Connection:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if ":" in host:
         host = f"[{host}]"
-    context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    try:
+        context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    except (OSError, ssl.SSLError):
+        raise CredentialsError(f"the cluster's certificate {_ACCOUNT / 'ca.crt'} can't be read") from None
     namespace = _ACCOUNT / "namespace"
     return Connection(
         server=f"https://{host}:{port}",
@@ -214,45 +249,71 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
-async def _run_plugin(plugin: dict[str, Any]) -> dict[str, Any]:
-    command = str(plugin.get("command") or "")
-    version = plugin.get("apiVersion") or "client.authentication.k8s.io/v1"
-    environment = dict(os.environ)
-    environment.update({str(entry["name"]): str(entry["value"]) for entry in plugin.get("env") or []})
-    environment["KUBERNETES_EXEC_INFO"] = json.dumps(
-        {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    )
-    try:
-        process = await asyncio.create_subprocess_exec(
-            command,
-            *[str(argument) for argument in plugin.get("args") or []],
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+@dataclass(slots=True, kw_only=True)
+class Plugin:
+    """An exec plugin of a kubeconfig (client.authentication.k8s.io)."""
+
+    spec: dict[str, Any] = field(repr=False)
+    folder: Path
+    cluster: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def command(self) -> str:
+        """The program; one that is given with a folder is found from the kubeconfig's own."""
+        given = str(self.spec.get("command") or "")
+        return str(self.folder / given) if "/" in given else given
+
+    async def run(self) -> dict[str, Any]:
+        """Run it; gives the status of the ExecCredential that it printed."""
+        command = self.command
+        try:
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *[str(argument) for argument in self.spec.get("args") or []],
+                env=self._environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except OSError:
+            hint = self.spec.get("installHint") or f"install {command} or put it on the PATH"
+            raise CredentialsError(f"the kubeconfig's exec plugin {command!r} can't be run: {hint}") from None
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), _EXEC_TIMEOUT_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            patience = f"{_EXEC_TIMEOUT_SECONDS:g} s"
+            raise CredentialsError(f"the exec plugin {command!r} gave no answer in {patience}") from None
+        if process.returncode != 0:
+            raise CredentialsError(f"the exec plugin {command!r} failed with exit status {process.returncode}")
+        try:
+            return dict(json.loads(out)["status"])
+        except (ValueError, KeyError, TypeError):
+            raise CredentialsError(f"the exec plugin {command!r} printed no ExecCredential") from None
+
+    def _environment(self) -> dict[str, str]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self.spec.get("provideClusterInfo"):
+            spec["cluster"] = {key: value for key, value in self.cluster.items() if not key.startswith("_")}
+        version = self.spec.get("apiVersion") or "client.authentication.k8s.io/v1"
+        environment = dict(os.environ)
+        environment.update({str(entry["name"]): str(entry["value"]) for entry in self.spec.get("env") or []})
+        environment["KUBERNETES_EXEC_INFO"] = json.dumps(
+            {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
         )
-        out, _ = await asyncio.wait_for(process.communicate(), _EXEC_TIMEOUT_SECONDS)
-    except FileNotFoundError:
-        hint = plugin.get("installHint") or f"install {command} or put it on the PATH"
-        raise CredentialsError(f"the kubeconfig's exec plugin {command!r} is not there: {hint}") from None
-    except TimeoutError:
-        process.kill()
-        raise CredentialsError(f"the exec plugin {command!r} gave no answer in {_EXEC_TIMEOUT_SECONDS:g} s") from None
-    if process.returncode != 0:
-        raise CredentialsError(f"the exec plugin {command!r} failed with exit status {process.returncode}")
-    try:
-        status = json.loads(out)["status"]
-    except (ValueError, KeyError, TypeError):
-        raise CredentialsError(f"the exec plugin {command!r} printed no ExecCredential") from None
-    return dict(status)
+        return environment
 
 
-def _seconds_left(expiry: object, margin: float = 60.0) -> float:
-    """How long a plugin's token may be used: until a minute before it ends; for ever (a day) where it doesn't say."""
+def _seconds_left(expiry: object) -> float:
+    """How long a plugin's token may be used: until a minute before it ends; a day where it doesn't say.
+
+    Never less than a few seconds: by a clock that is wrong every token looks old, and the server is the judge.
+    """
     if not isinstance(expiry, str):
         return 86400.0
     try:
         ends = datetime.fromisoformat(expiry)
     except ValueError:
-        return 0.0
-    return max(0.0, ends.timestamp() - time.time() - margin)
+        return _RENEW_AT_MOST_EVERY
+    return max(_RENEW_AT_MOST_EVERY, ends.timestamp() - time.time() - _RENEW_BEFORE_END)

@@ -15,7 +15,9 @@ from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.journal import encode_header, encode_line
 from dovetail.lifecycle.messages import Event, Instruction, SettingsChanged
-from dovetail.live.client import ApiClient
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.crd_check import CrdState, look_at_crd
+from dovetail.live.credentials import UnreachableError
 from dovetail.live.logs import Log
 from dovetail.live.resources import BY_KIND
 from dovetail.model.catalogue import Catalogue
@@ -68,6 +70,32 @@ def watch_settings(path: str, profile: str) -> "Callable[[Controller], Awaitable
             await controller.put(SettingsChanged(settings=settings))
 
     return settings_file
+
+
+def watch_crd(first: CrdState) -> "Callable[[Controller], Awaitable[None]]":
+    """Looks at the NodePool CRD again and again: a Karpenter upgrade may put its own back while we run."""
+
+    async def crd(controller: "Controller") -> None:
+        seen = first
+        while True:
+            controller.metrics.crd_fields.set(0 if seen.missing or not seen.known else 1)
+            await asyncio.sleep(controller.crd_seconds)
+            try:
+                now = await look_at_crd(controller.client)
+            except (ApiError, UnreachableError):
+                continue
+            if now == seen:
+                continue
+            seen = now
+            if not now.known and not controller.engine.observe:
+                controller.log.error(now.note or "the CRD is unknown: stopping; started again it will only observe")
+                controller.stop()
+            elif now.note:
+                controller.log.warning(now.note)
+            else:
+                controller.log.info("the CRD nodepools.karpenter.sh has our fields")
+
+    return crd
 
 
 def _stamp(path: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ and records of ours. What a person put on a node is never touched: `dovetail.dev
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,8 @@ from dovetail.live.resources import BY_KIND, Resource
 from dovetail.model import names
 
 Tree = dict[str, Any]
+# A NodeClaim's annotations reach its Node when that registers: nodes are looked at after the claims are done.
+_CLAIMS_FIRST: Final = (BY_KIND["NodeClaim"], BY_KIND["Node"])
 
 
 @dataclass(slots=True)
@@ -36,9 +38,10 @@ async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
     """Holds every node of the pools."""
     tally = Tally()
     await _check(client, pools)
-    for node in await _items(client, BY_KIND["Node"]):
-        if _pool(node) in pools:
-            await _apply(client, BY_KIND["Node"], node, hold_patch, tally)
+    for resource in _CLAIMS_FIRST:
+        for item in await _items(client, resource):
+            if _pool(item) in pools and not _is_registered(item):
+                await _apply(client, resource, item, hold_patch, tally)
     return tally
 
 
@@ -47,7 +50,7 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
     tally = Tally()
     if pools is not None:
         await _check(client, pools)
-    for resource in (BY_KIND["Node"], BY_KIND["NodeClaim"]):
+    for resource in _CLAIMS_FIRST:
         for item in await _items(client, resource):
             if pools is not None and _pool(item) not in pools:
                 continue
@@ -67,7 +70,8 @@ def leave_nothing(item: Tree) -> Tree | None:
     tree: Tree = {"metadata": {"annotations": patch}} if patch else {}
     taints = (item.get("spec") or {}).get("taints") or []
     ours = [taint for taint in taints if _is_ours(taint)]
-    if item.get("kind") == "Node" and ours and names.COMMAND in annotations:
+    # Unsigned too, where a person took the record off and left the taint; on nodes of pools nobody else uses this one.
+    if item.get("kind") == "Node" and ours and (names.COMMAND in annotations or _pool(item)):
         tree.setdefault("metadata", {})
         tree["spec"] = {"taints": [taint for taint in taints if not _is_ours(taint)] or None}
     return tree or None
@@ -75,6 +79,21 @@ def leave_nothing(item: Tree) -> Tree | None:
 
 def _is_ours(taint: Tree) -> bool:
     return taint.get("key") == names.DISRUPTION_TAINT and taint.get("value") == names.DISRUPTION_TAINT_VALUE
+
+
+def _is_registered(item: Tree) -> bool:
+    """Whether it is a NodeClaim whose Node has come: the hold goes on the Node."""
+    return bool(item.get("kind") == "NodeClaim" and (item.get("status") or {}).get("nodeName"))
+
+
+async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[str]:
+    """Of these pools, or of all, those whose label gives them to a controller: it would hold their nodes again."""
+    return sorted(
+        item["metadata"]["name"]
+        for item in await _items(client, BY_KIND["NodePool"])
+        if (item["metadata"].get("labels") or {}).get(names.MANAGE) == "true"
+        and (pools is None or item["metadata"]["name"] in pools)
+    )
 
 
 async def pool_names(client: ApiClient) -> list[str]:

@@ -8,9 +8,10 @@ cluster; decides nothing about disruption. Spec section 10.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,27 +21,33 @@ from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.lifecycle.store import Store
 from dovetail.live.claims import node_claim_tree
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError, UnreachableError
+from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.credentials import UnreachableError
 from dovetail.live.logs import Log
 from dovetail.live.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
 from dovetail.live.resources import BY_KIND, LEASE, Resource
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
 from dovetail.model.command import Replacement
 from dovetail.model.objects import Condition, Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.settings import Settings
 from dovetail.scheduling.place import place
+from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dovetail.live.run import Controller
 
 Tree = dict[str, Any]
+Work = Callable[[], Awaitable[None]]
 FINALIZER: Final = "karpenter.sh/termination"
 _TICK_SECONDS: Final = 0.5
 _LEASE_SECONDS: Final = 10.0
 _POD_EVENT_EVERY: Final = timedelta(seconds=10)
 _PROVIDER: Final = "simulated:///"
+_AT_ONCE: Final = 16
+_AWAITED_SECONDS: Final = 30.0
 
 
 def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitable[None]]":
@@ -48,7 +55,12 @@ def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitabl
 
     async def provider(controller: "Controller") -> None:
         part = Provider(
-            client=controller.client, catalogue=catalogue, settings=controller.engine.settings, log=controller.log
+            client=controller.client,
+            catalogue=catalogue,
+            settings=lambda: controller.engine.settings,
+            log=controller.log,
+            # Of several replicas one plays the cloud; where none leads, in observe mode, this one does.
+            is_on=lambda: controller.may_act or controller.engine.observe,
         )
         controller.listeners.append(part.observe)
         await part.run()
@@ -62,17 +74,18 @@ class Provider:
 
     client: ApiClient
     catalogue: Catalogue
-    settings: Settings
+    settings: Callable[[], Settings]
     log: Log
+    is_on: Callable[[], bool] = lambda: True
     provisions: bool = True
     launch_seconds: float = 0.0
     store: Store = field(default_factory=Store)
     _snapshot: Snapshot | None = None
     _leases: dict[str, float] = field(default_factory=dict)
     _events: dict[str, datetime] = field(default_factory=dict)
-    _asked: dict[str, None] = field(default_factory=dict)
-    _made: int = 0
+    _awaited: dict[str, float] = field(default_factory=dict)
     _provisioned_at: int = -1
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def observe(self, event: Event) -> None:
         """Keeps the view current; notes when pods come to and leave nodes."""
@@ -104,20 +117,34 @@ class Provider:
     async def run(self) -> None:
         """Looks at everything twice a second, until cancelled."""
         while True:
-            for step in (self._pools, self._claims, self._kubelets, self._statuses, self._provision):
-                try:
-                    await step()
-                except (ApiError, UnreachableError) as error:
-                    self.log.debug("the simulated provider was refused and tries again", why=str(error))
+            if self.is_on():
+                for step in (self._pools, self._claims, self._kubelets, self._statuses, self._provision):
+                    await self._try(step())
             await asyncio.sleep(_TICK_SECONDS)
 
+    async def _try(self, work: Awaitable[None]) -> None:
+        """What the server refuses is tried again at the next look."""
+        try:
+            await work
+        except (ApiError, UnreachableError) as error:
+            self.log.debug("the simulated provider was refused and tries again", why=str(error))
+
+    async def _all(self, works: Iterable[Work]) -> None:
+        """Some at a time, so that a thousand nodes are looked after in time."""
+
+        async def one(work: Work) -> None:
+            async with self._slots:
+                await self._try(work())
+
+        await asyncio.gather(*(one(work) for work in works))
+
     async def _claims(self) -> None:
-        for claim in self.store.node_claims():
-            if claim.metadata.deletion_timestamp is not None:
-                if FINALIZER in claim.metadata.finalizers:
-                    await self._terminate(claim)
-            elif not claim.status.provider_id:
-                await self._launch(claim)
+        await self._all(
+            partial(self._terminate if claim.metadata.deletion_timestamp is not None else self._launch, claim)
+            for claim in self.store.node_claims()
+            if (claim.metadata.deletion_timestamp is None and not claim.status.provider_id)
+            or (claim.metadata.deletion_timestamp is not None and FINALIZER in claim.metadata.finalizers)
+        )
 
     async def _launch(self, claim: NodeClaim) -> None:
         born = claim.metadata.creation_timestamp
@@ -132,6 +159,7 @@ class Provider:
         if FINALIZER not in claim.metadata.finalizers:
             patch = {
                 "metadata": {
+                    "resourceVersion": claim.metadata.resource_version,
                     "finalizers": [*claim.metadata.finalizers, FINALIZER],
                     "labels": machine_labels(claim, machine),
                 }
@@ -158,7 +186,8 @@ class Provider:
             if not any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
                 taints = [msgspec.to_builtins(taint) for taint in node.spec.taints]
                 taints.append({"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"})
-                await self._patch(BY_KIND["Node"], name, {"spec": {"taints": taints}})
+                version = {"resourceVersion": node.metadata.resource_version}
+                await self._patch(BY_KIND["Node"], name, {"metadata": version, "spec": {"taints": taints}})
             waiting = False
             for pod in tuple(self.store.pods_on(name)):
                 if _stays(pod):
@@ -192,24 +221,26 @@ class Provider:
 
     async def _kubelets(self) -> None:
         now = time.monotonic()
+        works: list[Work] = []
         for node in self.store.nodes():
             name = node.metadata.name
             if not node.spec.provider_id.startswith(_PROVIDER):
                 continue
-            if now - self._leases.get(name, 0.0) > _LEASE_SECONDS:
+            if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
                 self._leases[name] = now
-                await self._renew(name)
+                works.append(partial(self._renew, name))
             if not is_true(node.status.conditions, "Ready"):
-                await self._patch(BY_KIND["Node"], name, {"status": {"conditions": [_ready()]}}, "status")
-            for pod in tuple(self.store.pods_on(name)):
-                await self._kubelet(pod)
+                ready = {"status": {"conditions": [_ready()]}}
+                works.append(partial(self._patch, BY_KIND["Node"], name, ready, "status"))
+            works += [partial(self._kubelet, pod) for pod in self.store.pods_on(name) if _needs_kubelet(pod)]
+        await self._all(works)
 
     async def _kubelet(self, pod: Pod) -> None:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
             if datetime.now(UTC) >= meta.deletion_timestamp or (meta.deletion_grace_period_seconds or 0) <= 30:
                 await self._delete(BY_KIND["Pod"], meta.name, meta.namespace, at_once=True)
-        elif pod.status.phase in ("", "Pending"):
+        else:
             now = _stamp()
             conditions = [
                 {"type": kind, "status": "True", "lastTransitionTime": now}
@@ -248,6 +279,7 @@ class Provider:
     async def _statuses(self) -> None:
         """lastPodEventTime, Consolidatable and Drifted of every claim, where they have changed."""
         now = datetime.now(UTC)
+        works: list[Work] = []
         for claim in self.store.node_claims():
             pool = self.store.get(NodePool, claim.metadata.labels.get(names.NODEPOOL, ""))
             if pool is None or not claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
@@ -262,11 +294,14 @@ class Provider:
             if conditions is not None:
                 patch["conditions"] = conditions
             if patch:
-                await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, {"status": patch}, "status")
+                version = {"resourceVersion": claim.metadata.resource_version}
+                tree = {"metadata": version, "status": patch}
+                works.append(partial(self._patch, BY_KIND["NodeClaim"], claim.metadata.name, tree, "status"))
+        await self._all(works)
 
     def _conditions(self, claim: NodeClaim, pool: NodePool, last: datetime | None, now: datetime) -> list[Tree] | None:
         wanted: dict[str, str | None] = {}
-        after = effective_policy(pool, self.settings).consolidate_after
+        after = effective_policy(pool, self.settings()).consolidate_after
         initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
         since = last or (initialized.last_transition_time if initialized is not None else None)
         quiet = after is not None and since is not None and (now - since) >= timedelta(microseconds=after // 1000)
@@ -292,31 +327,43 @@ class Provider:
 
     async def _provision(self) -> None:
         """Opens nodes for pods that wait and fit nowhere; not while machines are still coming."""
+        now = time.monotonic()
+        self._awaited = {
+            name: until
+            for name, until in self._awaited.items()
+            if until > now and self.store.get(NodeClaim, name) is None
+        }
         waiting = any(_unschedulable(pod) for pod in self.store.pending_pods())
-        coming = any(
+        coming = bool(self._awaited) or any(
             not is_true(claim.status.conditions, names.CONDITION_INITIALIZED) for claim in self.store.node_claims()
         )
         if not self.provisions or not waiting or coming or self._provisioned_at == self.store.version:
             return
         self._provisioned_at = self.store.version
-        now = datetime.now(UTC)
-        self._snapshot = Snapshot.build(self.store.cluster(), self.catalogue, self.settings, now, self._snapshot)
-        for node in place(self._snapshot).new_nodes:
-            pool = msgspec.json.decode(await self.client.request("GET", BY_KIND["NodePool"].path(node.pool)))
-            self._made += 1
-            replacement = Replacement(
-                node_pool=node.pool,
-                instance_types=tuple(kind.name for kind in node.instance_types),
-                requirements=node.requirements,
-                requests=node.requests,
-            )
-            tree = node_claim_tree("", replacement, pool, "")
-            tree["metadata"]["generateName"] = f"{node.pool}-"
-            del tree["metadata"]["name"]
-            for key in (names.DO_NOT_DISRUPT, names.HOLD, names.COMMAND):
-                del tree["metadata"]["annotations"][key]
-            body = msgspec.json.encode(tree)
-            await self.client.request("POST", BY_KIND["NodeClaim"].path(), body=body, content_type=JSON)
+        cluster, settings = self.store.cluster(), self.settings()
+        for node in await asyncio.to_thread(self._place, cluster, settings):
+            await self._order(node)
+
+    def _place(self, cluster: Cluster, settings: Settings) -> tuple[NewNode, ...]:
+        self._snapshot = Snapshot.build(cluster, self.catalogue, settings, datetime.now(UTC), self._snapshot)
+        return place(self._snapshot).new
+
+    async def _order(self, node: NewNode) -> None:
+        pool = msgspec.json.decode(await self.client.request("GET", BY_KIND["NodePool"].path(node.pool)))
+        replacement = Replacement(
+            node_pool=node.pool,
+            instance_types=tuple(kind.name for kind in node.instance_types),
+            requirements=node.requirements,
+            requests=node.requests,
+        )
+        tree = node_claim_tree("", replacement, pool, "")
+        tree["metadata"]["generateName"] = f"{node.pool}-"
+        del tree["metadata"]["name"]
+        for key in (names.DO_NOT_DISRUPT, names.HOLD, names.COMMAND):
+            del tree["metadata"]["annotations"][key]
+        body = msgspec.json.encode(tree)
+        made = await self.client.request("POST", BY_KIND["NodeClaim"].path(), body=body, content_type=JSON)
+        self._awaited[msgspec.json.decode(made)["metadata"]["name"]] = time.monotonic() + _AWAITED_SECONDS
 
     # ------------------------------------------------------------ writing
 
@@ -346,6 +393,10 @@ def _place_of(pod: Pod | None) -> tuple[str, bool]:
     if pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ("Succeeded", "Failed"):
         return ("", False)
     return (pod.spec.node_name, bool(pod.spec.node_name))
+
+
+def _needs_kubelet(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending")
 
 
 def _stays(pod: Pod) -> bool:

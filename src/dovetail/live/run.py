@@ -7,12 +7,15 @@ finds everything on the objects.
 """
 
 import asyncio
+import contextlib
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from dovetail.decide.outcome import RoundResult
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
@@ -23,11 +26,12 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
+    PublishEvent,
     Report,
     Synced,
     WakeAt,
 )
-from dovetail.live.actuate import Actuator
+from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import ApiClient
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
@@ -36,12 +40,14 @@ from dovetail.live.resources import RESOURCES, Resource
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
-from dovetail.model.objects import Node
+from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _BATCH_MAX: Final = 2000
 _QUEUE_MAX: Final = 20_000
 _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
+_TURN_SECONDS: Final = 30.0
+_SECOND: Final = 1_000_000_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,14 +67,21 @@ class Controller:
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
     beside: Sequence[Callable[["Controller"], Awaitable[None]]] = ()
     _queue: "asyncio.Queue[Event]" = field(init=False)
-    _lanes: dict[str, "asyncio.Queue[Any]"] = field(default_factory=dict)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    crd_seconds: float = 60.0
+    fault: BaseException | None = None
+    _lanes: dict[str, "deque[Any]"] = field(default_factory=dict)
+    _acting: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    _events_failed: dict[str, None] = field(default_factory=dict)
+    _uids: dict[tuple[str, str], str] = field(default_factory=dict)
+    _election: LeaderElection | None = None
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _wake: datetime | None = None
     _informers: list[Informer] = field(default_factory=list)
     _leading: bool = False
     _beat: float = 0.0
-    _round_seen: int = 0
+    _rounds_seen: tuple[int, int] = (0, 0)
     _round_ended: float = 0.0
     _held: dict[str, None] = field(default_factory=dict)
     _actuator: Actuator = field(init=False)
@@ -76,7 +89,12 @@ class Controller:
 
     def __post_init__(self) -> None:
         self._queue = asyncio.Queue(maxsize=_QUEUE_MAX)
-        self._actuator = Actuator(client=self.client, identity=self.identity)
+        self._actuator = Actuator(
+            client=self.client,
+            identity=self.identity,
+            uid_of=lambda kind, name: self._uids.get((kind, name), ""),
+            may_act=lambda: self.may_act,
+        )
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
@@ -95,41 +113,52 @@ class Controller:
     async def run(self) -> None:
         """Watches, leads and acts until stopped; leaves the Lease to the next one."""
         self.metrics.observe.set(1 if self.engine.observe else 0)
-        self._informers = [
-            Informer(client=self.client, resource=resource, deliver=self._observed, note=self._note)
-            for resource in self.resources
-        ]
+        self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
         for work in self.beside:
             self._spawn(work(self), getattr(work, "__name__", "beside"))
         await asyncio.sleep(0)  # they listen before the first event comes
+        self._informers = [
+            Informer(
+                client=self.client, resource=resource, deliver=self._observed, note=self._note, listed=self._listed
+            )
+            for resource in self.resources
+        ]
         for informer in self._informers:
             self._spawn(informer.run(), f"watch {informer.resource.kind}")
         self._spawn(self._announce_sync(), "sync")
-        election = None
-        if not self.engine.observe:
-            election = asyncio.create_task(self._election().run())
-        pump = asyncio.create_task(self._pump())
-        stopping = asyncio.create_task(self._stopping.wait())
-        watched = {pump, stopping} | ({election} if election is not None else set())
+        self._spawn(self._pump(), "engine")
+        election = None if self.engine.observe else asyncio.create_task(self._elect(), name="election")
         try:
-            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {stopping}:
-                task.result()  # a fault of ours: let it be seen, a supervisor starts us anew
+            await self._stopping.wait()
         finally:
             self.log.info("stopping")
-            for task in (*watched, *self._tasks):
+            self._leading = False
+            # First nothing is written any more, then the Lease is given back.
+            for task in tuple(self._tasks):
                 task.cancel()
-            await asyncio.gather(*watched, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if election is not None:
+                election.cancel()
+                await asyncio.gather(election, return_exceptions=True)
+        if self.fault is not None:
+            raise self.fault
 
-    def _election(self) -> LeaderElection:
-        return LeaderElection(
+    async def _elect(self) -> None:
+        self._election = LeaderElection(
             client=self.client,
             namespace=self.lease_namespace,
             name=self.lease_name,
             identity=self.identity,
             gained=self._gained,
             lost=self._lost,
+            note=lambda message: self.log.warning(message, lease=f"{self.lease_namespace}/{self.lease_name}"),
         )
+        await self._election.run()
+
+    @property
+    def may_act(self) -> bool:
+        """Whether this process leads, by its own clock, at this very moment."""
+        return self._leading and self._election is not None and self._election.may_act
 
     async def _gained(self) -> None:
         self._leading = True
@@ -141,6 +170,8 @@ class Controller:
         self._leading = False
         self.metrics.leader.set(0)
         self.log.warning("no longer leading; another process may act", identity=self.identity)
+        for task in self._acting.values():
+            task.cancel()
         await self.put(LeadershipLost())
 
     async def _announce_sync(self) -> None:
@@ -166,11 +197,15 @@ class Controller:
 
     async def _observed(self, event: Event) -> None:
         if isinstance(event, ObjectObserved):
-            self.metrics.events.labels(type(event.object).__name__).inc()
-            if isinstance(event.object, Node):
-                self._count_hold(event.object)
+            item = event.object
+            self.metrics.events.labels(type(item).__name__).inc()
+            if isinstance(item, Node | NodeClaim | NodePool):
+                self._uids[type(item).__name__, item.metadata.name] = item.metadata.uid
+            if isinstance(item, Node):
+                self._count_hold(item)
         elif isinstance(event, ObjectVanished):
             self.metrics.events.labels(event.kind).inc()
+            self._uids.pop((event.kind, event.name), None)
             if event.kind == "Node" and self._held.pop(event.name, ...) is None:
                 self.metrics.held.set(len(self._held))
         for listener in self.listeners:
@@ -187,11 +222,14 @@ class Controller:
     def _note(self, kind: str, message: str) -> None:
         self.log.warning(message, kind=kind)
 
+    def _listed(self, kind: str) -> None:
+        self.metrics.relists.labels(kind).inc()
+
     async def _pump(self) -> None:
         """Feeds the engine for ever: whatever has come, else the time."""
         while True:
             batch = await self._next_batch()
-            now = datetime.now(UTC)
+            now = self.clock()
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
             self._after(began)
@@ -202,19 +240,25 @@ class Controller:
                     self._dispatch(instruction)
 
     async def _next_batch(self) -> list[Event]:
-        poll = timedelta(microseconds=self.engine.settings.poll_interval // 1000)
-        due = datetime.now(UTC) + poll
-        if self._wake is not None:
-            due = min(due, self._wake)
-        wait = max(0.0, (due - datetime.now(UTC)).total_seconds())
-        try:
-            batch = [await asyncio.wait_for(self._queue.get(), wait)]
-        except TimeoutError:
+        """All that has come; the time where nothing does until the engine wants to be woken, or for a poll."""
+        if self._queue.empty():
+            wait = min(self.engine.settings.poll_interval / _SECOND, _TURN_SECONDS)
+            if self._wake is not None:
+                wait = max(0.0, min(wait, (self._wake - self.clock()).total_seconds()))
+            with contextlib.suppress(TimeoutError):
+                first = await asyncio.wait_for(self._queue.get(), wait)
+                return [first, *self._waiting()]
+        batch = self._waiting()
+        if not batch or (self._wake is not None and self._wake <= self.clock()):
             self._wake = None
-            return [ClockAdvanced()]
-        while len(batch) < _BATCH_MAX and not self._queue.empty():
-            batch.append(self._queue.get_nowait())
+            batch.append(ClockAdvanced())
         return batch
+
+    def _waiting(self) -> list[Event]:
+        found: list[Event] = []
+        while len(found) < _BATCH_MAX and not self._queue.empty():
+            found.append(self._queue.get_nowait())
+        return found
 
     def _digest(self, batch: list[Event], now: datetime) -> list[tuple[Event, list[Instruction]]]:
         return [(event, self.engine.handle(event, now)) for event in batch]
@@ -222,14 +266,17 @@ class Controller:
     def _after(self, began: float) -> None:
         now = time.monotonic()
         self._beat = now
-        if self.engine.rounds != self._round_seen:
-            self._round_seen = self.engine.rounds
-            self._round_ended = now
+        rounds = (self.engine.rounds, self.engine.rounds_skipped)
+        if rounds == self._rounds_seen:
+            return
+        worked_out = rounds[0] != self._rounds_seen[0]
+        self._rounds_seen, self._round_ended = rounds, now
+        if worked_out:
             self.metrics.evaluation.observe(now - began)
-            if self.engine.last_round is not None:
-                for method in self.engine.last_round.methods:
-                    self.metrics.eligible.labels(method.reason.value).set(len(method.candidates))
-        self.metrics.evaluation_age.set(now - self._round_ended)
+        last = self.engine.last_round
+        if worked_out and isinstance(last, RoundResult):
+            for method in last.methods:
+                self.metrics.eligible.labels(method.reason.value).set(len(method.candidates))
 
     # ------------------------------------------------------------ instructions out
 
@@ -242,34 +289,51 @@ class Controller:
         elif self._actuator.acts_on(instruction):
             lane = getattr(instruction, "command_id", "") or instruction.id
             if lane not in self._lanes:
-                self._lanes[lane] = asyncio.Queue()
-                self._spawn(self._work(lane), f"act {lane}")
-            self._lanes[lane].put_nowait(instruction)
+                self._lanes[lane] = deque()
+                self._acting[lane] = self._spawn(self._work(lane), f"act {lane}")
+            self._lanes[lane].append(instruction)
 
     async def _work(self, lane: str) -> None:
         """Carries out one command's instructions in order; ends when there are no more."""
         queue = self._lanes[lane]
         try:
-            while not queue.empty():
-                instruction = queue.get_nowait()
-                if not self._leading:
-                    continue  # not ours any more; the next leader sees what was done and what was not
+            while queue:
+                instruction = queue.popleft()
                 async with self._slots:
+                    if not self.may_act:
+                        continue  # not ours any more; the next leader sees what was done and what was not
                     answer = await self._actuator.carry_out(instruction)
-                outcome = answer.failure.value if isinstance(answer, InstructionFailed) else "done"
-                self.metrics.actions.labels(type(instruction).__name__, outcome).inc()
-                await self._queue.put(answer)
+                await self._answered(instruction, answer)
         finally:
-            self._lanes.pop(lane, None)
+            if self._lanes.get(lane) is queue:
+                del self._lanes[lane]
+                del self._acting[lane]
 
-    def _spawn(self, work: Any, name: str) -> None:
+    async def _answered(self, instruction: Any, answer: Answer) -> None:
+        kind, command = type(instruction).__name__, getattr(instruction, "command_id", "")
+        failed = isinstance(answer, InstructionFailed)
+        outcome = answer.failure.value if isinstance(answer, InstructionFailed) else "done"
+        self.metrics.actions.labels(kind, outcome).inc()
+        if isinstance(instruction, PublishEvent) and failed:
+            # Nothing depends on an event for people; said once for each cause, not once for each event.
+            if outcome not in self._events_failed:
+                self._events_failed[outcome] = None
+                self.log.warning("events can't be written", why=getattr(answer, "detail", ""))
+            return
+        self.log.debug("carried out", command=command, instruction=kind, id=instruction.id, outcome=outcome)
+        await self._queue.put(answer)
+
+    def _spawn(self, work: Any, name: str) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
         if fault is not None:
+            # A fault of ours: let it be seen, and a supervisor start us anew.
             self.log.error("a part of the controller failed", part=task.get_name(), fault=repr(fault))
+            self.fault = self.fault or fault
             self._stopping.set()

@@ -1,17 +1,22 @@
 """The controller's only open port: metrics and probes, read-only, nothing else."""
 
-import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 
-async def serve(
+class PortError(Exception):
+    """The port can't be used; one sentence for people."""
+
+
+@contextlib.asynccontextmanager
+async def serving(
     host: str, port: int, registry: CollectorRegistry, *, alive: Callable[[], bool], ready: Callable[[], bool]
-) -> None:
-    """Answers /metrics, /healthz and /readyz until cancelled."""
+) -> AsyncIterator[int]:
+    """Answers /metrics, /healthz and /readyz meanwhile; gives the port, which the system chooses where it is 0."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -27,7 +32,11 @@ async def serve(
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
-        await asyncio.Event().wait()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            reason = error.strerror or "no such address"
+            raise PortError(f"{host}:{port} can't be listened on ({reason}); give another --listen") from None
+        yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()

@@ -1,12 +1,13 @@
 """Keeps one kind in view: list, then watch, for ever; every change becomes an event for the engine.
 
-Resumes where a watch broke off, takes bookmarks so that a quiet kind never grows too old, and lists anew when the
-server says that it has (410). After a new list, what is no longer there is reported as gone. An object that can't be
-decoded is skipped and counted, never fatal: one odd pod must not blind the controller. Decides nothing; holds only
-names and versions.
+Lists page by page, resumes where a watch broke off, takes bookmarks so that a quiet kind never grows too old, and lists
+anew when the server says that it has (410). After a new list, what is no longer there is reported as gone. An object
+that can't be decoded is left out and counted, never fatal: one odd pod must not blind the controller. Decides nothing;
+holds only names and versions.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -15,15 +16,20 @@ import msgspec
 
 from dovetail.api.decode import without_nulls
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
-from dovetail.live.client import ApiClient, ApiError, UnreachableError
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import Resource
 from dovetail.model.objects import KINDS, AnyObject
 
 Deliver = Callable[[Event], Awaitable[None]]
 Note = Callable[[str, str], None]
+Key = tuple[str, str]
 _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyObject]]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
 }
+_SHORT_WATCH_SECONDS: Final = 1.0
+_DENIED_PAUSE_SECONDS: Final = 300.0
+_SKIPPED_NAMED_MAX: Final = 100
 
 
 def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
@@ -39,8 +45,17 @@ class _WatchEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Bookmark(msgspec.Struct):
-    metadata: dict[str, object] = {}
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Bare(msgspec.Struct):
+    """Of an object only who it is."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
 class _Gone(msgspec.Struct):
@@ -60,78 +75,93 @@ class Informer:
     resource: Resource
     deliver: Deliver
     note: Note
+    listed: Callable[[str], None] = lambda kind: None
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     lists: int = 0
+    watches: int = 0
     skipped: int = 0
     denied: bool = False
-    known: dict[tuple[str, str], str] = field(default_factory=dict)
+    known: dict[Key, str] = field(default_factory=dict)
     _version: str = ""
+    _named: dict[Key, None] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Lists and watches until cancelled. A forbidden optional kind is noted once and then tried rarely."""
         attempt = 0
         while True:
+            began = time.monotonic()
             try:
                 if not self._version:
                     await self._list()
+                began = time.monotonic()
                 await self._watch()
-                attempt = 0
             except TooOldError:
                 self._version = ""
             except ApiError as error:
                 if error.status == 410:
                     self._version = ""
+                elif await self._is_denied(error):
                     continue
-                if error.status in (401, 403, 404):
-                    if self._deny(error):
-                        await asyncio.sleep(300)
-                        continue
-                else:
-                    self.note(self.resource.kind, f"the watch was refused ({error}); trying again")
-                attempt += 1
-                await asyncio.sleep(self.client.backoff(attempt))
             except UnreachableError as error:
                 self.note(self.resource.kind, f"the watch broke ({error}); trying again")
-                attempt += 1
+            # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop.
+            attempt = 0 if time.monotonic() - began > _SHORT_WATCH_SECONDS else attempt + 1
+            if attempt:
                 await asyncio.sleep(self.client.backoff(attempt))
 
-    def _deny(self, error: ApiError) -> bool:
-        """Whether to go on without this kind; an essential one is tried again until it is allowed."""
+    async def _is_denied(self, error: ApiError) -> bool:
+        """Notes a refusal. True after a long pause where the kind is optional and we are not allowed to see it."""
+        if error.status not in (403, 404):
+            self.note(self.resource.kind, f"the watch was refused ({error}); trying again")
+            return False
         if not self.denied:
             self.denied = True
-            loss = f"; without it {self.resource.without}" if self.resource.without else ""
-            self.note(self.resource.kind, f"not allowed: add {self.resource.rule('get, list, watch')}{loss} ({error})")
+            self.note(self.resource.kind, denial(self.resource, error))
         if self.resource.essential:
             return False
         self.synced.set()
+        await asyncio.sleep(_DENIED_PAUSE_SECONDS)
         return True
 
     async def _list(self) -> None:
-        listing = await self.client.list_all(self.resource.path())
+        seen: dict[Key, str] = {}
+        version = ""
+        async for page in self.client.pages(self.resource.path()):
+            for raw in page.items:
+                await self._listed_item(raw, seen)
+            version = page.resource_version
+        gone = sorted(self.known.keys() - seen.keys())
+        self.known = seen
         self.lists += 1
-        before, self.known = self.known, {}
-        for raw in listing.items:
-            item = self._decode(raw)
-            if item is None:
-                continue
-            key = (item.metadata.namespace, item.metadata.name)
-            self.known[key] = item.metadata.resource_version
-            if before.get(key) != item.metadata.resource_version:
-                await self.deliver(ObjectObserved(object=item))
-        for namespace, name in sorted(before.keys() - self.known.keys()):
+        self.listed(self.resource.kind)
+        for namespace, name in gone:
             await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=namespace, name=name))
-        self._version = listing.resource_version
+        self._version = version
         self.denied = False
         self.synced.set()
 
+    async def _listed_item(self, raw: msgspec.Raw, seen: dict[Key, str]) -> None:
+        item = self._decode(raw)
+        if item is None:
+            key = self._key_of(raw)
+            if key in self.known:
+                seen[key] = self.known[key]  # it is still there; what was known of it last has to do
+            return
+        key, version = (item.metadata.namespace, item.metadata.name), item.metadata.resource_version
+        seen[key] = version
+        if self.known.get(key) != version:
+            await self.deliver(ObjectObserved(object=item))
+
     async def _watch(self) -> None:
+        self.watches += 1
         async for line in self.client.watch_lines(self.resource.path(), self._version):
             event = msgspec.json.decode(line, type=_WatchEvent)
             if event.type == "BOOKMARK":
-                mark = msgspec.json.decode(event.object, type=_Bookmark)
-                self._version = str(mark.metadata.get("resourceVersion", self._version))
+                mark = msgspec.json.decode(event.object, type=_Bare)
+                self._version = mark.metadata.resource_version or self._version
             elif event.type == "ERROR":
                 status = msgspec.json.decode(event.object, type=_Gone)
+                self._version = ""  # whatever it was: a new list is the way out
                 if status.code == 410:
                     raise TooOldError(status.message)
                 raise ApiError(status.code, "", status.message)
@@ -139,23 +169,49 @@ class Informer:
                 await self._take(event)
 
     async def _take(self, event: _WatchEvent) -> None:
-        item = self._decode(event.object)
-        if item is None:
-            return
-        key = (item.metadata.namespace, item.metadata.name)
-        self._version = item.metadata.resource_version
-        if event.type == "DELETED":
-            self.known.pop(key, None)
-            uid = item.metadata.uid
-            await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=key[0], name=key[1], uid=uid))
-        else:
-            self.known[key] = item.metadata.resource_version
+        item = None if event.type == "DELETED" else self._decode(event.object)
+        if item is not None:
+            key = (item.metadata.namespace, item.metadata.name)
+            self._version = self.known[key] = item.metadata.resource_version
             await self.deliver(ObjectObserved(object=item))
+            return
+        try:
+            meta = msgspec.json.decode(event.object, type=_Bare).metadata
+        except msgspec.DecodeError:
+            return
+        self._version = meta.resource_version or self._version
+        if event.type == "DELETED":
+            key = (meta.namespace, meta.name)
+            self.known.pop(key, None)
+            self._named.pop(key, None)
+            gone = ObjectVanished(kind=self.resource.kind, namespace=key[0], name=key[1], uid=meta.uid)
+            await self.deliver(gone)
 
     def _decode(self, raw: msgspec.Raw) -> AnyObject | None:
         try:
             return decode_item(raw, self.resource.kind)
         except msgspec.DecodeError as error:
             self.skipped += 1
-            self.note(self.resource.kind, f"an object can't be read and is left out: {error}")
+            key = self._key_of(raw)
+            if key not in self._named and len(self._named) < _SKIPPED_NAMED_MAX:
+                self._named[key] = None
+                name = "/".join(part for part in key if part)
+                self.note(self.resource.kind, f"{self.resource.kind} {name} can't be read and is left out: {error}")
             return None
+
+    def _key_of(self, raw: msgspec.Raw) -> Key:
+        try:
+            meta = msgspec.json.decode(raw, type=_Bare).metadata
+        except msgspec.DecodeError:
+            return ("", "")
+        return (meta.namespace, meta.name)
+
+
+def denial(resource: Resource, error: ApiError) -> str:
+    """What to do about a kind that the server does not let us see, and what is lost meanwhile."""
+    loss = f"; without it {resource.without}" if resource.without else ""
+    if error.status == 404:
+        name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        install = ": install Karpenter's CRDs, or `dovetail crds`" if resource.group == "karpenter.sh" else ""
+        return f"the cluster has no {name} in {resource.version}{install}{loss}"
+    return f"not allowed to watch {resource.plural}: add {resource.rule('get, list, watch')} to our role{loss}"
