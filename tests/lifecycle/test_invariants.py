@@ -51,7 +51,7 @@ def _validate_late(engine: Engine) -> None:
 
 
 def _nominate_twice(engine: Engine) -> None:
-    engine._lingering[engine.runs[0].replacements[0]] = engine.elapsed + SECOND
+    engine._pacing.lingering[engine.runs[0].replacements[0]] = engine.elapsed + SECOND
 
 
 @pytest.mark.parametrize(

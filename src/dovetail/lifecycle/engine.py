@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
-from dovetail.decide.in_flight import InFlight, LeavingNode
+from dovetail.decide.in_flight import InFlight
 from dovetail.decide.price import Refusal
-from dovetail.lifecycle import resume
+from dovetail.lifecycle import flight, resume
 from dovetail.lifecycle.announce import Announcer, command_event, command_report
 from dovetail.lifecycle.attempts import SECOND, Attempts
 from dovetail.lifecycle.conditions import Conditions
@@ -37,9 +37,9 @@ from dovetail.lifecycle.messages import (
     Synced,
     WakeAt,
 )
-from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, stabilization_of
+from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
-from dovetail.lifecycle.records import DOVETAIL, Candidate, Record, command_id, replacement_names
+from dovetail.lifecycle.records import DOVETAIL, Candidate, Record
 from dovetail.lifecycle.run import Run, View, is_initialized
 from dovetail.lifecycle.signals import advance
 from dovetail.lifecycle.steps import instructions
@@ -108,17 +108,13 @@ class Engine:
         self._managed: dict[str, None] = {}
         self._managed_key: tuple[int, int] = (-1, -1)
         self._settings_version = 0
-        self._back_off = BackOff()
-        self._shut = BackOff()
+        self._pacing = Pacing()
         self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
     def _reset(self) -> None:
         """Forget all that belongs to acting: another process may have changed it."""
         self._runs: dict[str, Run] = {}
-        self._ended: dict[str, int] = {}
-        self._stable_at: dict[str, int] = {}
-        self._lingering: dict[str, int] = {}
         self._refused_last: tuple[str, ...] = ()
         self._marks_seen = -1
         self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
@@ -147,7 +143,7 @@ class Engine:
     @property
     def lingering(self) -> tuple[str, ...]:
         """Replacements of commands that ended a moment ago, still nominated."""
-        return tuple(sorted(name for name, until in self._lingering.items() if until > self._elapsed))
+        return tuple(sorted(self._pacing.lingering))
 
     def manages(self, pool: str) -> bool:
         """Whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
@@ -169,32 +165,17 @@ class Engine:
     def in_flight(self, without: str = "") -> InFlight:
         """What commands under way hold on to; `without` leaves one of them out."""
         assert self._now is not None
-        leaving = [
-            LeavingNode(node=node, method=run.method, since=run.began, command_id=run.id)
-            for run in self._runs.values()
-            if run.id != without
-            for node in run.nodes
-        ]
+        runs = [run for run in self._runs.values() if run.id != without]
+        launches = self._pacing.launches.active(self._elapsed)
         return InFlight(
-            leaving=tuple(sorted(leaving, key=lambda entry: (entry.node, entry.command_id))),
-            nominated=self.nominated(without),
-            back_off={pool: self._wall(until) for pool, until in self._back_off.active(self._elapsed).items()},
+            leaving=flight.leaving(runs),
+            nominated=flight.nominated(runs, self.lingering, self.store),
+            back_off={pool: self._wall(until) for pool, until in launches.items()},
         )
 
-    def nominated(self, without: str = "") -> tuple[str, ...]:
+    def nominated(self) -> tuple[str, ...]:
         """Nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
-        found: dict[str, None] = dict.fromkeys(self.lingering)
-        for run in self._runs.values():
-            if run.id != without:
-                found |= dict.fromkeys((*run.replacements, *run.destinations))
-        for name in tuple(found):
-            claim = self.store.get(NodeClaim, name)
-            if claim is not None and claim.status.node_name:
-                found[claim.status.node_name] = None
-        for pod in self.store.pending_pods():
-            if pod.status.nominated_node_name:
-                found[pod.status.nominated_node_name] = None
-        return tuple(sorted(found))
+        return flight.nominated(self.runs, self.lingering, self.store)
 
     # ------------------------------------------------------------ one event
 
@@ -266,7 +247,7 @@ class Engine:
 
     def _stir(self, kind: type) -> "_Stir":
         """Say whether a change of that kind can wait for the next round. Pods matter to fresh replacements only."""
-        urgent = kind in (Node, NodeClaim, NodePool) or (kind is Pod and self._lingering)
+        urgent = kind in (Node, NodeClaim, NodePool) or (kind is Pod and self._pacing.lingering)
         return _Stir.STORE if urgent else _Stir.NOTHING
 
     def _changed(self, item: object) -> None:
@@ -314,34 +295,16 @@ class Engine:
 
     def _expire(self) -> None:
         """Drop what time has ended; decisions may differ from then on."""
-        for memory in self._memories():
-            over = [key for key, until in memory.items() if until <= self._elapsed]
-            for key in over:
-                del memory[key]
-            if over:
-                self._facts_version += 1
-                self._marks_seen = -1
-        served = [name for name in self._lingering if self._has_pods(name)]
-        for name in served:
-            del self._lingering[name]
+        if self._pacing.expire(self._elapsed):
+            self._facts_version += 1
+            self._marks_seen = -1
+        for name in [name for name in self._pacing.lingering if flight.has_pods(name, self.store)]:
+            del self._pacing.lingering[name]
             self._facts_version += 1
 
-    def _has_pods(self, claim_name: str) -> bool:
-        """Whether pods have come to a replacement (or it is gone)."""
-        claim = self.store.get(NodeClaim, claim_name)
-        if claim is None:
-            return True
-        return any(
-            not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
-            for pod in self.store.pods_on(claim.status.node_name)
-        )
-
-    def _memories(self) -> tuple[dict[str, int], ...]:
-        return (self._ended, self._stable_at, self._lingering, self._back_off.until, self._shut.until)
-
     def _cost_held_until(self) -> datetime | None:
-        latest = max(self._stable_at.values(), default=0)
-        return self._wall(latest) if latest > self._elapsed else None
+        at = self._pacing.settles_at(self._elapsed)
+        return None if at is None else self._wall(at)
 
     # ------------------------------------------------------------ commands
 
@@ -357,7 +320,7 @@ class Engine:
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
-        return record.id in self._runs or record.id in self._ended or record.by != self.controller
+        return record.id in self._runs or record.id in self._pacing.ended or record.by != self.controller
 
     def _take_over(self) -> None:
         """Carry on what a predecessor began, and sweep away marks that belong to no command."""
@@ -380,7 +343,7 @@ class Engine:
             self._runs[run.id] = run
             self._facts_version += 1
             for name in run.replacements:
-                self._lingering.pop(name, None)
+                self._pacing.lingering.pop(name, None)
             self._report("command", run.id, "found on the cluster", (("action", run.action.value),))
         for ident in self._sweeps.ids():
             if ident not in {sweep.id for sweep in left.sweeps}:
@@ -424,20 +387,18 @@ class Engine:
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
             return
-        candidates = self._candidates(answer, run.id)
+        candidates = self._tie(answer, run.id)
         if candidates is None:
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "a node of it has lost its NodeClaim"
             return
         assert self._now is not None
-        run.command, run.candidates, run.verdict = answer, candidates, Signal.VALIDATED
-        run.replacements = replacement_names(answer, run.id)
-        run.pools = tuple(spec.node_pool for spec in answer.replacements)
-        run.action, run.began = answer.action, self._now
+        run.verdict = Signal.VALIDATED
+        flight.adopt(run, answer, candidates, self._now)
 
     def _end(self, run: Run, view: View) -> None:
         """Draw the consequences of a command's end, and look for the next one at once."""
         del self._runs[run.id]
-        self._ended[run.id] = self._elapsed + ENDED_MEMORY
+        self._pacing.ended[run.id] = self._elapsed + ENDED_MEMORY
         self._facts_version += 1
         self._marks_seen = -1
         if run.phase is Phase.REFUSED:
@@ -449,14 +410,12 @@ class Engine:
         self._refused_last = ()
         self._round_at = self._elapsed
         if run.phase is Phase.DONE:
-            window = stabilization_of(run.method, self.settings.stabilization)
-            if window > 0:
-                self._stable_at[run.method.value] = self._elapsed + window
+            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed)
             for pool in run.pools:
-                self._back_off.succeeded(pool)
+                self._pacing.launches.succeeded(pool)
             for entry in run.candidates:
-                self._shut.succeeded(entry.pool)
-            self._lingering |= dict.fromkeys(run.replacements, self._elapsed + NOMINATED_AFTER)
+                self._pacing.refusals.succeeded(entry.pool)
+            self._pacing.lingering |= dict.fromkeys(run.replacements, self._elapsed + NOMINATED_AFTER)
         else:
             self._blame(run, view)
 
@@ -466,11 +425,11 @@ class Engine:
         if cause is None:
             return
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
-            self._wait(run, self._shut, tuple(entry.pool for entry in run.candidates), "is left alone")
+            self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
         late = zip(run.replacements, run.pools, strict=False)
         pools = tuple(pool for name, pool in late if not is_initialized(run, name, view))
-        self._wait(run, self._back_off, pools, "launches nothing")
+        self._wait(run, self._pacing.launches, pools, "launches nothing")
 
     def _wait(self, run: Run, memory: BackOff, pools: tuple[str, ...], what: str) -> None:
         for pool in dict.fromkeys(pools):
@@ -494,7 +453,7 @@ class Engine:
             settings=self.settings,
             now=self._now,
             in_flight=self.in_flight(without),
-            pools=tuple(pool for pool in self.managed_pools() if pool not in self._shut.until),
+            pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
         )
 
@@ -518,12 +477,14 @@ class Engine:
         self.last_round, self._round_key = result, key
         started = [command for command in result.commands if self._start(command)]
         if started:
-            self._round_at = self._elapsed
+            # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
+            wait = self.settings.validation_delay + SECOND if self.settings.is_karpenter else 0
+            self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 
     def _start(self, command: Command) -> bool:
         """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
-        candidates = self._candidates(command)
+        candidates = self._tie(command)
         if self.observe or candidates is None:
             topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
@@ -533,41 +494,23 @@ class Engine:
             return False
         assert self._now is not None
         self._started += 1
-        uids = tuple(entry.uid for entry in candidates)
-        ident = command_id(command, uids, self.identity, self._now, self._started)
-        run = Run(
-            id=ident,
-            action=command.action,
-            method=command.method,
-            candidates=candidates,
-            replacements=replacement_names(command, ident),
-            pools=tuple(spec.node_pool for spec in command.replacements),
-            phase=Phase.VALIDATING,
-            by=self.controller,
-            command=command,
-            began=self._now,
-            began_at=self._elapsed,
-            phase_since=self._elapsed,
-            validate_at=self._elapsed + self.settings.validation_delay,
+        run = flight.propose(
+            command,
+            candidates,
+            identity=self.identity,
+            number=self._started,
+            now=self._now,
+            elapsed=self._elapsed,
         )
-        self._runs[ident] = run
+        run.by, run.validate_at = self.controller, self._elapsed + self.settings.validation_delay
+        self._runs[run.id] = run
         self._facts_version += 1
         self._out.append(command_report(run, None, None, Phase.VALIDATING, self._elapsed))
         return True
 
-    def _candidates(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
-        """Tie a command's nodes to their NodeClaims; None where one has none, is not ours, or is in another command."""
+    def _tie(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         taken = {node: None for run in self._runs.values() if run.id != ident for node in run.nodes}
-        found = []
-        for name in command.nodes:
-            node, claim = self.store.get(Node, name), self.store.claim_of(name)
-            if node is None or claim is None or not claim.metadata.uid:
-                return None
-            pool = claim.metadata.labels.get(names.NODEPOOL, node.metadata.labels.get(names.NODEPOOL, ""))
-            if name in taken or not self.manages(pool):
-                return None
-            found.append(Candidate(node=name, claim=claim.metadata.name, uid=claim.metadata.uid, pool=pool))
-        return tuple(found)
+        return flight.tie(command, self.store, taken.__contains__, self.manages)
 
     # ------------------------------------------------------------ waking
 
@@ -577,8 +520,7 @@ class Engine:
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
         askers = (self._holds, self._conditions, self._sweeps)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
-        for memory in self._memories():
-            times += memory.values()
+        times += self._pacing.times()
         # What is due was done a moment ago; only a round can be wanted at once.
         coming = min((at for at in times if at > self._elapsed), default=self._round_at)
         self._quiet_until = min(coming, self._round_at)

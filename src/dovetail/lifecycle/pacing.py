@@ -62,3 +62,46 @@ def stabilization_of(method: Method, windows: Stabilization) -> int:
 
 
 COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+class Pacing:
+    """All of it together. Outlives a loss of leadership: what was true of the cluster before still is.
+
+    `ended`: commands whose marks may still be seen for a moment. `settling`: until when no cost action starts, by the
+    method that finished. `lingering`: replacements still nominated. `launches`: pools whose replacements fail.
+    `refusals`: pools on which the API server refuses our own writes.
+    """
+
+    def __init__(self) -> None:
+        self.ended: dict[str, int] = {}
+        self.settling: dict[str, int] = {}
+        self.lingering: dict[str, int] = {}
+        self.launches = BackOff()
+        self.refusals = BackOff()
+
+    def _memories(self) -> tuple[dict[str, int], ...]:
+        return (self.ended, self.settling, self.lingering, self.launches.until, self.refusals.until)
+
+    def expire(self, elapsed: int) -> bool:
+        """Drop what time has ended; True where there was something."""
+        dropped = False
+        for memory in self._memories():
+            for key in [key for key, until in memory.items() if until <= elapsed]:
+                del memory[key]
+                dropped = True
+        return dropped
+
+    def times(self) -> list[int]:
+        """When each memory ends."""
+        return [until for memory in self._memories() for until in memory.values()]
+
+    def settles_at(self, elapsed: int) -> int | None:
+        """Until when no cost action starts, if one has to wait (S4)."""
+        latest = max(self.settling.values(), default=0)
+        return latest if latest > elapsed else None
+
+    def finished(self, method: Method, windows: Stabilization, elapsed: int) -> None:
+        """Note that an action ended well."""
+        window = stabilization_of(method, windows)
+        if window > 0:
+            self.settling[method.value] = elapsed + window
