@@ -37,16 +37,31 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 class Blockers:
     """PDBs that never allow an eviction, by namespace."""
 
-    __slots__ = ("_all", "now")
+    __slots__ = ("_by_label", "_namespaces", "_others", "now")
 
     def __init__(self, pdbs: Iterable[PodDisruptionBudget], now: datetime) -> None:
         self.now = now
-        self._all: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
+        self._by_label: dict[tuple[str, str, str], list[tuple[LabelSelector, bool, bool]]] = {}
+        self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
+        self._namespaces: set[str] = set()
         for pdb in pdbs:
             selector = LabelSelector.compile(pdb.spec.selector)
             always = pdb.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             row = (selector, _never_allows(pdb), always)
-            self._all.setdefault(pdb.metadata.namespace, []).append(row)
+            namespace = pdb.metadata.namespace
+            self._namespaces.add(namespace)
+            if selector.equal:  # found by a label that its pods must carry: a namespace may have hundreds of PDBs
+                self._by_label.setdefault((namespace, *selector.equal[0]), []).append(row)
+            else:
+                self._others.setdefault(namespace, []).append(row)
+
+    def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        found = [row for row in self._others.get(namespace, ()) if row[0].matches(labels)]
+        for key, value in labels.items():
+            rows = self._by_label.get((namespace, key, value), ())
+            found.extend(row for row in rows if row[0].matches(labels))
+        return found
 
     def would_move(self, pod: Pod) -> bool:
         """Whether a reschedulable pod takes part in a simulation."""
@@ -55,10 +70,11 @@ class Blockers:
         return not self._fully_blocked(pod)
 
     def _fully_blocked(self, pod: Pod) -> bool:
-        rows = self._all.get(pod.metadata.namespace)
-        if not rows or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
+        if pod.metadata.namespace not in self._namespaces:
             return False
-        matching = [row for row in rows if row[0].matches(pod.metadata.labels)]
+        matching = self._matching(pod)
+        if not matching or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
+            return False
         if len(matching) > 1:
             return True
         for _, never, always in matching:

@@ -36,6 +36,7 @@ from dovetail.scheduling.classes import (
 )
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.daemons import DaemonTerms, daemons_of
+from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.evictions import Blockers
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
@@ -108,7 +109,10 @@ class Snapshot:
         self.catalogue = catalogue
         self.settings = settings
         self.now = now
+        self._movable: dict[int, tuple[Pod, ...]] = {}
+        self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
         self._memory = self._remembered(previous)
+        self._movable: dict[int, tuple[Pod, ...]] = {}
         self._read_pods(previous)
         self._read_nodes(previous)
         self._read_bindings()
@@ -256,9 +260,13 @@ class Snapshot:
 
     def movable(self, index: int) -> tuple[Pod, ...]:
         """The pods of a node that would move if it went now."""
-        records = self._memory.records
-        would_move = self.blockers.would_move
-        return tuple(p for p in self.pods_on[index] if records[id(p)][1] & RESCHEDULABLE and would_move(p))
+        found = self._movable.get(index)
+        if found is None:
+            records = self._memory.records
+            would_move = self.blockers.would_move
+            found = tuple(p for p in self.pods_on[index] if records[id(p)][1] & RESCHEDULABLE and would_move(p))
+            self._movable[index] = found
+        return found
 
     def _view(self, index: int) -> NodeView:
         state = self.states[index]
