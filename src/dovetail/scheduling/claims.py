@@ -7,16 +7,14 @@ nothing of nodes that exist; `scheduling.engine` decides in which order claims a
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from dovetail.model import names
 from dovetail.model.catalogue import Offering
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import Pod
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.machines import RESERVATION, Mask, ReqSet
+from dovetail.scheduling.machines import RESERVATION, ReqSet, TypeBits, places_of
 from dovetail.scheduling.pods import HostPort, ports_clash
-from dovetail.scheduling.templates import Template, enough_values
+from dovetail.scheduling.templates import Template, short_values
 from dovetail.scheduling.topology import GroupState
 from dovetail.scheduling.variants import Variant
 
@@ -41,7 +39,7 @@ class Claim:
         "types",
     )
 
-    def __init__(self, number: int, template: Template, types: Mask) -> None:
+    def __init__(self, number: int, template: Template, types: TypeBits) -> None:
         self.number = number
         self.template = template
         self.reqs: ReqSet = template.reqs
@@ -59,7 +57,7 @@ class Fit:
 
     __slots__ = ("relaxed", "reqs", "reserved", "types")
 
-    def __init__(self, reqs: ReqSet, types: Mask, reserved: list[Offering], *, relaxed: bool = False) -> None:
+    def __init__(self, reqs: ReqSet, types: TypeBits, reserved: list[Offering], *, relaxed: bool = False) -> None:
         self.reqs = reqs
         self.types = types
         self.reserved = reserved
@@ -126,7 +124,6 @@ class ClaimRules:
         self.machines = frame.machines
         self.states = states
         self.reservations = Reservations(frame, strict=strict_reserved) if frame.machines.has_reserved else None
-        self.claims_of_ports: dict[tuple[int, int], Mask] = {}
 
     def fit(self, claim: Claim, variant: Variant, *, best_effort: bool = False) -> Fit | None:
         """What the claim becomes when a pod of the variant joins; None where it can't."""
@@ -139,11 +136,15 @@ class ClaimRules:
         room = claim.template.room
         total = claim.total
         for column, amount in variant.need:
-            types = types & (room[:, column] >= total.get(column, 0) + amount)
+            types &= room[column].at_least(total.get(column, 0) + amount)
         if variant.ports:
             if ports_clash(variant.ports, claim.ports):
                 return None
-            types = types & self._free_of_daemons(claim.template, variant)
+            for group in claim.template.groups:
+                if ports_clash(variant.ports, group.ports):
+                    types &= ~group.types
+        if not types:
+            return None
         if not variant.alternatives:
             return self._joined(claim, variant, base, types, best_effort=best_effort)
         for alternative in variant.alternatives:
@@ -154,12 +155,12 @@ class ClaimRules:
                     return found
         return None
 
-    def _joined(self, claim: Claim, variant: Variant, base: ReqSet, types: Mask, *, best_effort: bool) -> Fit | None:
+    def _joined(self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool) -> Fit | None:
         reqs = self._narrowed_by_topology(claim, variant, base) if variant.rules else base
         if reqs is None:
             return None
-        types = types & reqs.types
-        if not types.any():
+        types &= reqs.types
+        if not types:
             return None
         relaxed = False
         if reqs.has_min_values:
@@ -171,20 +172,20 @@ class ClaimRules:
                 relaxed = True
         reserved: list[Offering] = []
         if self.reservations is not None:
-            kinds = (self.machines.kinds[i].offerings for i in np.flatnonzero(types).tolist())
+            kinds = (self.machines.kinds[place].offerings for place in places_of(types))
             offered = self.reservations.offered(claim, kinds, reqs)
             if offered is None:
                 return None
             reserved = offered
         return Fit(reqs, types, reserved, relaxed=relaxed)
 
-    def short_values(self, reqs: ReqSet, types: Mask) -> dict[str, int]:
+    def short_values(self, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
         """The keys whose minValues these types don't reach; remembered across simulations."""
         memo = self.frame.short_values
-        mark = (reqs.id, types.tobytes())
+        mark = (reqs.id, types)
         found = memo.get(mark)
         if found is None:
-            found = memo[mark] = enough_values(self.machines, reqs, types)
+            found = memo[mark] = short_values(self.machines, reqs, types)
         return found
 
     def _narrowed_by_topology(self, claim: Claim, variant: Variant, base: ReqSet) -> ReqSet | None:
@@ -212,17 +213,6 @@ class ClaimRules:
         if not base.reqs.is_compatible(tight, self.machines.known):
             return None
         return self.machines.intern(tight)
-
-    def _free_of_daemons(self, template: Template, variant: Variant) -> Mask:
-        mark = (template.index, variant.cls.info.id)
-        found = self.claims_of_ports.get(mark)
-        if found is None:
-            found = np.ones(len(self.machines.kinds), dtype=np.bool_)
-            for group in template.groups:
-                if ports_clash(variant.ports, group.ports):
-                    found &= ~group.types
-            self.claims_of_ports[mark] = found
-        return found
 
 
 def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:
@@ -253,7 +243,7 @@ def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
     total = {frame.resources.names[column]: amount for column, amount in claim.total.items()}
     least: dict[str, int] = {}
     for group in claim.template.groups:
-        if not (group.types & claim.types).any():
+        if not group.types & claim.types:
             continue
         if not least:
             least = dict(group.requests)

@@ -9,16 +9,15 @@ end of the queue until a whole turn brings nothing.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Final
-
-import numpy as np
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.classes import TERMINATING, PodClass
 from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.machines import Mask
+from dovetail.scheduling.machines import TypeBits
 from dovetail.scheduling.pods import HostPort, ports_clash
 from dovetail.scheduling.topology import INVERSE, GroupState
 from dovetail.scheduling.variants import Variant
@@ -29,19 +28,19 @@ _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 class Entry:
     """A pod in the queue. `exempt`: closed nodes take it too. `pending`: it waited for a node before."""
 
-    __slots__ = ("cls", "exempt", "failed_at", "pending", "pod")
+    __slots__ = ("cls", "exempt", "key", "pending", "pod")
 
     def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool) -> None:
         self.pod = pod
         self.cls = cls
         self.exempt = exempt
         self.pending = pending
-        self.failed_at = 0
+        meta = pod.metadata
+        # Largest first; of equal ones the oldest, then by uid.
+        self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
-    def sort_key(self) -> tuple[int, int, datetime, str]:
-        """Largest first; of equal ones the oldest, then by uid."""
-        meta = self.pod.metadata
-        return (-self.cls.cpu, -self.cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
+
+_by_key = attrgetter("key")
 
 
 class _Touched:
@@ -90,7 +89,6 @@ class Engine:
         self._moving: dict[int, list[tuple[int, int]]] = {}
         for cls, node, flags in moving:
             self._moving.setdefault(cls.id, []).append((node, flags))
-        self._classes = {cls.id: cls for cls in frame.classes} if self._moving else {}
         self._cursors: dict[tuple[int, bool], list[int]] = {}
         self._recorders: dict[int, list[GroupState]] = {}
         self._hopeless: set[tuple[int, bool]] = set()
@@ -99,19 +97,19 @@ class Engine:
 
     def run(self, entries: list[Entry]) -> None:
         """Places the pods."""
-        entries.sort(key=Entry.sort_key)
-        for cls_id in dict.fromkeys(entry.cls.id for entry in entries):
-            cls = next(entry.cls for entry in entries if entry.cls.id == cls_id)
+        entries.sort(key=_by_key)
+        for cls in {entry.cls.id: entry.cls for entry in entries}.values():
             self._activate(self.frame.first(cls))
         queue = deque(entries)
+        failed_at: dict[int, int] = {}
         while queue:
             entry = queue[0]
-            if entry.failed_at == len(queue):
+            if failed_at.get(id(entry)) == len(queue):
                 break
             queue.popleft()
             if not self._schedule(entry):
                 queue.append(entry)
-                entry.failed_at = len(queue)
+                failed_at[id(entry)] = len(queue)
             elif self.stopped:
                 break
         self.unplaced = list(queue)
@@ -126,28 +124,29 @@ class Engine:
             self._recorders.clear()
             if not group.host:
                 for node in self.removed:
-                    if self.frame.staying[node]:
-                        state.forget_node(node)
-            for cls_id, places in self._moving.items():
-                if group.kind == INVERSE:
-                    cls = self._classes.get(cls_id)
-                    if cls is not None and cls.info.anti_affinity and group in self.frame.inverse_owned(cls):
-                        for node, _ in places:
-                            state.forget_pod(node)
-                elif cls_id in group.classes:
-                    for node, flags in places:
-                        if not flags & TERMINATING:
-                            state.forget_pod(node)
+                    state.forget_node(node)
+            if self._moving:
+                self._forget_moving(state)
+
+    def _forget_moving(self, state: GroupState) -> None:
+        """Takes the pods that move out of a rule's counts."""
+        moving, group = self._moving, state.group
+        near = moving if len(moving) < len(group.classes) else [c for c in group.classes if c in moving]
+        for cls_id in near:
+            if cls_id in group.classes:
+                for node, flags in moving[cls_id]:
+                    # A terminating pod still holds its anti-affinity against others but is counted nowhere else.
+                    if group.kind == INVERSE or not flags & TERMINATING:
+                        state.forget_pod(node)
 
     def _recorders_of(self, cls: PodClass) -> list[GroupState]:
         found = self._recorders.get(cls.id)
         if found is None:
-            owned = self.frame.inverse_owned(cls) if cls.info.anti_affinity else []
-            found = [
-                state
-                for state in self.states.values()
-                if (state.group in owned if state.group.kind == INVERSE else cls.id in state.group.classes)
-            ]
+            near = self.frame.counting.get(cls.id, ())
+            found = [self.states[group.id] for group in near if group.id in self.states]
+            if cls.info.anti_affinity:
+                owned = self.frame.inverse_owned(cls)
+                found.extend(self.states[group.id] for group in owned if group.id in self.states)
             self._recorders[cls.id] = found
         return found
 
@@ -291,7 +290,7 @@ class Engine:
     def _open_claim(self, entry: Entry, variant: Variant) -> bool:
         for template in self.frame.templates:
             types = self._within_limits(template.index, template.types)
-            if types is None:
+            if not types:
                 continue
             claim = Claim(self.opened + 1, template, types)
             fit = self.rules.fit(claim, variant, best_effort=self.best_effort)
@@ -304,23 +303,23 @@ class Engine:
             return True
         return False
 
-    def _within_limits(self, template: int, types: Mask) -> Mask | None:
-        """The types that the pool's limits still allow; None where none is left."""
+    def _within_limits(self, template: int, types: TypeBits) -> TypeBits:
+        """The types that the pool's limits still allow."""
         left = self.limits_left.get(template)
         if left is None:
             return types
         if left.get("nodes") == 0:
-            return None
+            return 0
         for name, amount in left.items():
-            types = types & (self.frame.machines.capacity(name) <= amount)
-        return types if types.any() else None
+            types &= self.frame.machines.within(name, amount)
+        return types
 
     def _charge(self, claim: Claim) -> None:
         """Counts the largest machine that may come against the pool's limits."""
         left = self.limits_left.get(claim.template.index)
         if left is not None:
             for name in left:
-                left[name] -= int(self.frame.machines.capacity(name)[claim.types].max())
+                left[name] -= self.frame.machines.largest(name, claim.types)
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
@@ -349,10 +348,5 @@ def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool
 
 def sorted_types(claim: Claim) -> list[int]:
     """The types that may come, by cheapest launch price, then name."""
-    kept: list[bool] = claim.types.tolist()
-    return [place for place in claim.reqs.order if kept[place]]
-
-
-def has_type(types: Mask) -> bool:
-    """Whether any type is left."""
-    return bool(np.any(types))
+    types = claim.types
+    return [place for place in claim.reqs.order if types >> place & 1]

@@ -81,6 +81,8 @@ class Frame:
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self._by_label: dict[tuple[str, str, str], list[PodClass]] = {}
         self._by_namespace: dict[str, list[PodClass]] = {}
+        self.class_by_id: dict[int, PodClass] = {cls.id: cls for cls in classes}
+        self.counting: dict[int, list[Group]] = {}
         for cls in classes:
             self._by_namespace.setdefault(cls.namespace, []).append(cls)
             for key, value in cls.labels.items():
@@ -90,7 +92,7 @@ class Frame:
         self._inverse_owned: dict[int, list[Group]] = {}
         self._inverse_of: dict[int, list[Group]] = {}
         self._count = 0
-        self.short_values: dict[tuple[int, bytes], dict[str, int]] = {}
+        self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
     # Variants
@@ -158,7 +160,10 @@ class Frame:
             node_filter=node_filter,
         )
         counted = self.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
-        group.classes = {cls.id for cls in counted} if not null_selector else set()
+        if not null_selector:
+            group.classes = {cls.id for cls in counted}
+            for cls in counted:
+                self.counting.setdefault(cls.id, []).append(group)
         domains = self.domains(key)
         if node_filter is not None and node_filter.honor_taints:
             tolerations = node_filter.tolerations
@@ -225,6 +230,7 @@ class Frame:
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
             group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
+            group.classes = {cls.id for cls in owners}
             for cls in owners:
                 mine = self._inverse_owned.setdefault(cls.id, [])
                 if group not in mine:

@@ -5,6 +5,7 @@ order, and what a launch of each would cost. Narrowing one set by another is a l
 of pods, pools or nodes; `scheduling.claims` grows new nodes with it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -22,6 +23,50 @@ Amounts = npt.NDArray[np.int64]
 
 RESERVATION: Final = "karpenter.k8s.aws/capacity-reservation-id"
 NO_PRICE: Final = float("inf")
+
+
+TypeBits = int
+"""A set of instance types, one bit each: Python's integers make sets of hundreds of types in one operation."""
+
+
+def bits_of(mask: Mask) -> TypeBits:
+    """A mask as bits."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def places_of(bits: TypeBits) -> list[int]:
+    """The places of the bits that are set, in order."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
+
+
+class Steps:
+    """Which types have at least so much of something: a table of thresholds, searched by bisection."""
+
+    __slots__ = ("_bits", "_values")
+
+    def __init__(self, amounts: Sequence[int], types: TypeBits) -> None:
+        kept = sorted((amounts[place], place) for place in places_of(types))
+        self._values: list[int] = []
+        self._bits: list[TypeBits] = [0]
+        bits = 0
+        for amount, place in reversed(kept):
+            bits |= 1 << place
+            if self._values and self._values[-1] == amount:
+                self._bits[-1] = bits
+            else:
+                self._values.append(amount)
+                self._bits.append(bits)
+        self._values.reverse()
+        self._bits.reverse()
+
+    def at_least(self, amount: int) -> TypeBits:
+        """The types that have that much."""
+        return self._bits[bisect_left(self._values, amount)]
 
 
 class Resources:
@@ -61,7 +106,7 @@ class ReqSet:
         self.id = number
         self.reqs = reqs
         self.has_min_values = reqs.has_min_values()
-        self._types: Mask | None = None
+        self._types: TypeBits | None = None
         self._order: list[int] | None = None
         self._offered: Mask | None = None
         self._prices: dict[str, tuple[LaunchPrice | None, LaunchPrice | None]] = {}
@@ -72,14 +117,14 @@ class ReqSet:
         return self.reqs.get(key)
 
     @property
-    def types(self) -> Mask:
+    def types(self) -> TypeBits:
         """The types that meet the requirements and have an available offering that does."""
         if self._types is None:
             mask = self.table.offered_types(self.offered)
             for entry in self.reqs:
                 if entry.key in self.table.by_key:
                     mask = mask & self.table.key_mask(entry)
-            self._types = mask
+            self._types = bits_of(mask)
         return self._types
 
     @property
@@ -162,7 +207,7 @@ class Machines:
         self.known: frozenset[str] = well_known((*self.by_key, RESERVATION))
         self._fill_amounts(resources)
         self._fill_offerings()
-        self._capacity: dict[str, Amounts] = {}
+        self._less: dict[str, Steps] = {}
         self._interned: dict[Requirements, ReqSet] = {}
         self._merged: dict[tuple[int, int], ReqSet | None] = {}
         self._key_masks: dict[Requirement, Mask] = {}
@@ -178,15 +223,19 @@ class Machines:
         for i, room in enumerate(rooms):
             for name, amount in room.items():
                 self.allocatable[i, resources.index[name]] = amount
-        self.sound: Mask = np.all(self.allocatable >= 0, axis=1)
+        self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
 
-    def capacity(self, name: str) -> Amounts:
-        """Each type's capacity of a resource."""
-        column = self._capacity.get(name)
-        if column is None:
-            column = np.array([kind.capacity.get(name, 0) for kind in self.kinds], dtype=np.int64)
-            self._capacity[name] = column
-        return column
+    def within(self, name: str, amount: int) -> TypeBits:
+        """The types whose capacity of a resource is no more than that."""
+        steps = self._less.get(name)
+        if steps is None:
+            every = (1 << len(self.kinds)) - 1
+            steps = self._less[name] = Steps([-kind.capacity.get(name, 0) for kind in self.kinds], every)
+        return steps.at_least(-amount)
+
+    def largest(self, name: str, types: TypeBits) -> int:
+        """The largest capacity of a resource among the types."""
+        return max((self.kinds[place].capacity.get(name, 0) for place in places_of(types)), default=0)
 
     def widen(self, width: int) -> None:
         """Makes room for resources that only pods or nodes know."""

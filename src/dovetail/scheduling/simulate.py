@@ -5,7 +5,8 @@ nodes that are leaving already. It never copies the snapshot; the same question 
 is good enough, and worth its price, is `decide`'s business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -75,11 +76,9 @@ def _prepare(
             entries.append(Entry(pod, snapshot.class_of(pod), exempt=True, pending=True))
     own = set(map(id, moved)) if moved is not None else None
     for index in candidates:
-        pods = snapshot.movable(index) if own is None else [p for p in snapshot.pods_on[index] if id(p) in own]
-        for pod in pods:
-            cls, flags = snapshot.record(pod)
-            entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
-            moving.append((cls, index, flags))
+        queued, leaving = _of_candidate(snapshot, index) if own is None else _entries(snapshot, index, own)
+        entries.extend(queued)
+        moving.extend(leaving)
     if include_leaving:
         for index, pods in snapshot.leaving:
             if index not in chosen:
@@ -96,6 +95,30 @@ def _prepare(
         new_nodes_max=new_nodes_max,
     )
     return engine, entries
+
+
+_Moving = tuple[list[Entry], list[tuple[PodClass, int, int]]]
+
+
+def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> _Moving:
+    entries: list[Entry] = []
+    moving: list[tuple[PodClass, int, int]] = []
+    for pod in snapshot.pods_on[index]:
+        if id(pod) in own:
+            cls, flags = snapshot.record(pod)
+            entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
+            moving.append((cls, index, flags))
+    return entries, moving
+
+
+def _of_candidate(snapshot: Snapshot, index: int) -> _Moving:
+    """What moves from a node, remembered for the simulations to come."""
+    found = snapshot.moving.get(index)
+    if found is None:
+        found = _entries(snapshot, index, {id(pod) for pod in snapshot.movable(index)})
+        found[0].sort(key=attrgetter("key"))
+        snapshot.moving[index] = found
+    return found
 
 
 def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[int]:

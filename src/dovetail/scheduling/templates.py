@@ -7,13 +7,11 @@ descending, as in Karpenter. A pool whose own requirements leave no type is left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.daemons import DaemonTerms
-from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
+from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, places_of
 from dovetail.scheduling.pods import HostPort, amounts
 
 HOST_PLACEHOLDER = "hostname-placeholder"
@@ -23,14 +21,14 @@ HOST_PLACEHOLDER = "hostname-placeholder"
 class DaemonGroup:
     """Types on which the same daemons would run, and what those take."""
 
-    types: Mask
+    types: TypeBits
     requests: dict[str, int]
     ports: tuple[HostPort, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """What a new node of a pool starts from. `room`: what each type has left after its daemons."""
+    """What a new node of a pool starts from. `room`: per resource, what each type has after its daemons."""
 
     index: int
     pool: NodePool
@@ -38,9 +36,9 @@ class Template:
     taints: tuple[Taint, ...]
     startup_taints: tuple[Taint, ...]
     reqs: ReqSet
-    types: Mask
+    types: TypeBits
     groups: tuple[DaemonGroup, ...]
-    room: Amounts
+    room: tuple[Steps, ...]
     limits: dict[str, int]
 
 
@@ -90,11 +88,11 @@ def pool_requirements(pool: NodePool) -> Requirements:
     )
 
 
-def enough_values(machines: Machines, reqs: ReqSet, types: Mask) -> dict[str, int]:
+def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
     """The keys whose minValues the types don't reach, with the number of values that they have."""
     if not reqs.has_min_values:
         return {}
-    kinds = [machines.kinds[i] for i in np.flatnonzero(types)]
+    kinds = [machines.kinds[place] for place in places_of(types)]
     short: dict[str, int] = {}
     for entry in reqs.reqs:
         if entry.min_values is not None:
@@ -114,14 +112,12 @@ def build_templates(
         base = pool_requirements(pool)
         reqs = machines.intern(base)
         types = reqs.types & machines.sound
-        if not best_effort and enough_values(machines, reqs, types):
-            continue
-        if not types.any():
+        if not types or (not best_effort and short_values(machines, reqs, types)):
             continue
         groups = _daemon_groups(base, spec.taints, types, machines, daemons)
         room = machines.allocatable.copy()
         for group in groups:
-            room[group.types] -= resources.row(group.requests)
+            room[places_of(group.types)] -= resources.row(group.requests)
         found.append(
             Template(
                 index=len(found),
@@ -132,7 +128,7 @@ def build_templates(
                 reqs=machines.intern(base.add(Requirement.of(names.HOSTNAME, "In", (HOST_PLACEHOLDER,)))),
                 types=types,
                 groups=groups,
-                room=room,
+                room=tuple(Steps(room[:, column].tolist(), types) for column in range(room.shape[1])),
                 limits=amounts(pool.spec.limits),
             )
         )
@@ -140,10 +136,10 @@ def build_templates(
 
 
 def _daemon_groups(
-    base: Requirements, taints: tuple[Taint, ...], types: Mask, machines: Machines, daemons: DaemonTerms
+    base: Requirements, taints: tuple[Taint, ...], types: TypeBits, machines: Machines, daemons: DaemonTerms
 ) -> tuple[DaemonGroup, ...]:
     by_set: dict[tuple[int, ...], list[int]] = {}
-    for place in np.flatnonzero(types).tolist():
+    for place in places_of(types):
         kind = machines.type_reqs[place]
         running = tuple(
             number
@@ -153,12 +149,11 @@ def _daemon_groups(
         by_set.setdefault(running, []).append(place)
     groups = []
     for running, places in by_set.items():
-        mask = np.zeros(len(machines.kinds), dtype=np.bool_)
-        mask[places] = True
+        bits = sum(1 << place for place in places)
         total: dict[str, int] = {}
         for number in running:
             for name, amount in daemons.daemons[number].requests.items():
                 total[name] = total.get(name, 0) + amount
         ports = tuple(port for number in running for port in daemons.daemons[number].ports)
-        groups.append(DaemonGroup(mask, total, ports))
+        groups.append(DaemonGroup(bits, total, ports))
     return tuple(groups)

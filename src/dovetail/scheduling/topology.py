@@ -127,7 +127,10 @@ def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> 
 
 
 class Group:
-    """One topology rule with its base counts. Compare by identity."""
+    """One topology rule with its base counts. Compare by identity.
+
+    `classes`: whose pods count; for another pod's anti-affinity, whose pods hold it.
+    """
 
     __slots__ = (
         "classes",

@@ -29,7 +29,7 @@ class Rule:
 
     def __init__(self, group: Group, cls: PodClass, strict: Requirements) -> None:
         self.group = group
-        self.own = 1 if cls.id in group.classes or group.selects(cls.namespace, cls.labels) else 0
+        self.own = 1 if group.selects(cls.namespace, cls.labels) else 0
         self.allowed: Requirement | None = strict.get(group.key)
 
 
