@@ -37,13 +37,16 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     hopeless = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
     if isinstance(hopeless, Refusal):
         return hopeless  # not even a deletion would save enough: no simulation can change that
+    least = scene.bounds.new_nodes_at_least(nodes) if len(nodes) > 1 else 0
+    if least > 1:
+        return _too_many(least, certain=False)
     simulation = scene.simulate(nodes, for_cost=True)
     refusal = refuse_unplaced(simulation)
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=scene.settings.is_karpenter)
     if len(own) > 1:
-        return _too_many(simulation, own)
+        return _too_many(len(own), certain=not simulation.stopped_early)
     if not own:
         judged = price.judge_delete(sources, scene.settings)
     else:
@@ -122,12 +125,12 @@ def _no_place(entry: Unplaced, count: int) -> Refusal:
     )
 
 
-def _too_many(simulation: SimulationResult, own: Sequence[NewNode]) -> Refusal:
-    least = "at least " if simulation.stopped_early else ""
+def _too_many(count: int, *, certain: bool) -> Refusal:
+    least = "" if certain else "at least "
     return Refusal(
         gate=Gate.NEW_NODES,
-        why=f"Its pods would need {least}{len(own)} new nodes; a cost action may open one.",
-        figures={"newNodes": len(own), "newNodesMax": 1},
+        why=f"Its pods would need {least}{count} new nodes; a cost action may open one.",
+        figures={"newNodes": count, "newNodesMax": 1},
     )
 
 

@@ -17,7 +17,9 @@ from dovetail.model.command import Method
 
 METHOD = Method.MULTI_NODE
 FURTHER_MAX = 6
-"""How many larger batches are tried after the bisection: each costs one simulation of many pods."""
+"""How many larger batches are tried after the bisection, at most."""
+FURTHER_PODS_MAX = 1000
+"""How many pods those tries may place together: looking further has to be cheap."""
 
 Try = Callable[[int], Move | Refusal]
 
@@ -33,7 +35,7 @@ def run(scene: Scene) -> MethodRun:
     largest = min(len(taken), scene.settings.batch_maximum)
     best = bisect(attempt, largest)
     if not scene.settings.is_karpenter:
-        best = look_further(attempt, best, largest, asked)
+        best = look_further(attempt, best, largest, asked, [len(facts.reschedulable) for facts in taken])
     move = asked.get(best)
     commands = (command_of(scene, METHOD, move),) if isinstance(move, Move) else ()
     refused = tuple(
@@ -63,14 +65,20 @@ def bisect(attempt: Try, largest: int) -> int:
     return best
 
 
-def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal]) -> int:
+def look_further(
+    attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]
+) -> int:
     """Try some larger batches that bisection passed over, largest first; give the best size found."""
     least = max(best + 1, 2)
     untried = [size for size in range(largest, least - 1, -1) if size not in asked]
     if len(untried) > FURTHER_MAX:
         step = (len(untried) - 1) / (FURTHER_MAX - 1)
         untried = [untried[round(index * step)] for index in range(FURTHER_MAX)]
+    spent = 0
     for size in untried:
+        if spent + sum(pods[:size]) > FURTHER_PODS_MAX:
+            continue  # too dear; a smaller batch may still do
+        spent += sum(pods[:size])
         if isinstance(attempt(size), Move):
             return size
     return best

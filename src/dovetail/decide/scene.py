@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dovetail.api.policy import effective_policy
 from dovetail.decide import timers
 from dovetail.decide.balanced import PoolTotals, pool_totals
+from dovetail.decide.bounds import Bounds
 from dovetail.decide.budgets import Ledger
 from dovetail.decide.candidates import Chain, Ground, gates_of
 from dovetail.decide.facts import NodeFacts
@@ -91,6 +92,11 @@ class Scene:
     def closed(self) -> tuple[int, ...]:
         """Nodes that a cost action may not move pods to."""
         return timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What can be refused without a simulation."""
+        return Bounds(self.snapshot)
 
     @property
     def stabilizing(self) -> bool:
