@@ -20,7 +20,8 @@ VOLUMES = Deviation(
     reason=(
         "The client that the recordings were made with did not find PersistentVolumes (Karpenter asks for them with a "
         "namespace in the key; a real client drops it), so Karpenter placed these pods as if their volume were "
-        "anywhere and counted them where they run. We keep a pod in its volume's zone, as Karpenter does in a cluster. With the "
+        "anywhere and counted them where they run. We keep a pod in the zone of its volume, as Karpenter does in a "
+        "cluster. With the "
         "lookup broken in the same way the reference packer gives all of the recorded answers."
     ),
 )

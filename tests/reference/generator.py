@@ -229,7 +229,9 @@ class _Builder:
                         requirements=tuple(requirements),
                         taints=self._pool_taints(),
                         startup_taints=(Taint(key="starting", effect="NoSchedule"),) if self.has("node-states") else (),
-                        node_class_ref=NodeClassReference(group="example.com", kind="NodeClass", name="default"),
+                        node_class_ref=NodeClassReference(
+                            group="karpenter.k8s.aws", kind="EC2NodeClass", name="default"
+                        ),
                     ),
                 ),
                 limits=self._limits(),

@@ -7,7 +7,6 @@ Karpenter's own answers. Rules: spec section 6; where a rule of Karpenter surpri
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -84,9 +83,7 @@ class ExistingNode:
         self.volumes = AttachedVolumes(run.packer.csi_nodes.get(name))
         for pod in here:
             self.ports.add(pod)
-            # A volume that is gone can't be counted; Karpenter would lose sight of the whole node over it.
-            with suppress(VolumeError):
-                self.volumes.add(run.packer.volumes_of(pod))
+            self.volumes.add(run.packer.volumes_of(pod))
 
     def fit(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> Requirements | None:
         """The node's requirements with the pod; None where it can't take it."""
@@ -317,7 +314,7 @@ class _Run:
     # Setting up
 
     def _look_up_volumes(self) -> list[Pod]:
-        """Pods whose volumes can't be found are still tried, but carry no topology rules at first."""
+        """The pods with topology rules: all, unless volumes can't be looked up as in the recordings of Karpenter."""
         placeable = []
         for pod in self.pods:
             try:
@@ -380,9 +377,7 @@ class _Run:
             self.topology.update(pod)
 
     def _add(self, pod: Pod) -> bool:
-        try:
-            self.packer.volumes_of(pod)
-        except VolumeError:
+        if self.packer.volumes.is_lost(pod):
             return False
         strict = pod_rules.strict_requirements(pod)
         needs = strict if self._ignore_preferences else pod_rules.all_requirements(pod)

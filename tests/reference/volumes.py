@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import CSINode, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
 from tests.reference.requirements import Requirements, from_expressions, requirement
@@ -60,8 +62,7 @@ class Volumes:
         """Combinations of requirements one of which the pod's node must meet; empty where the volumes don't care."""
         combined: list[Requirements] = []
         for volume in pod.spec.volumes:
-            claim = self._claim(pod, volume)
-            terms = self._terms(claim) if claim else []
+            terms = self._terms_of(pod, volume)
             if not terms:
                 continue
             if not combined:
@@ -71,6 +72,16 @@ class Volumes:
             agreeing = [(one, other) for one, other in pairs if one.intersects(other)]
             combined = [Requirements([*one, *other]) for one, other in agreeing or pairs]
         return combined
+
+    def _terms_of(self, pod: Pod, volume: Volume) -> list[Requirements]:
+        try:
+            claim = self._claim(pod, volume)
+            return self._terms(claim) if claim else []
+        except VolumeError:
+            # Karpenter gives up on all volumes of the pod then, and on its topology rules; we on this volume alone.
+            if self._unfound:
+                raise
+            return []
 
     def _terms(self, claim: PersistentVolumeClaim) -> list[Requirements]:
         if claim.spec.volume_name:
@@ -87,18 +98,30 @@ class Volumes:
     # How many
 
     def by_driver(self, pod: Pod) -> VolumesByDriver:
-        """The pod's claims by the driver that attaches them; claims that are gone don't count."""
+        """The pod's claims by the driver that attaches them; claims that are gone don't count.
+
+        A volume that is gone counts neither where the pod runs; a pod that is placed can't have it (`is_lost`).
+        """
         found: VolumesByDriver = {}
         for volume in pod.spec.volumes:
             try:
                 claim = self._claim(pod, volume)
+                driver = self._driver(claim) if claim else ""
             except VolumeError:
                 continue
-            driver = self._driver(claim) if claim else ""
             if claim and driver:
                 name = f"{claim.metadata.namespace}/{claim.metadata.name}"
                 found[driver] = found.get(driver, frozenset()) | {name}
         return found
+
+    def is_lost(self, pod: Pod) -> bool:
+        """Whether a claim of the pod is bound to a volume that is not there."""
+        for volume in pod.spec.volumes:
+            with suppress(VolumeError):
+                claim = self._claim(pod, volume)
+                if claim and claim.spec.volume_name and claim.spec.volume_name not in self._volumes:
+                    return True
+        return False
 
     def _driver(self, claim: PersistentVolumeClaim) -> str:
         if claim.spec.volume_name:
