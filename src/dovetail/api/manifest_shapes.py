@@ -152,7 +152,7 @@ NODE_CLAIM: Final = Shape(
             kind=Kind.MAP,
             fields={
                 **_NODE_FIELDS,
-                "resources": Shape(kind=Kind.MAP, fields={"requests": _QUANTITIES, "limits": _QUANTITIES}),
+                "resources": Shape(kind=Kind.MAP, fields={"requests": _QUANTITIES}),
             },
             required=_NEEDED,
             remedy="what the machine is",

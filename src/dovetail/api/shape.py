@@ -20,6 +20,7 @@ QUANTITY: Final = re.compile(
     r"(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))?"
 )
 
+_INTEGER_END: Final = 2**63
 _TEXT_MAX: Final = 256 * 1024  # annotations may be this long; keeps patterns from working on whole files
 
 
@@ -99,7 +100,8 @@ def _is(kind: Kind, value: Any) -> bool:
     if kind is Kind.NUMBER:
         return isinstance(value, (int, float)) and math.isfinite(value)
     if kind is Kind.QUANTITY:
-        return isinstance(value, (int, str))
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        return isinstance(value, str) or (is_whole and abs(value) < _INTEGER_END)
     if kind is Kind.MAP:
         return isinstance(value, dict)
     return isinstance(value, list if kind is Kind.LIST else str)

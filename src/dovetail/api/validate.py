@@ -6,7 +6,7 @@ object unusable (to the controller); warnings are what is worth a look. Spec sec
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dovetail.api.budget_rules import budget_findings, with_text_nodes
@@ -18,6 +18,7 @@ from dovetail.api.manifest_shapes import (
     LABEL_VALUE,
     NODE_CLAIM,
     NODE_POOL,
+    OPERATORS,
 )
 from dovetail.api.shape import Kind, Shape, check, child, error, warning
 from dovetail.api.v1beta1 import as_v1
@@ -33,6 +34,7 @@ _COUNT: Final = re.compile(r"[+-]?[0-9]+")
 _TEMPLATE_EXPIRE_DEFAULT: Final = 720 * HOUR
 _COMPARES: Final = ("Gt", "Lt", "Gte", "Lte")
 _CAPACITY_TYPES: Final = (ON_DEMAND, SPOT, RESERVED)
+_LABEL_VALUE_REMEDY: Final = "write at most 63 letters, digits, -, _ and ."
 _LONGEST_INT: Final = 2**63 - 1
 
 
@@ -267,7 +269,7 @@ def controller_findings(template: dict[str, Any]) -> Iterator[Finding]:
         if LABEL_NAME.fullmatch(key) is None:
             yield error(path, key, "is no label name", "write a name such as example.com/team")
         if isinstance(value, str) and not _is_label_value(value):
-            yield error(path, value, "is no label value", "write at most 63 letters, digits, -, _ and .")
+            yield error(path, value, "is no label value", _LABEL_VALUE_REMEDY)
         yield from _restricted(key, path)
     spec = template.get("spec")
     yield from _taints(spec)
@@ -321,7 +323,7 @@ def _taints(spec: Any) -> Iterator[Finding]:
             if LABEL_NAME.fullmatch(key) is None:
                 yield error(f"{path}.key", key, "is no taint name", "write a name such as example.com/team")
             if value and LABEL_NAME.fullmatch(value) is None:
-                yield error(f"{path}.value", value, "is no taint value", "write at most 63 letters, digits, -, _ and .")
+                yield error(f"{path}.value", value, "is no taint value", _LABEL_VALUE_REMEDY)
             if effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
                 yield error(
                     f"{path}.effect", effect, "is no effect", "write NoSchedule or PreferNoSchedule or NoExecute"
@@ -331,54 +333,62 @@ def _taints(spec: Any) -> Iterator[Finding]:
             seen.add((key, effect))
 
 
-def requirement_findings(requirement: dict[str, Any], path: str) -> Iterator[Finding]:
-    """Check one requirement: its values against its operator, and its names."""
+_Report = Callable[[str, Any, str, str], Finding]
+
+
+def requirement_findings(requirement: dict[str, Any], path: str, controller: _Report = error) -> Iterator[Finding]:
+    """Check one requirement: its values against its operator, and its names.
+
+    What only the controller refuses is reported by `controller`: it looks at pools, while a claim goes unjudged.
+    """
     key, operator = str(requirement.get("key", "")), requirement.get("operator")
     written = requirement.get("values")
     values = [value for value in written if isinstance(value, str)] if isinstance(written, list) else []
-    if operator not in ("In", "NotIn", "Exists", "DoesNotExist", *_COMPARES):
-        yield error(
-            f"{path}.operator", operator, "is no operator", "write In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte"
-        )
+    if operator not in OPERATORS:
+        yield error(f"{path}.operator", operator, "is no operator", f"write {' or '.join(OPERATORS)}")
     yield from _restricted(key, f"{path}.key")
     if LABEL_NAME.fullmatch(key) is None:
-        yield error(f"{path}.key", key, "is no label name", "write a name such as kubernetes.io/arch")
+        yield controller(f"{path}.key", key, "is no label name", "write a name such as kubernetes.io/arch")
     for index, value in enumerate(values):
         if not _is_label_value(value):
-            yield error(
-                f"{path}.values[{index}]", value, "is no label value", "write at most 63 letters, digits, -, _ and ."
-            )
+            yield controller(f"{path}.values[{index}]", value, "is no label value", _LABEL_VALUE_REMEDY)
     if operator == "In":
-        yield from _in_values(requirement, key, values, path)
+        yield from _in_values(requirement, values, path)
+        yield from _capacity_types(requirement, values, path, controller)
     if operator in _COMPARES and not (len(values) == 1 and _is_count(values[0])):
-        yield error(
-            f"{path}.values", written, f"must be one whole number of 0 or more for {operator}", 'write ["4"], say'
-        )
+        problem = f"must be one whole number of 0 or more for {operator}"
+        yield error(f"{path}.values", written, problem, 'write ["4"], say')
 
 
-def _in_values(requirement: dict[str, Any], key: str, values: list[str], path: str) -> Iterator[Finding]:
+def _in_values(requirement: dict[str, Any], values: list[str], path: str) -> Iterator[Finding]:
     least = requirement.get("minValues")
-    least = least if isinstance(least, int) and not isinstance(least, bool) else 0
+    if isinstance(least, float) and least.is_integer():  # fine elsewhere, but CEL compares it with a whole number
+        yield error(f"{path}.minValues", least, "must be a whole number", f"write {least:.0f}")
     if not values:
-        yield error(
-            f"{path}.values", requirement.get("values"), "must name at least one value for In", "write the values"
-        )
-    elif len(values) < least:
-        yield error(
-            f"{path}.values", values, f"has fewer values than minValues ({least}) asks for", "add values or lower it"
-        )
-    if key != CAPACITY_TYPE or not values:
+        problem = "must name at least one value for In"
+        yield error(f"{path}.values", requirement.get("values"), problem, "write the values")
+    elif len(values) < _least(requirement):
+        problem = f"has fewer values than minValues ({least}) asks for"
+        yield error(f"{path}.values", values, problem, "add values or lower it")
+
+
+def _least(requirement: dict[str, Any]) -> int:
+    least = requirement.get("minValues")
+    return least if isinstance(least, int) and not isinstance(least, bool) else 0
+
+
+def _capacity_types(
+    requirement: dict[str, Any], values: list[str], path: str, controller: _Report
+) -> Iterator[Finding]:
+    if requirement.get("key") != CAPACITY_TYPE or not values:
         return
     known = [value for value in values if value in _CAPACITY_TYPES]
-    if not known or len(known) < least:
-        yield error(
-            f"{path}.values", values, "has too few capacity types that exist", f"write {', '.join(_CAPACITY_TYPES)}"
-        )
+    remedy = f"write {', '.join(_CAPACITY_TYPES)}"
+    if not known or len(known) < _least(requirement):
+        yield controller(f"{path}.values", values, "has too few capacity types that exist", remedy)
     elif len(known) < len(values):
         strange = [value for value in values if value not in _CAPACITY_TYPES]
-        yield warning(
-            f"{path}.values", strange, "is no capacity type and is passed over", f"write {', '.join(_CAPACITY_TYPES)}"
-        )
+        yield warning(f"{path}.values", strange, "is no capacity type and is passed over", remedy)
 
 
 def _is_label_value(value: str) -> bool:
@@ -398,6 +408,6 @@ def _claim(tree: dict[str, Any]) -> Iterator[Finding]:
     yield from _too_long(_map(spec), ("expireAfter", "terminationGracePeriod"), "spec")
     for index, requirement in _requirements(spec):
         path = f"spec.requirements[{index}]"
-        yield from requirement_findings(requirement, path)
+        yield from requirement_findings(requirement, path, controller=warning)
         if isinstance(requirement.get("key"), str):
             yield from _reserved(requirement["key"], f"{path}.key", claim=True)
