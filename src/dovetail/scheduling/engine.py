@@ -139,7 +139,9 @@ class Engine:
                     if group.kind == INVERSE or not flags & TERMINATING:
                         state.forget_pod(node)
 
-    def _recorders_of(self, cls: PodClass) -> list[GroupState]:
+    def _recorders_of(self, cls: PodClass) -> Sequence[GroupState]:
+        if not self.states:
+            return ()
         found = self._recorders.get(cls.id)
         if found is None:
             near = self.frame.counting.get(cls.id, ())

@@ -20,6 +20,8 @@ from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
 
+PENDING = -1
+"""Stands for the pending pods where an index of a leaving node is asked for."""
 TYPES_MAX = 600
 """How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
 
@@ -72,18 +74,16 @@ def _prepare(
     moving: list[tuple[PodClass, int, int]] = []
     chosen = set(candidates)
     if include_pending:
-        for pod in snapshot.pending:
-            entries.append(Entry(pod, snapshot.class_of(pod), exempt=True, pending=True))
+        entries.extend(_waiting(snapshot, PENDING))
     own = set(map(id, moved)) if moved is not None else None
     for index in candidates:
         queued, leaving = _of_candidate(snapshot, index) if own is None else _entries(snapshot, index, own)
         entries.extend(queued)
         moving.extend(leaving)
     if include_leaving:
-        for index, pods in snapshot.leaving:
+        for index, _ in snapshot.leaving:
             if index not in chosen:
-                for pod in pods:
-                    entries.append(Entry(pod, snapshot.class_of(pod), exempt=True, pending=False))
+                entries.extend(_waiting(snapshot, index))
     engine = Engine(
         snapshot.frame,
         candidates,
@@ -97,6 +97,18 @@ def _prepare(
     return engine, entries
 
 
+def _waiting(snapshot: Snapshot, index: int) -> list[Entry]:
+    """The pending pods, or those of a leaving node: they take part in every simulation, wherever they land."""
+    found = snapshot.moving.get(_WAITING - index)
+    if found is None:
+        pods = snapshot.pending if index == PENDING else snapshot.movable(index)
+        waits = index == PENDING
+        queued = [Entry(pod, snapshot.class_of(pod), exempt=True, pending=waits) for pod in pods]
+        found = snapshot.moving[_WAITING - index] = (queued, [])
+    return found[0]
+
+
+_WAITING = -2  # below every index of a candidate
 _Moving = tuple[list[Entry], list[tuple[PodClass, int, int]]]
 
 

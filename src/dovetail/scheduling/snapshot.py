@@ -112,7 +112,6 @@ class Snapshot:
         self._movable: dict[int, tuple[Pod, ...]] = {}
         self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
         self._memory = self._remembered(previous)
-        self._movable: dict[int, tuple[Pod, ...]] = {}
         self._read_pods(previous)
         self._read_nodes(previous)
         self._read_bindings()
