@@ -240,16 +240,17 @@ def _counts(values: Sequence[float], edges: Sequence[float]) -> list[int]:
 
 def _end_labels(ends: list[tuple[float, int, str]]) -> str:
     """Names at the ends of their lines, moved apart where they would overlap."""
+    places: list[float] = []
+    for y, _, _ in sorted(ends):
+        places.append(max(y, places[-1] + 15 if places else y))
+    over = max(0.0, places[-1] - (HEIGHT - 8)) if places else 0.0
     parts: list[str] = []
-    floor = -1000.0
-    for y, index, name in sorted(ends):
-        place = max(y, floor + 15)
-        floor = place
-        x = WIDTH - RIGHT
+    x = WIDTH - RIGHT
+    for place, (_, index, name) in zip(places, sorted(ends), strict=True):
         parts.append(
-            f'<path class="s{index % 6}" d="M{x + 4} {round(place, 1)}H{x + 22}" '
+            f'<path class="s{index % 6}" d="M{x + 4} {round(place - over, 1)}H{x + 22}" '
             f'stroke-dasharray="{_DASHES[index % 6]}"/>'
-            f'<text x="{x + 26}" y="{round(place + 4, 1)}">{_text(_short(name, 20))}</text>'
+            f'<text x="{x + 26}" y="{round(place - over + 4, 1)}">{_text(_short(name, 20))}</text>'
         )
     return "".join(parts)
 
