@@ -5,14 +5,13 @@ else the first.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from dovetail import __version__
 from dovetail.report import page as html
 from dovetail.report.svg import Series as Line
 from dovetail.report.svg import bar_chart, histogram, line_chart
 from dovetail.report.words import count, dollars, span
-from dovetail.sim.compare import Comparison
 from dovetail.sim.ledger import Result
 
 _LIFE_EDGES = (0, 300, 900, 3600, 6 * 3600, 86400)
@@ -20,22 +19,33 @@ _LIFE_LABELS = ("under 5m", "5-15m", "15-60m", "1-6h", "6-24h", "over 24h")
 YARDSTICK = "karpenter-1.15"
 
 
-def yardstick(found: Comparison) -> Result:
-    """What the others are compared with."""
-    return next((entry for entry in found.results if entry.policy == YARDSTICK), found.results[0])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Several policies on one world."""
+
+    scenario: str
+    about: str
+    seed: int
+    seconds: float
+    results: Sequence[Result]
+
+    @property
+    def yardstick(self) -> Result:
+        """What the others are compared with."""
+        return next((entry for entry in self.results if entry.policy == YARDSTICK), self.results[0])
+
+    @property
+    def calmest(self) -> Result:
+        """The policy that disturbs the fewest pods; of equals the cheapest, then the first by name."""
+        others = [entry for entry in self.results if entry is not self.yardstick] or [self.yardstick]
+        return min(others, key=lambda entry: (entry.pods_disrupted, entry.cost, entry.policy))
 
 
-def calmest(found: Comparison) -> Result:
-    """The policy that disturbs the fewest pods; of equals the cheapest, then the first by name."""
-    others = [entry for entry in found.results if entry is not yardstick(found)] or [yardstick(found)]
-    return min(others, key=lambda entry: (entry.pods_disrupted, entry.cost, entry.policy))
-
-
-def sentence(found: Comparison) -> str:
+def sentence(comparison: Comparison) -> str:
     """What a manager wants to know, in one or two sentences."""
-    before, after = yardstick(found), calmest(found)
+    before, after = comparison.yardstick, comparison.calmest
     began = (
-        f"In {span(found.until / 10**9)}, {before.policy} moved {count(before.pods_disrupted, 'pod')} "
+        f"In {span(comparison.seconds)}, {before.policy} moved {count(before.pods_disrupted, 'pod')} "
         f"({before.pods_disrupted_more_than_once:,} of them more than once) and went through "
         f"{count(before.nodes_started, 'new node')}, {before.short_lived_nodes:,} of which lived under 15 minutes"
     )
@@ -80,9 +90,9 @@ def rows(results: Sequence[Result]) -> list[list[str]]:
     ]
 
 
-def simulation_page(found: Comparison) -> str:
+def simulation_page(comparison: Comparison, footer: str) -> str:
     """The page: figures, plots, what each policy did, what held nodes back."""
-    before, after = yardstick(found), calmest(found)
+    before, after = comparison.yardstick, comparison.calmest
     body = [
         html.cards(
             [
@@ -95,22 +105,19 @@ def simulation_page(found: Comparison) -> str:
                 (f"{dollars(before.cost, 2)} → {dollars(after.cost, 2)}", f"bill, {before.policy} → {after.policy}"),
             ]
         ),
-        f'<p class="soft">{html.text(found.about, 2000)}</p>' if found.about else "",
+        f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else "",
         "<h2>Side by side</h2>",
-        html.table(COLUMNS, [[html.text(cell) for cell in row] for row in rows(found.results)], range(1, 10)),
-        _actions(found.results),
+        html.table(COLUMNS, [[html.text(cell) for cell in row] for row in rows(comparison.results)], range(1, 10)),
+        _actions(comparison.results),
         "<h2>Over time</h2>",
-        *_over_time(found.results),
+        *_over_time(comparison.results),
         "<h2>What became of nodes and pods</h2>",
-        *_spread(found.results),
+        *_spread(comparison.results),
         "<h2>What held nodes back</h2>",
-        *_gates(found.results),
-        _violations(found.results),
+        *_gates(comparison.results),
+        _violations(comparison.results),
     ]
-    footer = (
-        f"Dovetail {__version__}, scenario {found.scenario}, seed {found.seed}: the same command gives the same page."
-    )
-    title = f"{found.scenario}: {count(len(found.results), 'policy', 'policies')}, the same world"
+    title = f"{comparison.scenario}: {count(len(comparison.results), 'policy', 'policies')}, the same world"
     return html.page(title, html.text(sentence(comparison), 1000), "".join(body), footer)
 
 
