@@ -16,11 +16,13 @@ examples:
 """
 _RELEASE = """\
 Takes our hold off again; what a person put on a node stays. With --all everything of ours goes, in all pools: holds,
-and the taints and records of commands that a controller left when it stopped. Run it before you uninstall.
+and the taints and records of commands that a controller left when it stopped. Run it before you uninstall (the chart
+does); with --stop-controller a controller that still runs steps down first, so that it puts nothing back.
 
 examples:
   dovetail release batch
   dovetail release --all
+  dovetail release --all --stop-controller dovetail/dovetail
 """
 
 
@@ -41,6 +43,12 @@ def register(subparsers: Any) -> None:
         )
         parser.add_argument("pools", metavar="POOL", nargs="*", help="names of NodePools")
         parser.add_argument("--all", action="store_true", help="all pools")
+        if name == "release":
+            parser.add_argument(
+                "--stop-controller",
+                metavar="NS/LEASE",
+                help="with --all: take this Lease over first, so that controllers which run step down for an hour",
+            )
         add_cluster_options(parser)
         parser.set_defaults(run=run, releasing=name == "release")
 
@@ -52,8 +60,13 @@ def run(args: argparse.Namespace) -> int:
 
     if bool(args.pools) == args.all:
         raise InputError("name the pools, or give --all")
+    lease = _lease(args)
 
     async def work(client: Any) -> Tally:
+        if lease is not None:
+            from dovetail.live.step_down import stop_controllers
+
+            await stop_controllers(client, *lease)
         if args.releasing:
             pools = None if args.all else args.pools
             for pool in await still_given(client, pools):
@@ -62,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
                     f"again; take it back with: kubectl label nodepool {pool} dovetail.dev/manage-",
                     file=sys.stderr,
                 )
-            return await release(client, pools)
+            tally = await release(client, pools)
+            # What registered while we looked, or was written just before the controller stepped down.
+            return tally.plus(await release(client, pools)) if lease is not None else tally
         return await hold(client, await pool_names(client) if args.all else args.pools)
 
     try:
@@ -74,3 +89,13 @@ def run(args: argparse.Namespace) -> int:
     done = "released" if args.releasing else "held"
     print(f"{done} {len(tally.changed)}, left {len(tally.kept)} as they were, failed {len(tally.failed)}")
     return 1 if tally.failed else 0
+
+
+def _lease(args: argparse.Namespace) -> tuple[str, str] | None:
+    given = getattr(args, "stop_controller", None)
+    if given is None:
+        return None
+    namespace, _, name = given.partition("/")
+    if not args.all or not namespace or not name or "/" in name:
+        raise InputError("--stop-controller goes with --all and names a Lease, such as dovetail/dovetail")
+    return namespace, name

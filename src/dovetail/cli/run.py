@@ -39,7 +39,13 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--settings", metavar="FILE", help="YAML or JSON with settings; read again when it changes")
     parser.add_argument("--profile", default="dovetail", help="dovetail (the default) or karpenter-1.15")
     parser.add_argument(
-        "--catalog", metavar="C", help="aws:REGION (built in) or a JSON file; default: the nodes' region"
+        "--catalog",
+        metavar="C",
+        help="aws:REGION (built in), aws-live:REGION (asks AWS) or a JSON file; default: the nodes' region",
+    )
+    parser.add_argument("--price-cache", metavar="FOLDER", help="where prices of aws-live outlive a restart")
+    parser.add_argument(
+        "--notify", metavar="FOLDER", help="webhooks: a folder with the files slack and/or json, a URL in each"
     )
     parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="metrics and probes")
@@ -81,6 +87,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     from dovetail.live.crd_check import look_at_crd
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
+    from dovetail.live.price_feed import begin, live_prices, watch_prices
     from dovetail.live.run import Controller
     from dovetail.live.serve import PortError, serving
 
@@ -88,11 +95,16 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     crd = await look_at_crd(client)
     if crd.note:
         log.warning(crd.note)
-    catalogue = await catalogue_for(client, args.catalog, log)
+    prices = live_prices(args.catalog, args.price_cache)
+    catalogue = await (begin(prices, log) if prices is not None else catalogue_for(client, args.catalog, log))
     identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     observe = args.observe or not crd.known
     metrics = Metrics()
-    beside = [watch_crd(crd)]
+    beside = [watch_crd(crd), watch_prices(catalogue, prices)]
+    if args.notify:
+        from dovetail.live.notify import Notifier, read_targets
+
+        beside.append(Notifier(targets=read_targets(args.notify), log=log).beside)
     if args.settings:
         beside.append(watch_settings(args.settings, args.profile))
     if args.provider == "simulated":

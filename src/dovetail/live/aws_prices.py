@@ -1,12 +1,14 @@
-"""Live EC2 prices and types by the AWS API: the `aws` extra. Refreshed, cached on disk, never stale in silence.
+"""Live EC2 prices and types by the AWS API: the `aws` extra. Cached on disk, never stale in silence.
 
 What AWS says of spot prices, on-demand prices and which types a region's zones offer replaces the built-in figures;
 labels and overheads come from the built-in specifications. A type that the specifications don't know, or a price that
 AWS does not give, is left out: an unknown price is never part of a cost action. Where the API is away the last good
-table goes on being used, with its age shown and a warning; nothing else changes.
+table goes on being used, with its age shown and a warning; nothing else changes. Knows nothing of the controller:
+`live.price_feed` asks it again and again.
 """
 
 import contextlib
+import gzip
 import json
 import os
 import tempfile
@@ -18,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.api.catalogue import CatalogueError, decode_catalogue, encode_catalogue
-from dovetail.api.ec2 import instance_type, specifications
+from dovetail.api.ec2 import ec2_catalogue, instance_type, specifications
 from dovetail.model.catalogue import Catalogue
 
-STALE_AFTER: Final = timedelta(hours=12)
-SPOT_STALE_AFTER: Final = timedelta(hours=6)
-_LOCATIONS_API_REGION: Final = "us-east-1"
+FRESH_FOR: Final = timedelta(hours=1)
+STALE_AFTER: Final = timedelta(hours=6)
+_PRICING_API_REGION: Final = "us-east-1"
 Client = Any
 
 
@@ -45,15 +47,22 @@ class LivePrices:
     warnings: list[str] = field(default_factory=list)
 
     def load(self) -> Catalogue:
-        """The table to start with: fresh from AWS, else the cache; PricesError where there is neither."""
+        """The table to start with: a cache of this hour, AWS, an older cache, the built-in table, in this order.
+
+        PricesError where there is none of them.
+        """
+        cached = self._read_cache()
+        age = self.age()
+        if cached is not None and age is not None and timedelta(0) <= age < FRESH_FOR:
+            return cached
         try:
             return self.refresh()
         except PricesError as error:
-            if self._read_cache():
-                assert self.current is not None
-                self.warnings.append(f"{error}; using the prices of {self.current.as_of}")
-                return self.current
-            raise
+            table = cached if cached is not None else self._built_in()
+            if table is None:
+                raise
+            self.warnings.append(f"{error}; using the {table.source} of {table.as_of} until it answers")
+            return table
 
     def refresh(self) -> Catalogue:
         """Asks AWS for everything; on failure the last good table stays and the error says so."""
@@ -67,6 +76,10 @@ class LivePrices:
             raise
         except Exception as error:
             raise PricesError(f"EC2 prices of {self.region} can't be read ({type(error).__name__})") from None
+        if not on_demand or not spot:
+            # Half an answer would make half of the nodes look as if they had no price.
+            missing = "spot" if on_demand else "on-demand"
+            raise PricesError(f"AWS gave no {missing} price for {self.region}; check the region and the permissions")
         known = specifications()
         types = [
             instance_type(
@@ -86,7 +99,7 @@ class LivePrices:
         moment = self.now()
         table = Catalogue(
             instance_types=tuple(entry for entry in types if entry.offerings),
-            source=f"EC2 API, {self.region}",
+            source=self._source,
             as_of=moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         if not table.instance_types:
@@ -94,6 +107,10 @@ class LivePrices:
         self.current, self.fetched = table, moment
         self._write_cache(table)
         return table
+
+    @property
+    def _source(self) -> str:
+        return f"EC2 prices of {self.region}"
 
     def age(self) -> timedelta | None:
         """How old the table in use is."""
@@ -104,7 +121,8 @@ class LivePrices:
         age = self.age()
         if age is None or age < STALE_AFTER:
             return ""
-        return f"EC2 prices are {age.total_seconds() / 3600:.0f} hours old: AWS has not answered since"
+        assert self.fetched is not None
+        return f"EC2 prices of {self.region} are those of {self.fetched:%Y-%m-%d %H:%M} UTC: AWS has not answered since"
 
     # ------------------------------------------------------------ asking AWS
 
@@ -118,7 +136,7 @@ class LivePrices:
             raise PricesError("live prices need the aws extra: pip install 'dovetail-k8s[aws]'") from None
         config = Config(retries={"max_attempts": 8, "mode": "adaptive"}, connect_timeout=10, read_timeout=60)
         self.ec2 = self.ec2 or boto3.client("ec2", region_name=self.region, config=config)
-        self.pricing = self.pricing or boto3.client("pricing", region_name=_LOCATIONS_API_REGION, config=config)
+        self.pricing = self.pricing or boto3.client("pricing", region_name=_PRICING_API_REGION, config=config)
 
     def _zones(self) -> dict[str, str]:
         """Zone name: zone id; Local and Wavelength zones are left out."""
@@ -182,16 +200,27 @@ class LivePrices:
 
     # ------------------------------------------------------------ the cache
 
-    def _read_cache(self) -> bool:
-        if self.cache is None or not self.cache.exists():
-            return False
+    def _read_cache(self) -> Catalogue | None:
+        """The cached table, which becomes the current one; None where there is none that can be read."""
+        if self.cache is None:
+            return None
         try:
             table = decode_catalogue(self.cache.read_bytes(), source=self.cache.name)
             fetched = datetime.fromisoformat(table.as_of)
         except (OSError, CatalogueError, ValueError):
-            return False
+            return None
+        if table.source != self._source or fetched.tzinfo is None:
+            return None
         self.current, self.fetched = table, fetched
-        return True
+        return table
+
+    def _built_in(self) -> Catalogue | None:
+        try:
+            table = ec2_catalogue(self.region)
+        except ValueError:
+            return None
+        self.current, self.fetched = table, datetime.fromisoformat(table.as_of).replace(tzinfo=UTC)
+        return table
 
     def _write_cache(self, table: Catalogue) -> None:
         """Whole or not at all; a cache that can't be written is only a missed chance."""
@@ -200,9 +229,12 @@ class LivePrices:
         with contextlib.suppress(OSError):
             self.cache.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self.cache.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(encode_catalogue(table))
-            Path(name).replace(self.cache)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(gzip.compress(encode_catalogue(table), mtime=0))
+                Path(name).replace(self.cache)
+            except OSError:
+                Path(name).unlink(missing_ok=True)
 
 
 def _hourly(product: dict[str, Any]) -> Iterable[str]:

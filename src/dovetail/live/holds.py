@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.lifecycle.conditions import POLICY_READABLE
 from dovetail.live.actuate import hold_patch, release_patch
 from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.resources import BY_KIND, Resource
@@ -28,6 +29,10 @@ class Tally:
     changed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+
+    def plus(self, later: "Tally") -> "Tally":
+        """What two runs did together, the later one having the last word on what was left and what failed."""
+        return Tally([*self.changed, *later.changed], later.kept, later.failed)
 
 
 class UnknownPoolError(Exception):
@@ -55,7 +60,18 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
             if pools is not None and _pool(item) not in pools:
                 continue
             await _apply(client, resource, item, release_patch if pools is not None else leave_nothing, tally)
+    if pools is None:
+        for item in await _items(client, BY_KIND["NodePool"]):
+            if without_condition(item) is not None:
+                await _apply(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
     return tally
+
+
+def without_condition(pool: Tree) -> Tree | None:
+    """Takes our condition off a NodePool's status."""
+    conditions = (pool.get("status") or {}).get("conditions") or []
+    kept = [entry for entry in conditions if entry.get("type") != POLICY_READABLE]
+    return None if len(kept) == len(conditions) else {"status": {"conditions": kept}}
 
 
 def leave_nothing(item: Tree) -> Tree | None:
@@ -118,7 +134,13 @@ def _pool(item: Tree) -> str:
 
 
 async def _apply(
-    client: ApiClient, resource: Resource, item: Tree, change: Callable[[Tree], Tree | None], tally: Tally
+    client: ApiClient,
+    resource: Resource,
+    item: Tree,
+    change: Callable[[Tree], Tree | None],
+    tally: Tally,
+    *,
+    subresource: str = "",
 ) -> None:
     """Writes against the version that was listed; reads once more where it has moved on."""
     name = item["metadata"]["name"]
@@ -131,7 +153,7 @@ async def _apply(
         try:
             await client.request(
                 "PATCH",
-                resource.path(name),
+                resource.path(name, subresource=subresource),
                 body=msgspec.json.encode(patch),
                 content_type=MERGE_PATCH,
                 params={"fieldManager": "dovetail"},

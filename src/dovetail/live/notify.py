@@ -9,14 +9,18 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 import msgspec
 
+from dovetail.api.findings import InputError
 from dovetail.lifecycle.messages import Report
 from dovetail.live.logs import Log
 from dovetail.report.words import safe
+
+if TYPE_CHECKING:
+    from dovetail.live.run import Controller
 
 FORMS: Final = ("slack", "json")
 _PHASES: Final = {"tainting": "begins", "done": "is done", "rolling-back": "is undone", "failed": "has failed"}
@@ -25,7 +29,7 @@ _TRIES: Final = 4
 _TIMEOUT_SECONDS: Final = 10.0
 
 
-class NotifyError(ValueError):
+class NotifyError(InputError):
     """The folder of webhooks can't be used; one sentence."""
 
 
@@ -46,7 +50,10 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
     for form in FORMS:
         path = root / form
         if path.exists():
-            url = path.read_text().strip()
+            try:
+                url = path.read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                raise NotifyError(f"the file {form} in {folder} can't be read") from None
             if not url.startswith(("https://", "http://")):
                 raise NotifyError(f"the file {form} in {folder} holds no URL; write https://...")
             targets.append(Target(form, url))
@@ -81,7 +88,8 @@ def body(form: str, report: Report) -> bytes:
         return msgspec.json.encode(plain)
     text = plain["message"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     mark = "⚠ " if plain["figures"].get("phase") in ("rolling-back", "failed") or report.topic == "back-off" else ""
-    return msgspec.json.encode({"text": f"{mark}Dovetail: {text}", "mrkdwn": False, "link_names": False})
+    quiet = {"mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
+    return msgspec.json.encode({"text": f"{mark}Dovetail: {text}", **quiet})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +111,12 @@ class Notifier:
             self.dropped += 1
         self._waiting.append(report)
         self._there.set()
+
+    async def beside(self, controller: "Controller") -> None:
+        """As a part that runs beside a controller; hears of every report from then on."""
+        assert controller.telemetry is not None
+        controller.telemetry.notify = self.take
+        await self.run()
 
     async def run(self) -> None:
         """Sends what comes, until cancelled."""
