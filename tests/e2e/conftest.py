@@ -1,0 +1,39 @@
+"""Fixtures of the end-to-end tests: a clean world, and a controller with the built-in provider for a whole module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.control_plane import ControlPlane
+from tests.e2e.controller import Process, controller
+from tests.e2e.history import History, history_of
+from tests.e2e.world import World, write_catalogue, write_settings
+
+
+@pytest.fixture
+def world(cluster: ControlPlane) -> Iterator[World]:
+    """The cluster, empty before and after."""
+    with cluster.client() as client:
+        found = World(client)
+        found.wipe()
+        yield found
+        found.wipe()
+
+
+@pytest.fixture
+def history(cluster: ControlPlane) -> Iterator[History]:
+    """Everything that happens to nodes and claims during the test."""
+    with history_of(cluster) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One controller for the module, with the built-in provider: each test brings pools of its own."""
+    folder = tmp_path_factory.mktemp("controller")
+    flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(write_catalogue(folder)))
+    with controller(
+        folder, "dovetail", *flags, "--settings", str(write_settings(folder)), "--provider", "simulated"
+    ) as process:
+        yield process

@@ -1,0 +1,106 @@
+"""What happened to nodes and claims, in the API server's own order: a watch that remembers everything."""
+
+import contextlib
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.api.control_plane import ControlPlane
+from tests.e2e.world import TAINT, Tree
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change: `version` is the server's own count, one for all kinds."""
+
+    version: int
+    kind: str
+    type: str
+    object: Tree
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.object["metadata"].get("annotations") or {}
+
+    @property
+    def is_tainted(self) -> bool:
+        return any(t["key"] == TAINT for t in (self.object.get("spec") or {}).get("taints") or [])
+
+    @property
+    def is_leaving(self) -> bool:
+        return "deletionTimestamp" in self.object["metadata"]
+
+    @property
+    def is_initialized(self) -> bool:
+        conditions = (self.object.get("status") or {}).get("conditions") or []
+        return any(c["type"] == "Initialized" and c["status"] == "True" for c in conditions)
+
+
+class History:
+    """All changes since it began."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.entries: list[Entry] = []
+        self._plane = plane
+        self._connections: list[http.client.HTTPSConnection] = []
+        self._threads: list[threading.Thread] = []
+
+    def begin(self) -> None:
+        for path, kind in (("/api/v1/nodes", "Node"), ("/apis/karpenter.sh/v1/nodeclaims", "NodeClaim")):
+            port = int(self._plane.base_url.rsplit(":", 1)[1])
+            context = ssl.create_default_context(cafile=str(self._plane.ca_path))
+            connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+            headers = {"Authorization": f"Bearer {self._plane.token}"}
+            connection.request("GET", f"{path}?limit=1", headers=headers)
+            version = json.loads(connection.getresponse().read())["metadata"]["resourceVersion"]
+            connection.request("GET", f"{path}?watch=1&resourceVersion={version}", headers=headers)
+            response = connection.getresponse()
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._read, args=(response, kind), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _read(self, response: http.client.HTTPResponse, kind: str) -> None:
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
+            while line := response.readline():
+                tree = json.loads(line)
+                if tree["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                    version = int(tree["object"]["metadata"]["resourceVersion"])
+                    self.entries.append(Entry(version, kind, tree["type"], tree["object"]))
+
+    def end(self) -> None:
+        for connection in self._connections:
+            with contextlib.suppress(OSError, AttributeError):
+                connection.sock.shutdown(2)
+        for thread in self._threads:
+            thread.join(5)
+        for connection in self._connections:
+            connection.close()
+
+    def first(self, kind: str, check: Callable[[Entry], Any]) -> Entry | None:
+        """The first change of that kind that fits, in the server's order."""
+        found = [entry for entry in self.entries if entry.kind == kind and check(entry)]
+        return min(found, key=lambda entry: entry.version, default=None)
+
+    def created(self, kind: str = "NodeClaim") -> list[str]:
+        """The names of all objects of a kind that came, each as often as it came."""
+        return [entry.name for entry in self.entries if entry.kind == kind and entry.type == "ADDED"]
+
+
+@contextlib.contextmanager
+def history_of(plane: ControlPlane) -> Iterator[History]:
+    """Remember meanwhile."""
+    history = History(plane)
+    history.begin()
+    try:
+        yield history
+    finally:
+        history.end()
