@@ -312,6 +312,25 @@ def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
     assert theirs.run(200).ends() == ["done"]
 
 
+def test_node_that_another_command_has_taken_is_left_to_it() -> None:
+    """Two controllers at once: the later one gives way, and takes neither taint nor record off."""
+    world = world_with(a="replace")
+    ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(1)
+    theirs = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, planner=ScriptedPlanner())
+    other = Driver(world, theirs).begin()
+    world.fail = lambda item: Failure.UNREACHABLE if isinstance(item, TaintNode) else None
+    ours.run(14)
+    world.fail = lambda item: None
+    other.run(1)
+    for _, event, _ in other.journal:
+        if isinstance(event, ObjectObserved):
+            ours.send(event)
+    ours.run(3)
+    assert ours.ends() == ["failed"]
+    assert ours.told(UntaintNode) == []
+    assert world.tainted() == ["a"]
+
+
 def test_two_engines_at_once_leave_the_cluster_clean() -> None:
     """Two that both believe to lead may undo each other's work, but leave nothing behind."""
     world = world_with(a="replace", b="replace", c="delete")

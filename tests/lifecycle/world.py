@@ -46,7 +46,6 @@ from dovetail.model.objects import (
     NodeClaim,
     NodeClaimStatus,
     NodePool,
-    NodeSpec,
     ObjectMeta,
     Pod,
     Taint,
@@ -261,7 +260,7 @@ class World:
             return InstructionFailed(id=order.id, failure=Failure.NOT_FOUND)
         taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
         ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
-        tainted = msgspec.structs.replace(node, spec=NodeSpec(taints=(*taints, ours)))
+        tainted = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(*taints, ours)))
         self.annotate(tainted, **{names.COMMAND: order.record})
         return InstructionSucceeded(id=order.id)
 
@@ -273,7 +272,8 @@ class World:
         if record is not None and order.command_id and record.id != order.command_id:
             return
         taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
-        self.annotate(msgspec.structs.replace(node, spec=NodeSpec(taints=taints)), **{names.COMMAND: None})
+        spec = msgspec.structs.replace(node.spec, taints=taints)
+        self.annotate(msgspec.structs.replace(node, spec=spec), **{names.COMMAND: None})
 
     def _create(self, order: CreateNodeClaim) -> str:
         known = self.get(NodeClaim, order.name)

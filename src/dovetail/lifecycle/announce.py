@@ -8,7 +8,7 @@ Topics of reports, and their figures:
   back-off            pool, failures, seconds
   proposal            observe mode: what would be done: action, method, nodes
   proposal-dropped    a command that can't be begun: action, nodes
-  round               a round was worked out: commands, nodes, rounds, skipped
+  round               a round was worked out: commands, rounds, skipped
   verdicts            per pool, when it changed: pool, then one figure per verdict with the number of nodes
   budget              per pool and reason, when it changed: pool, reason, allowed, used, left
   threshold-blocked   per pool, each round that blocked moves: pool, moves

@@ -476,6 +476,8 @@ class Engine:
         result = self._planner.plan(self._ask())
         self.last_round, self._round_key = result, key
         started = [command for command in result.commands if self._start(command)]
+        figures = (("commands", len(started)), ("rounds", self.rounds), ("skipped", self.rounds_skipped))
+        self._report("round", "", f"{len(started)} commands begun", figures)
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
             wait = self.settings.validation_delay + SECOND if self.settings.is_karpenter else 0

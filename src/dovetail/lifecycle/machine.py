@@ -41,7 +41,7 @@ class Signal(StrEnum):
     REPLACEMENT_VANISHED = "a replacement vanished"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
-    HANDS_OFF = "a person says hands off"
+    HANDS_OFF = "no longer ours to touch"
     DELETED = "all deletions begun"
     DRAINED = "all candidates gone for good"
     CLEARED = "all records cleared"

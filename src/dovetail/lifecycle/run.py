@@ -199,11 +199,20 @@ def is_initialized(run: Run, name: str, view: View) -> bool:
     return claim is not None and is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
 
 
+def is_anothers(run: Run, candidate: Candidate, view: View) -> bool:
+    """Whether the node carries the taint and the record of another command (two controllers at once)."""
+    node = view.store.get(Node, candidate.node)
+    record = None if node is None or not is_tainted(node) else record_of(node)
+    return record is not None and record.id != run.id
+
+
 def hands_off(run: Run, view: View) -> str:
-    """Say why a person no longer wants a candidate touched; empty where nobody does."""
+    """Say why a candidate is no longer ours to touch: a person, or another command; empty where it is."""
     for candidate in run.candidates:
         if not view.manages(candidate.pool):
             return f"pool {candidate.pool} is no longer managed"
+        if is_anothers(run, candidate, view):
+            return f"another command has taken {candidate.node}"
         for item in (view.store.get(Node, candidate.node), claim_of(candidate, view.store)):
             if item is not None and item.metadata.annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
                 return f"{candidate.node} now carries {names.ALWAYS_DO_NOT_DISRUPT}"

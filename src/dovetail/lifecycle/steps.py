@@ -19,7 +19,7 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.lifecycle.records import Candidate, carries, is_tainted
-from dovetail.lifecycle.run import Run, View, claim_of, is_initialized, is_leaving, replacement
+from dovetail.lifecycle.run import Run, View, claim_of, is_anothers, is_initialized, is_leaving, replacement
 from dovetail.model.command import Replacement
 from dovetail.model.objects import Node, NodeClaim
 
@@ -100,7 +100,7 @@ def _untaint_done(run: Run, entry: Candidate, view: View) -> bool:
     node, claim = view.store.get(Node, entry.node), claim_of(entry, view.store)
     if node is None or node.metadata.deletion_timestamp is not None:
         return True
-    if claim is not None and is_leaving(run, entry, view):
+    if claim is not None and (is_leaving(run, entry, view) or is_anothers(run, entry, view)):
         return True
     ident = run.untaint_id(entry)
     if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
