@@ -17,7 +17,7 @@ from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.classes import TERMINATING, PodClass
 from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.machines import TypeBits
+from dovetail.scheduling.machines import ReqSet, TypeBits
 from dovetail.scheduling.pods import HostPort, ports_clash
 from dovetail.scheduling.topology import INVERSE, GroupState
 from dovetail.scheduling.variants import Variant
@@ -131,9 +131,10 @@ class Engine:
     def _forget_moving(self, state: GroupState) -> None:
         """Takes the pods that move out of a rule's counts."""
         moving, group = self._moving, state.group
-        near = moving if len(moving) < len(group.classes) else [c for c in group.classes if c in moving]
+        based_on = group.based_on
+        near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
         for cls_id in near:
-            if cls_id in group.classes:
+            if cls_id in based_on:
                 for node, flags in moving[cls_id]:
                     # A terminating pod still holds its anti-affinity against others but is counted nowhere else.
                     if group.kind == INVERSE or not flags & TERMINATING:
@@ -348,7 +349,6 @@ def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool
     return all(mask >> places[key] & 1 for key, mask in masks)
 
 
-def sorted_types(claim: Claim) -> list[int]:
-    """The types that may come, by cheapest launch price, then name."""
-    types = claim.types
-    return [place for place in claim.reqs.order if types >> place & 1]
+def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
+    """The types that may come, by cheapest launch price under the requirements, then name."""
+    return [place for place in reqs.order if types >> place & 1]

@@ -160,8 +160,9 @@ class Frame:
             node_filter=node_filter,
         )
         counted = self.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
+        group.based_on = {cls.id for cls in counted}
         if not null_selector:
-            group.classes = {cls.id for cls in counted}
+            group.classes = group.based_on
             for cls in counted:
                 self.counting.setdefault(cls.id, []).append(group)
         domains = self.domains(key)
@@ -230,7 +231,7 @@ class Frame:
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
             group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
-            group.classes = {cls.id for cls in owners}
+            group.classes = group.based_on = {cls.id for cls in owners}
             for cls in owners:
                 mine = self._inverse_owned.setdefault(cls.id, [])
                 if group not in mine:

@@ -198,7 +198,7 @@ def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode
     """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
     reqs = final_requirements(claim, is_karpenter=snapshot.settings.is_karpenter)
-    kinds = tuple(machines.kinds[place] for place in sorted_types(claim))
+    kinds = tuple(machines.kinds[place] for place in sorted_types(claim.types, reqs))
     node = NewNode(
         pool=claim.template.name,
         instance_types=kinds[:TYPES_MAX],

@@ -7,11 +7,13 @@ descending, as in Karpenter. A pool whose own requirements leave no type is left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.daemons import DaemonTerms
-from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, places_of
+from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
 from dovetail.scheduling.pods import HostPort, amounts
 
 HOST_PLACEHOLDER = "hostname-placeholder"
@@ -118,6 +120,8 @@ def build_templates(
         room = machines.allocatable.copy()
         for group in groups:
             room[places_of(group.types)] -= resources.row(group.requests)
+        # Nothing can be launched of a type that its daemons alone overdraw.
+        launchable = types & bits_of(np.all(room >= 0, axis=1))
         found.append(
             Template(
                 index=len(found),
@@ -128,7 +132,7 @@ def build_templates(
                 reqs=machines.intern(base.add(Requirement.of(names.HOSTNAME, "In", (HOST_PLACEHOLDER,)))),
                 types=types,
                 groups=groups,
-                room=tuple(Steps(room[:, column].tolist(), types) for column in range(room.shape[1])),
+                room=tuple(Steps(room[:, column].tolist(), launchable) for column in range(room.shape[1])),
                 limits=amounts(pool.spec.limits),
             )
         )

@@ -129,10 +129,12 @@ def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> 
 class Group:
     """One topology rule with its base counts. Compare by identity.
 
-    `classes`: whose pods count; for another pod's anti-affinity, whose pods hold it.
+    `classes`: whose pods count; for another pod's anti-affinity, whose pods hold it. `based_on`: whose pods are in the
+    base counts; a rule without selector starts from all pods and adds none.
     """
 
     __slots__ = (
+        "based_on",
         "classes",
         "counts",
         "domains",
@@ -173,6 +175,7 @@ class Group:
         self.min_domains = min_domains
         self.filter = node_filter
         self.classes: set[int] = set()
+        self.based_on: set[int] = self.classes
         self.nodes: Mask | None = None
         self.domains: Domains | None = None
         self.counts: list[int] = []

@@ -151,7 +151,8 @@ class Variant:
         return tuple(base.union(Requirements.from_spec(term.match_expressions)) for term in terms)
 
     def _affinity_group(self, kind: int, term: PodAffinityTerm) -> Group:
-        return self.frame.affinity_group(kind, self.cls, term, self.tolerations)
+        # Not the tolerations that relaxing adds: the rule, and what was counted for it, stays the same.
+        return self.frame.affinity_group(kind, self.cls, term, self.cls.info.spec.tolerations)
 
     @property
     def after(self) -> "Variant | None":
