@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(msgspec.json.encode(plan_document(result)) + b"\n")
         return 0
     if args.output == "html":
-        from dovetail.report.plan_page import plan_page
+        from dovetail.plan.page import plan_page
 
-        print(plan_page(result))
+        print(plan_page(result), end="")
         return 0
     from dovetail.plan.summary import plan_text
 

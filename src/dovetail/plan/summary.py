@@ -13,7 +13,7 @@ from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 
 WARNINGS_MAX = 5
 
-_FIRST_STEP = {
+FIRST_STEP = {
     Gate.POD_DO_NOT_DISRUPT: "take do-not-disrupt off pods that can bear a restart",
     Gate.PDB: "give the PodDisruptionBudgets room: more replicas, or maxUnavailable instead of minAvailable",
     Gate.NODE_DO_NOT_DISRUPT: "take do-not-disrupt off the nodes",
@@ -122,7 +122,7 @@ def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
 
 def _first_step(group: tuple[str, list[NodeVerdict]]) -> list[str]:
     name, members = group
-    step = _FIRST_STEP.get(Gate(name))
+    step = FIRST_STEP.get(Gate(name))
     if step is None:
         return []
     return ["", f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it."]
