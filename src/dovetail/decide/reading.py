@@ -13,12 +13,13 @@ from dovetail.decide.drainability import Guards, PdbVeto, Protection, protection
 from dovetail.decide.facts import NodeFacts, read_expiry
 from dovetail.decide.in_flight import InFlight
 from dovetail.model import names
-from dovetail.model.catalogue import Catalogue, InstanceType
-from dovetail.model.cluster import Cluster
+from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import NodeClaim, Pod, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
+from dovetail.scheduling.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
+from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
 
@@ -35,27 +36,21 @@ class _PodSums:
         self.veto: PdbVeto | None = None
         self.unreadable: list[str] = []
 
-    def add(self, pod: Pod, guards: Guards, now: datetime) -> None:
-        """Count a pod in."""
-        meta = pod.metadata
+    def add(self, pod: Pod, flags: int) -> None:
+        """Count a pod's cost in."""
         amount = cost.eviction_cost(pod)
         self.all += amount
-        terminal = pod.status.phase in ("Failed", "Succeeded")
-        if terminal:
+        if flags & TERMINAL:
             return
-        terminating = meta.deletion_timestamp is not None
-        owner = _owner(pod)
-        if owner != "DaemonSet" and amount > 0:
+        if amount > 0 and not flags & DAEMON:
             self.tracked += amount
-        if not owner and (not terminating or _is_stateful(pod)):
+        if flags & RESCHEDULABLE:
             self.reschedulable.append(pod)
             self.moving += amount
             if amount > 0:
                 self.positive += amount
-        if not terminating:
-            self._ask(pod, guards, now)
 
-    def _ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
+    def ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
         """Ask an active pod what it has against being disrupted."""
         annotations = pod.metadata.annotations
         if annotations:
@@ -69,27 +64,10 @@ class _PodSums:
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
         value = unreadable_protection(pod)
         if value is not None:
-            self.unreadable.append(
-                f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
-            )
+            self.unreadable.append(f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored")
         bad = cost.unreadable_cost(pod)
         if bad is not None:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
-
-
-def _owner(pod: Pod) -> str:
-    """Give the owner that keeps a pod from being moved: DaemonSet or Node; empty where there is none."""
-    found = ""
-    for owner in pod.metadata.owner_references:
-        if owner.kind == "DaemonSet" and owner.api_version == "apps/v1":
-            return "DaemonSet"
-        if owner.kind == "Node" and owner.api_version == "v1":
-            found = "Node"
-    return found
-
-
-def _is_stateful(pod: Pod) -> bool:
-    return any(o.kind == "StatefulSet" and o.api_version == "apps/v1" for o in pod.metadata.owner_references)
 
 
 class Reader:
@@ -97,45 +75,48 @@ class Reader:
 
     def __init__(
         self,
-        cluster: Cluster,
-        catalogue: Catalogue,
+        snapshot: Snapshot,
         policies: Mapping[str, DisruptionPolicy],
         settings: Settings,
         now: datetime,
         in_flight: InFlight,
     ) -> None:
-        self.cluster, self.policies, self.settings, self.now = cluster, policies, settings, now
-        self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in catalogue.instance_types}
-        self.pools = {pool.metadata.name: pool for pool in cluster.node_pools}
+        self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, now
+        self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
+        self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated))
-        self.guards = Guards(cluster.pdbs)
-        self.pods: dict[str, _PodSums] = {}
-        for pod in cluster.pods:
-            name = pod.spec.node_name
-            if name:
-                sums = self.pods.get(name)
-                if sums is None:
-                    sums = self.pods[name] = _PodSums()
-                sums.add(pod, self.guards, now)
+        self.guards = Guards(snapshot.cluster.pdbs)
 
-    def read(self, states: Sequence[StateNode]) -> tuple[NodeFacts, ...]:
+    def read(self) -> tuple[NodeFacts, ...]:
         """Give the facts of every node and of every claim without one, by name.
 
         Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
         """
+        states = self.snapshot.states
         found = [self._facts(index, state) for index, state in enumerate(states)]
-        seen = frozenset(state.node.metadata.name for state in states if state.node is not None)
-        claimed = frozenset(state.name for state in states)
-        unseen = [node for node in self.cluster.nodes if node.metadata.name not in seen | claimed]
+        seen = {state.name for state in states}
+        seen.update(state.node.metadata.name for state in states if state.node is not None)
+        unseen = [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
         found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
         return tuple(sorted(found, key=lambda facts: facts.name))
+
+    def _sum_up(self, pods: Sequence[Pod]) -> _PodSums:
+        sums = _PodSums()
+        record, guarded = self.snapshot.record, self.guards.namespaces
+        for pod in pods:
+            flags = record(pod)[1]
+            sums.add(pod, flags)
+            meta = pod.metadata
+            if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
+                sums.ask(pod, self.guards, self.now)
+        return sums
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:
         node, claim, name, labels = state.node, state.claim, state.name, state.labels
         pool_name = labels.get(names.NODEPOOL, "")
         policy = self.policies.get(pool_name)
-        sums = self.pods.get(node.metadata.name, _NO_PODS) if node is not None else _NO_PODS
+        sums = self._sum_up(self.snapshot.pods_on[index] if index >= 0 else ())
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
         kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
@@ -197,6 +178,3 @@ class Reader:
         if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
-
-
-_NO_PODS: Final = _PodSums()

@@ -53,14 +53,13 @@ class Scene:
         self.ground = Ground(settings=settings, now=now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.pods_simulated = 0
         self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
 
     @cached_property
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
-        snapshot = self.snapshot
-        reader = Reader(snapshot.cluster, snapshot.catalogue, self.policies, self.settings, self.now, self.in_flight)
-        return reader.read(snapshot.states)
+        return Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight).read()
 
     @cached_property
     def by_name(self) -> dict[str, NodeFacts]:
@@ -151,7 +150,12 @@ class Scene:
             new_nodes_max=1 if for_cost else None,
         )
         self._simulations[key] = result
+        self.pods_simulated += result.pods_simulated
         return result
+
+    def has_simulated(self, facts: NodeFacts) -> bool:
+        """Whether it is known already where the pods of a node that has to go would land."""
+        return ((facts.index,), False) in self._simulations
 
 
 def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings) -> list[NodeFacts]:

@@ -18,6 +18,8 @@ from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
 
+PODS_MAX = 50_000
+"""How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
 _WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _PLACE = {gate: place for place, gate in enumerate(Gate)}
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
@@ -62,12 +64,22 @@ def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chai
         return chain
     if method is Method.MULTI_NODE:
         return chain.then(passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch."))
+    if _waits_for_its_turn(scene, method, facts):
+        return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
     if method is Method.SINGLE_NODE:
         return chain.then(*_priced(single_node.judge(scene, facts)))
     outcome = leaving.alone(scene, method, facts)
     if isinstance(outcome, Command):
         return chain.then(passed(Gate.SIMULATION, "Every pod finds a place."))
     return chain.then(_refused(outcome))
+
+
+def _waits_for_its_turn(scene: Scene, method: Method, facts: NodeFacts) -> bool:
+    """Whether the node's simulation is left for its turn: in a large cluster in which others go first anyway."""
+    if scene.pods_simulated < PODS_MAX or facts.empty:
+        return False
+    asked = facts.name in scene.judged if method is Method.SINGLE_NODE else scene.has_simulated(facts)
+    return not asked
 
 
 def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
