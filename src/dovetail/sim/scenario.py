@@ -6,7 +6,7 @@ said in one sentence with file, line and what to write instead. docs/simulator.m
 
 import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dovetail.api.findings import InputError
 from dovetail.api.settings import settings_of
 from dovetail.model.duration import DurationError, parse_simple
 from dovetail.model.objects import ResourceList, SelectorRequirement, Taint, Toleration
@@ -22,7 +23,7 @@ from dovetail.model.settings import PROFILES, Profile, Settings
 from dovetail.sim.clock import Span
 
 
-class ScenarioError(Exception):
+class ScenarioError(InputError):
     """A scenario, policy or trace can't be used; the message is one sentence for people."""
 
 
@@ -324,6 +325,15 @@ def parse_scenario(data: str, source: str) -> Scenario:
     )
 
 
+def with_trace(scenario: Scenario, file: str) -> Scenario:
+    """The scenario, replaying another trace."""
+    section = scenario.file.trace
+    if section is None:
+        raise ScenarioError(f"{scenario.source}: it replays no trace; leave --trace away, or add a `trace:` section")
+    trace = msgspec.structs.replace(section, file=str(Path(file).resolve()))
+    return replace(scenario, file=msgspec.structs.replace(scenario.file, trace=trace))
+
+
 def load_policy(name: str, where: str | Path) -> Policy:
     """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
     path = Path(where)
@@ -432,7 +442,7 @@ class _Reader:
         base = PROFILES[Profile(section.profile)]
         try:
             settings = settings_of(section.settings, base) if section.settings else base
-        except Exception as error:
+        except InputError as error:
             raise self.fail(f"{path}.settings" if path else "settings", str(error)) from None
         return Policy(
             name=name,

@@ -1,0 +1,205 @@
+"""`dovetail simulate`: a scenario under one or more policies, same seed, same world."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dovetail.api.findings import InputError
+from dovetail.cli.inputs import add_output_option
+
+if TYPE_CHECKING:
+    from dovetail.sim.compare import Comparison, Progress
+    from dovetail.sim.scenario import Policy, Scenario
+
+_EPILOG = """\
+SCENARIO is a file, or the name of one that comes with dovetail (--list shows them). A policy file holds
+`profile: dovetail|karpenter-1.15`, `disruption: {...}` as in a NodePool, and `settings: {...}`.
+
+examples:
+  dovetail simulate issue-7146
+  dovetail simulate issue-7146 --policy mine=policy.yaml --seed 3
+  dovetail simulate image-roll --until 2h -o json
+"""
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "simulate",
+        help="run a scenario under one or more policies",
+        description="Runs a scenario under one or more policies: the same seed, the same world.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="a YAML file, or a shipped scenario's name")
+    parser.add_argument(
+        "--policy",
+        metavar="NAME[=FILE]",
+        action="append",
+        default=[],
+        help="a policy of the scenario by name, or one from a file; may be given several times",
+    )
+    parser.add_argument("--until", metavar="DURATION", help="how long to simulate, such as 2h; the scenario's own else")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="the world's seed (default 0)")
+    parser.add_argument("--trace", metavar="FILE", help="the trace that a replaying scenario takes its pods from")
+    parser.add_argument("--list", action="store_true", help="list the scenarios that come with dovetail")
+    add_output_option(parser, ("text", "json", "html"), "text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run and print."""
+    from dovetail.sim.compare import compare
+    from dovetail.sim.scenario import load_scenario, with_trace
+
+    if args.list:
+        _list()
+        return 0
+    if args.scenario is None:
+        raise InputError("name a scenario: a YAML file, or one that `dovetail simulate --list` shows")
+    scenario = load_scenario(args.scenario)
+    if args.trace is not None:
+        scenario = with_trace(scenario, args.trace)
+    policies = chosen_policies(scenario, args.policy)
+    with progress_bar(f"simulating {scenario.name}") as progress:
+        found = compare(scenario, policies, args.seed, parse_until(args.until), progress)
+    write(found, args.output)
+    return 1 if any(result.violations for result in found.results) else 0
+
+
+def _list() -> None:
+    from dovetail.sim.scenario import load_scenario, shipped
+
+    for name in shipped():
+        scenario = load_scenario(name)
+        print(f"{name}: {scenario.about}")
+
+
+def parse_until(text: str | None) -> int | None:
+    """The length of a run in nanoseconds; None for the scenario's own."""
+    from dovetail.model.duration import DurationError, parse_simple
+
+    if text is None:
+        return None
+    try:
+        length = parse_simple(text, "smhd")
+    except DurationError as error:
+        raise InputError(f"--until: {error}") from None
+    if length <= 0:
+        raise InputError("--until: nothing happens in no time; write a duration such as 2h")
+    return length
+
+
+def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, ...]":
+    """The policies that were asked for: the scenario's own by name, others from files; all of its own else."""
+    from dovetail.sim.scenario import load_policy
+
+    if not wanted:
+        return scenario.policies
+    own = {policy.name: policy for policy in scenario.policies}
+    found = []
+    for entry in wanted:
+        name, equals, file = entry.partition("=")
+        if equals:
+            found.append(load_policy(name, file))
+        elif name in own:
+            found.append(own[name])
+        else:
+            raise InputError(
+                f"--policy {name}: {scenario.name} has no such policy; write NAME=FILE or one of: {', '.join(own)}"
+            )
+    names = [policy.name for policy in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--policy {twice}: given twice; write another name for the second")
+    return tuple(found)
+
+
+@contextmanager
+def progress_bar(what: str) -> "Iterator[Progress | None]":
+    """A bar on stderr where a person looks at it, nothing where not."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def write(found: "Comparison", output: str) -> None:
+    """Print a comparison."""
+    if output == "json":
+        import msgspec
+
+        sys.stdout.buffer.write(msgspec.json.encode(found.figures()) + b"\n")
+    elif output == "html":
+        print(as_page(found))
+    else:
+        print(as_text(found))
+
+
+def as_page(found: "Comparison") -> str:
+    """One self-contained page."""
+    from dovetail import __version__
+    from dovetail.sim.page import simulation_page
+
+    again = f"dovetail simulate {found.scenario} --seed {found.seed}"
+    return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {again}")
+
+
+_COLUMNS = (
+    ("policy", "policy"),
+    ("nodes", "nodes"),
+    ("started", "started"),
+    ("short", "under 15 min"),
+    ("moved", "pods moved"),
+    ("again", "moved again"),
+    ("most", "one pod, most"),
+    ("waited", "pods waited"),
+    ("cost", "cost"),
+)
+
+
+def as_text(found: "Comparison") -> str:
+    """A table, and what was broken if anything was."""
+    from dovetail.model.duration import format_duration
+
+    rows = [_row(entry) for entry in found.figures()["policies"]]
+    heads = dict(_COLUMNS)
+    widths = {key: max(len(row[key]) for row in (heads, *rows)) for key, _ in _COLUMNS}
+
+    def line(row: dict[str, str]) -> str:
+        cells = [row["policy"].ljust(widths["policy"])]
+        cells += [row[key].rjust(widths[key]) for key, _ in _COLUMNS[1:]]
+        return "  ".join(cells).rstrip()
+
+    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", "", line(heads)]
+    lines += [line(row) for row in rows]
+    for result in found.results:
+        lines += [f"{result.policy}: broken promise {v.rule} at {v.at} s: {v.what}" for v in result.violations[:5]]
+    return "\n".join(lines)
+
+
+def _row(entry: dict[str, Any]) -> dict[str, str]:
+    return {
+        "policy": entry["policy"],
+        "nodes": f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
+        "started": str(entry["nodesStarted"]),
+        "short": str(entry["shortLivedNodes"]),
+        "moved": str(entry["podsDisrupted"]),
+        "again": str(entry["podsDisruptedMoreThanOnce"]),
+        "most": f"{entry['podsDisruptedMost']} x",
+        "waited": f"{entry['pendingPodSeconds']:.0f} s",
+        "cost": f"${float(entry['cost']):.2f}",
+    }

@@ -1,0 +1,130 @@
+"""Runs several policies (and seeds) of a scenario side by side, one process each, and puts the results in order.
+
+The order of results is that of what was asked for, whatever finishes first, so the same question gives the same bytes
+on one core or on many. `Comparison.story` is what pages are made of.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.model.duration import format_duration
+from dovetail.sim.clock import SECOND
+from dovetail.sim.ledger import Result
+from dovetail.sim.page import Comparison as Story
+from dovetail.sim.run import run_scenario
+from dovetail.sim.scenario import Policy, Scenario
+
+Progress = Callable[[float], None]
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The same scenario under several policies; `until` in nanoseconds."""
+
+    scenario: str
+    about: str
+    seed: int
+    until: int
+    results: tuple[Result, ...]
+
+    def figures(self) -> dict[str, Any]:
+        """The contract's `simulate -o json`."""
+        return {
+            "scenario": self.scenario,
+            "seed": self.seed,
+            "until": format_duration(self.until),
+            "policies": [result.figures() for result in self.results],
+        }
+
+    def story(self) -> Story:
+        """The same, as pages and sentences take it."""
+        return Story(
+            scenario=self.scenario,
+            about=self.about,
+            seed=self.seed,
+            seconds=self.until / SECOND,
+            results=self.results,
+        )
+
+
+def cores() -> int:
+    """How many processes may run at once here."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return max(1, os.cpu_count() or 1)
+
+
+def compare(
+    scenario: Scenario,
+    policies: Sequence[Policy],
+    seed: int = 0,
+    until: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run every policy on the same seed."""
+    tasks = [(scenario, policy, seed, until) for policy in policies]
+    return Comparison(
+        scenario=scenario.name,
+        about=scenario.about,
+        seed=seed,
+        until=scenario.until if until is None else until,
+        results=tuple(run_all(tasks, progress)),
+    )
+
+
+Task = tuple[Scenario, Policy, int, int | None]
+
+
+def run_all(tasks: Sequence[Task], progress: Progress | None = None, workers: int | None = None) -> list[Result]:
+    """Run all tasks, on as many cores as there are; results in the order of the tasks."""
+    workers = min(len(tasks), cores() if workers is None else workers)
+    if workers <= 1:
+        return [_alone(task, index, len(tasks), progress) for index, task in enumerate(tasks)]
+    context = multiprocessing.get_context()
+    shares = context.Array("d", len(tasks), lock=False)
+    with ProcessPoolExecutor(workers, context, initializer=_join, initargs=(shares,)) as pool:
+        futures = [pool.submit(_work, index, task) for index, task in enumerate(tasks)]
+        try:
+            _await(futures, shares, progress)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def _alone(task: Task, index: int, total: int, progress: Progress | None) -> Result:
+    def part(share: float) -> None:
+        if progress is not None:
+            progress((index + share) / total)
+
+    return run_scenario(*task, progress=part)
+
+
+def _await(futures: list[Future[Result]], shares: Any, progress: Progress | None) -> None:
+    left = set(futures)
+    while left:
+        done, left = wait(left, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        if progress is not None:
+            progress(sum(shares) / len(futures))
+
+
+_shares: Any = None
+
+
+def _join(shares: Any) -> None:
+    global _shares  # the one way to hand an array to a worker process
+    _shares = shares
+
+
+def _work(index: int, task: Task) -> Result:
+    def part(share: float) -> None:
+        _shares[index] = share
+
+    return run_scenario(*task, progress=part)
