@@ -306,13 +306,17 @@ class DoubleLaunchChecker(Checker):
         super().__init__(watch)
         self._made: dict[str, str] = {}
 
+    def changed(self, change: Change) -> None:
+        """A name that was there and went must not come again."""
+        if change.kind == "NodeClaim" and change.old is None:
+            claim = cast("NodeClaim", change.new)
+            if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
+                self.broken(f"{change.key} is created again after it had been there and gone")
+
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Look for another live replacement of the same nodes."""
         if not isinstance(instruction, CreateNodeClaim) or instruction.name in self.store.claims:
             return
-        if instruction.name in self._made:
-            self.broken(f"{instruction.name} is created again after it had been there and gone")
-        self._made[instruction.name] = instruction.command_id
         record = decode_record(instruction.record)
         mine = {entry.uid for entry in record.nodes} if record is not None else set()
         for name in sorted(self.store.claims):

@@ -45,7 +45,6 @@ from dovetail.sim.cloud import CloudTimes
 from dovetail.sim.scenario import (
     CloudSection,
     CurveSection,
-    OfferedType,
     Policy,
     PoolSection,
     Scenario,
@@ -75,7 +74,20 @@ def catalogue_of(scenario: Scenario) -> Catalogue:
     """The instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
     file = scenario.file
     if not isinstance(file.catalogue, str):
-        kinds = tuple(_offered(entry, file.zones) for entry in file.catalogue)
+        kinds = tuple(
+            offered(
+                entry.name,
+                entry.cpu,
+                entry.memory,
+                entry.price,
+                entry.spot,
+                file.zones,
+                pods=entry.pods,
+                arch=entry.arch,
+                family=entry.family,
+            )
+            for entry in file.catalogue
+        )
         return Catalogue(instance_types=kinds, source=scenario.source)
     try:
         found = load_catalogue(file.catalogue)
@@ -89,28 +101,39 @@ def catalogue_of(scenario: Scenario) -> Catalogue:
     return replace(found, instance_types=kept)
 
 
-def _offered(entry: OfferedType, zones: tuple[str, ...]) -> InstanceType:
-    memory = value(entry.memory)
-    offerings = [_offering(names.ON_DEMAND, zone, entry.price) for zone in zones]
-    if entry.spot is not None:
-        offerings += [_offering(names.SPOT, zone, entry.spot) for zone in zones]
-    family = entry.family or entry.name.partition(".")[0]
+def offered(
+    name: str,
+    cpu: int,
+    memory: str,
+    price: float,
+    spot: float | None,
+    zones: tuple[str, ...],
+    *,
+    pods: int = 58,
+    arch: str = "amd64",
+    family: str = "",
+) -> InstanceType:
+    """An instance type as the cloud would describe it, with a kubelet's usual overhead."""
+    size = value(memory)
+    offerings = [_offering(names.ON_DEMAND, zone, price) for zone in zones]
+    if spot is not None:
+        offerings += [_offering(names.SPOT, zone, spot) for zone in zones]
     labels = {
-        names.INSTANCE_TYPE: (entry.name,),
-        names.ARCH: (entry.arch,),
+        names.INSTANCE_TYPE: (name,),
+        names.ARCH: (arch,),
         names.OS: ("linux",),
         names.ZONE: zones,
         names.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
-        "karpenter.k8s.aws/instance-family": (family,),
-        "karpenter.k8s.aws/instance-cpu": (str(entry.cpu),),
+        "karpenter.k8s.aws/instance-family": (family or name.partition(".")[0],),
+        "karpenter.k8s.aws/instance-cpu": (str(cpu),),
     }
     return InstanceType(
-        name=entry.name,
+        name=name,
         requirements=tuple(
             SelectorRequirement(key=key, operator="In", values=vs) for key, vs in sorted(labels.items())
         ),
-        capacity={"cpu": entry.cpu * 1000, "memory": memory, "pods": entry.pods, "ephemeral-storage": 20 * 1024 * _MIB},
-        overhead={"cpu": 70 + 5 * entry.cpu, "memory": memory * 8 // 100 + 300 * _MIB},
+        capacity={"cpu": cpu * 1000, "memory": size, "pods": pods, "ephemeral-storage": 20 * 1024 * _MIB},
+        overhead={"cpu": 70 + 5 * cpu, "memory": size * 8 // 100 + 300 * _MIB},
         offerings=tuple(offerings),
     )
 
