@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dovetail.api.policy import effective_policy
-from dovetail.decide.budgets import REASONS, Allowance, Ledger, flat_allowance, is_active
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT
-from dovetail.decide.reading import Reader
+from dovetail.decide.budgets import REASONS, Allowance, flat_allowance, is_active
+from dovetail.decide.scene import Scene
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
-from dovetail.scheduling.nodes import join, state_node
+from dovetail.scheduling.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +43,9 @@ class PoolCalendar:
 
 def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
     """Every pool's calendar, by name."""
-    policies = {pool.metadata.name: effective_policy(pool, settings) for pool in cluster.node_pools}
-    nothing = Catalogue(instance_types=())
-    states = [state_node(node, claim) for node, claim in join(cluster)]
-    facts = Reader(cluster, nothing, policies, settings, now, NOTHING_IN_FLIGHT).read(states)
-    ledger = Ledger(facts, policies, settings, now, NOTHING_IN_FLIGHT)
+    snapshot = Snapshot.build(cluster, Catalogue(instance_types=()), settings, now)  # budgets know no prices
+    scene = Scene(snapshot, settings, now)
+    ledger, policies = scene.ledger, scene.policies
     end = now + timedelta(days=days)
     pools = []
     for pool in sorted(policies):

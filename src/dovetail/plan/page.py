@@ -82,9 +82,9 @@ def _command(command: Command) -> str:
     for entry in command.replacements:
         kinds = ", ".join(entry.instance_types[:6]) or "from the pool's template"
         more = f" and {len(entry.instance_types) - 6} more" if len(entry.instance_types) > 6 else ""
+        where = f"{'/'.join(entry.capacity_types) or 'any'}, {', '.join(entry.zones) or 'any zone'}"
         parts.append(
-            f"<p>First a new node of {html.name(entry.node_pool)}: {html.text(kinds + more)} "
-            f"({html.text('/'.join(entry.capacity_types) or 'any')}, {html.text(', '.join(entry.zones) or 'any zone')}).</p>"
+            f"<p>First a new node of {html.name(entry.node_pool)}: {html.text(kinds + more)} ({html.text(where)}).</p>"
         )
     if command.placements:
         rows = [[html.name(entry.node), html.text(", ".join(entry.pods), 2000)] for entry in command.placements]
