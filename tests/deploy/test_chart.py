@@ -1,0 +1,168 @@
+"""What Helm makes of the chart: safe by default, complete with everything on, strict about typing errors."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dovetail import __version__
+from dovetail.api.settings import load_settings
+from tests.deploy.chart import CHART, NAMESPACE, one, pod_specs, render, script, tool
+
+EVERYTHING = (
+    "--set=observe=false",
+    "--set=catalogue=aws-live:eu-west-1",
+    '--set-json=catalogueFiles={"mine.json": "{}"}',
+    "--set=notifications.existingSecret=hooks",
+    "--set=serviceMonitor.enabled=true",
+    "--set=prometheusRule.enabled=true",
+    "--set=dashboard.enabled=true",
+    "--set=settings.pollInterval=30s",
+    "--set=settings.pools={batch,web}",
+    "--set=imagePullSecrets[0].name=pull",
+    "--set=podAnnotations.team=nodes",
+    "--set=serviceAccount.annotations.role=prices",
+    "--set=extraArgs={--journal=/tmp/journal}",
+    "--set=image.digest=sha256:" + "0" * 64,
+    "--set=affinity.nodeAffinity.x=y",
+)
+
+
+@pytest.mark.parametrize("options", [(), EVERYTHING], ids=["defaults", "everything"])
+def test_every_pod_is_confined(options: tuple[str, ...]) -> None:
+    """Every pod of the chart: no root, no more privileges, read-only root, no capability, a memory limit."""
+    pods = list(pod_specs(render(*options)))
+    assert [kind for kind, _ in pods] == ["Deployment", "Job"]
+    for _, pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert all("hostPath" not in volume for volume in pod["volumes"])
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert "memory" in container["resources"]["limits"]
+            mounts = [mount for mount in container["volumeMounts"] if not mount.get("readOnly")]
+            assert [mount["mountPath"] for mount in mounts] == ["/tmp"], "only /tmp can be written"
+
+
+def test_the_defaults_only_observe() -> None:
+    """Without any value the controller looks and does not touch; there are two, with probes and a PDB."""
+    trees = render()
+    deployment = one(trees, "Deployment")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert "--observe" in container["args"]
+    assert deployment["spec"]["replicas"] == 2
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    budget = one(trees, "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for selector in (budget["spec"]["selector"]["matchLabels"], one(trees, "Service")["spec"]["selector"]):
+        assert selector.items() <= labels.items()
+    hook = one(trees, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert not budget["spec"]["selector"]["matchLabels"].items() <= hook.items(), "the hook is not one of them"
+    kinds = {tree["kind"] for tree in trees}
+    assert not kinds & {"ServiceMonitor", "PrometheusRule", "Secret", "CustomResourceDefinition"}
+
+
+def test_observing_is_switched_off_by_one_value() -> None:
+    """`observe: false` is the one thing that lets it act."""
+    assert "--observe" not in one(render("--set=observe=false"), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ][0]["args"]
+
+
+def test_all_switches_are_on() -> None:
+    """With everything on: monitor, rules, dashboard, catalogue, webhooks and settings are there and fit together."""
+    trees = render(*EVERYTHING)
+    assert one(trees, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= (
+        one(trees, "Service")["metadata"]["labels"].items()
+    )
+    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    assert one(trees, "PrometheusRule")["spec"] == alerts
+    shown = one(trees, "ConfigMap", "dovetail-dashboard")["data"]["dovetail.json"]
+    assert json.loads(shown) == json.loads((CHART / "files" / "dashboard.json").read_text())
+    assert yaml.safe_load(one(trees, "ConfigMap", "dovetail")["data"]["settings.yaml"]) == {
+        "pollInterval": "30s",
+        "pools": ["batch", "web"],
+    }
+    pod = one(trees, "Deployment")["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    assert {"--notify=/etc/dovetail/notify", "--catalog=aws-live:eu-west-1", "--journal=/tmp/journal"} <= {*arguments}
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    assert mounts.keys() == volumes == {"settings", "catalogue", "notify", "tmp"}
+    files = [argument.partition("=")[2] for argument in arguments if "=/" in argument]
+    assert all(file.startswith(tuple(mounts.values())) for file in files)
+    assert pod["containers"][0]["image"].endswith("@sha256:" + "0" * 64)
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_secrets_are_named_never_held() -> None:
+    """Webhook URLs come from a Secret that exists: no value of the chart takes one, no argument or variable shows one."""
+    trees = render(*EVERYTHING)
+    pod = one(trees, "Deployment")["spec"]["template"]["spec"]
+    assert {"secretName": "hooks"} in [volume.get("secret") for volume in pod["volumes"]]
+    assert "https://" not in json.dumps(pod["containers"])
+    assert all("value" not in variable for variable in pod["containers"][0].get("env", []))
+
+
+@pytest.mark.parametrize(("options", "poll_seconds"), [((), 10), (EVERYTHING, 30)])
+def test_the_settings_of_the_chart_can_be_read(options: tuple[str, ...], poll_seconds: int, tmp_path: Path) -> None:
+    """The settings that the chart writes are what the controller reads, also where there are none."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(one(render(*options), "ConfigMap", "dovetail")["data"]["settings.yaml"])
+    assert load_settings(str(path), "dovetail").poll_interval == poll_seconds * 10**9
+
+
+@pytest.mark.parametrize(
+    "typing_error", ["observ=false", "image.tags=1", "replicas=two", "logLevel=loud", "image.digest=latest"]
+)
+def test_a_typing_error_in_a_value_is_refused(typing_error: str) -> None:
+    """A value that the chart doesn't know stops Helm, rather than being passed over."""
+    command = [tool("helm"), "template", CHART, "--kube-version", "1.36.3", "--set", typing_error]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "schema" in done.stderr
+
+
+def test_helm_has_nothing_to_say_against_it() -> None:
+    """`helm lint --strict` passes."""
+    done = subprocess.run([tool("helm"), "lint", "--strict", CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_versions_go_together() -> None:
+    """Chart, image and program have one version."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == __version__
+
+
+def test_names_follow_the_release() -> None:
+    """Another release in another namespace has names of its own, and its role's Lease is the one that it uses."""
+    trees = render(name="canary", namespace="nodes")
+    assert one(trees, "Deployment")["metadata"]["name"] == "canary-dovetail"
+    lease, role = one(trees, "Lease"), one(trees, "Role", "canary-dovetail")
+    assert role["rules"][0]["resourceNames"] == [lease["metadata"]["name"]]
+    assert role["metadata"]["namespace"] == lease["metadata"]["namespace"] == "nodes"
+    hook = one(trees, "Job")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert hook == ["release", "--all", "--stop-controller=nodes/dovetail"]
+
+
+def test_the_plain_manifests_are_current() -> None:
+    """deploy/manifests/dovetail.yaml is what tools/build_manifests.py writes."""
+    tool("helm")
+    builder = script("build_manifests")
+    assert builder.OUT.read_text() == builder.manifests(), "run: python tools/build_manifests.py"
+    kinds = [tree["kind"] for tree in yaml.safe_load_all(builder.OUT.read_text())]
+    assert kinds[0] == "Namespace"
+    assert "Job" not in kinds
+    assert NAMESPACE in builder.OUT.read_text()
