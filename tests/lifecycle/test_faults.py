@@ -256,6 +256,24 @@ def test_lost_answers_are_asked_for_again() -> None:
     assert_clean(driver)
 
 
+def test_replacement_that_came_and_went_unseen_is_not_launched_again() -> None:
+    """Its creation was not answered and its beginning not seen: its end alone undoes the command."""
+    world = world_with(a="replace")
+
+    def lose(event: Event) -> bool:
+        if isinstance(event, InstructionSucceeded):
+            return "/create/" in event.id
+        return isinstance(event, ObjectObserved) and event.object.metadata.name in world.created
+
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1)), lose=lose).begin().run(20)
+    [name] = world.created
+    world.drop("NodeClaim", name)
+    driver.send(world.changes.pop())
+    driver.run(40)
+    assert driver.ends() == ["failed"]
+    assert world.created == [name]
+
+
 def test_taint_of_ours_without_a_record_is_removed() -> None:
     """A node is never left tainted, whoever forgot it; pools that are not ours are left alone."""
     world = world_with(a="")

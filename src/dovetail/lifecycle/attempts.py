@@ -12,6 +12,9 @@ from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionS
 
 SECOND: Final = 1_000_000_000
 ANSWER_WAIT: Final = 30 * SECOND
+UNKNOWN_WAIT: Final = 60 * SECOND
+"""How long to look out for the effect of something whose answer was lost before it is asked for again, where twice is
+not once: a NodeClaim that came and went again would be launched a second time."""
 _FIRST_PAUSE: Final[dict[Failure, int]] = {
     Failure.CONFLICT: SECOND,
     Failure.THROTTLED: 5 * SECOND,
@@ -30,6 +33,7 @@ class Attempt:
 
     count: int = 0
     again_at: int = 0
+    patient_until: int = 0
     succeeded: bool = False
     failure: Failure | None = None
     detail: str = ""
@@ -60,11 +64,12 @@ class Attempts:
         attempt = self._by_id.get(ident)
         return attempt is None or attempt.again_at <= elapsed
 
-    def ask(self, ident: str, elapsed: int) -> None:
-        """Note that it was asked for now."""
+    def ask(self, ident: str, elapsed: int, patience: int = 0) -> None:
+        """Note that it was asked for now; as long as its outcome is unknown it is not repeated within `patience`."""
         attempt = self._by_id.setdefault(ident, Attempt())
         attempt.count += 1
-        attempt.again_at = elapsed + min(ANSWER_WAIT << min(attempt.count - 1, 4), 4 * _PAUSE_MAX)
+        attempt.patient_until = elapsed + patience
+        attempt.again_at = elapsed + max(patience, min(ANSWER_WAIT << min(attempt.count - 1, 4), 4 * _PAUSE_MAX))
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
         """Note an answer; False where nobody asked."""
@@ -79,6 +84,8 @@ class Attempts:
         attempt.failure, attempt.detail = event.failure, event.detail
         pause = min(_FIRST_PAUSE[event.failure] << min(attempt.count - 1, 8), _PAUSE_MAX)
         attempt.again_at = elapsed + pause
+        if event.failure is Failure.UNREACHABLE:  # it may have been done all the same
+            attempt.again_at = max(attempt.again_at, attempt.patient_until)
         return True
 
     def forget(self, ident: str) -> None:

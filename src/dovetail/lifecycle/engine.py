@@ -47,7 +47,7 @@ from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import KINDS, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -218,8 +218,10 @@ class Engine:
                 self._changed(item)
                 return self._stir(type(item))
             case ObjectVanished():
+                if event.kind == "NodeClaim":
+                    self._lost_claim(event)
                 gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
-                return _Stir.NOTHING if gone is None else self._stir(type(gone))
+                return self._stir(KINDS[event.kind] if gone is None else type(gone))
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
@@ -244,6 +246,12 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _lost_claim(self, event: ObjectVanished) -> None:
+        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
+        for run in self._runs.values():
+            if event.name in run.replacements:
+                run.seen.setdefault(event.name, event.uid)
 
     def _stir(self, kind: type) -> "_Stir":
         """Say whether a change of that kind can wait for the next round. Pods matter to fresh replacements only."""

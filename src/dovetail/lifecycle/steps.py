@@ -7,7 +7,7 @@ id. So a lost instruction or a lost answer delays a command and does no harm. Si
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from dovetail.lifecycle.attempts import FATAL
+from dovetail.lifecycle.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.machine import STEPS, Phase, Step
 from dovetail.lifecycle.messages import (
     ClearRecord,
@@ -140,7 +140,7 @@ def instructions(run: Run, view: View) -> list[Instruction]:
         worded = _word(run, step, target, view)
         ident = run.create_id(target) if worded is None else worded.id
         if worded is not None and run.attempts.due(ident, view.elapsed):
-            run.attempts.ask(ident, view.elapsed)
+            run.attempts.ask(ident, view.elapsed, UNKNOWN_WAIT if step is Step.CREATE else 0)
             wanted.append(worded)
         attempt = run.attempts.get(ident)
         if attempt is not None:
