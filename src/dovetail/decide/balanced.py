@@ -6,7 +6,7 @@ methods.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dovetail.decide.candidates import Chain
@@ -95,7 +95,8 @@ def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Se
     own = totals.get(facts.pool_name)
     if own is None or own.cost <= 0:
         return None
-    return refuse((facts,), best, totals, settings)
+    refusal = refuse((facts,), best, totals, settings)
+    return None if refusal is None else replace(refusal, simulated=False)
 
 
 def _score(

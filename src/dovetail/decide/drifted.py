@@ -87,7 +87,7 @@ def _run_as_karpenter(scene: Scene, found: list[NodeFacts]) -> MethodRun:
 
 def _static_commands(scene: Scene, static: list[NodeFacts], left: dict[str, int]) -> list[Command]:
     """Replace as many drifted nodes of each static pool as its budget and its node limit allow, one command each."""
-    commands = []
+    commands: list[Command] = []
     for pool in sorted({facts.pool_name for facts in static}):
         members = [facts for facts in static if facts.pool_name == pool]
         node_pool = members[0].pool

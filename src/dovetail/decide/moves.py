@@ -6,7 +6,7 @@ the methods' business. Sits in decide, above price and balanced, below the metho
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dovetail.decide import balanced, price
@@ -36,7 +36,7 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     sources = [source_of(facts) for facts in nodes]
     hopeless = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
     if isinstance(hopeless, Refusal):
-        return hopeless  # not even a deletion would save enough: no simulation can change that
+        return replace(hopeless, simulated=False)  # not even a deletion saves enough: no simulation changes that
     least = scene.bounds.new_nodes_at_least(nodes) if len(nodes) > 1 else 0
     if least > 1:
         return _too_many(least, certain=False)

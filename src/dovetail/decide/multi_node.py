@@ -65,9 +65,7 @@ def bisect(attempt: Try, largest: int) -> int:
     return best
 
 
-def look_further(
-    attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]
-) -> int:
+def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
     """Try some larger batches that bisection passed over, largest first; give the best size found."""
     least = max(best + 1, 2)
     untried = [size for size in range(largest, least - 1, -1) if size not in asked]

@@ -53,6 +53,7 @@ class Refusal:
     figures: dict[str, Figure] = field(default_factory=dict)
     savings: Money = 0
     required: Fraction = Fraction(0)
+    simulated: bool = True
 
     @property
     def is_price(self) -> bool:
@@ -226,7 +227,7 @@ def _below_threshold(savings: Money, price: Money, required: Fraction, *, kept: 
     }
     if kept is not None:
         figures["cheaperTypes"] = kept
-    what = "Deleting it saves" if kept is None else "The cheapest replacement saves"
+    what = "Even deleting it saves only" if kept is None else "The cheapest replacement saves"
     return Refusal(
         gate=Gate.SAVINGS_THRESHOLD,
         why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",

@@ -64,7 +64,9 @@ class _PodSums:
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
         value = unreadable_protection(pod)
         if value is not None:
-            self.unreadable.append(f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored")
+            self.unreadable.append(
+                f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
+            )
         bad = cost.unreadable_cost(pod)
         if bad is not None:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")

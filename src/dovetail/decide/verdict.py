@@ -101,11 +101,8 @@ def _stabilizing(scene: Scene) -> GateResult:
 
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
     if isinstance(outcome, Refusal):
-        if _PLACE[outcome.gate] > _PLACE[Gate.SIMULATION] and outcome.is_price:
-            return (
-                passed(Gate.SIMULATION, "Its pods find room, or were not asked: the price decides."),
-                _refused(outcome),
-            )
+        if outcome.is_price and outcome.simulated:
+            return (passed(Gate.SIMULATION, "Every pod finds a place."), _refused(outcome))
         return (_refused(outcome),)
     approved = outcome.approved
     return (

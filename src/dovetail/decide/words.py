@@ -8,11 +8,12 @@ from dovetail.model.money import Money
 _DOLLAR = 10**18
 
 
-def dollars(amount: Money | Fraction, *, bare: bool = False) -> str:
-    """Write money per hour: `$0.0512`, or `0.0512` bare; at least two digits, exact up to ten."""
-    text = f"{round(Fraction(amount) * 10**10 / _DOLLAR):+d}"
-    sign, digits = ("-" if text[0] == "-" else ""), text[1:].rjust(11, "0")
-    whole, part = digits[:-10], digits[-10:].rstrip("0").ljust(2, "0")
+def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 6) -> str:
+    """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places."""
+    places = 10 if bare else places
+    text = f"{round(Fraction(amount) * 10**places / _DOLLAR):+d}"
+    sign, digits = ("-" if text[0] == "-" else ""), text[1:].rjust(places + 1, "0")
+    whole, part = digits[:-places], digits[-places:].rstrip("0").ljust(2, "0")
     return f"{sign}{'' if bare else '$'}{whole}.{part}"
 
 

@@ -16,10 +16,12 @@ from typing import Any
 import msgspec
 
 from dovetail.api.validate import read_annotation
+from dovetail.decide import leaving, single_node
 from dovetail.decide.candidates import Chain, pod_name
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.moves import Move, command_of
 from dovetail.decide.round import METHODS
 from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import chains_of, deciding
@@ -64,6 +66,7 @@ class Answer:
     chains: dict[Method, Chain]
     deciding: Chain
     command: Command | None
+    now: bool
 
     @property
     def eligible(self) -> bool:
@@ -96,8 +99,21 @@ def ask(world: World, node: str) -> Answer | None:
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
     chains = chains_of(scene, runs, facts, batch)
     chain = deciding(chains)
-    command = next((c for c in runs[chain.method].commands if node in c.nodes), None) if chain.open else None
-    return Answer(facts=facts, chains=chains, deciding=chain, command=command)
+    if not chain.open:
+        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False)
+    command = next((c for c in runs[chain.method].commands if node in c.nodes), None)
+    now = command is not None
+    command = command or _alone(scene, chain.method, facts)
+    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now)
+
+
+def _alone(scene: Scene, method: Method, facts: NodeFacts) -> Command | None:
+    """Give what would become of the node when its turn comes."""
+    if method in (Method.EXPIRED, Method.DRIFTED):
+        outcome = leaving.alone(scene, method, facts)
+        return outcome if isinstance(outcome, Command) else None
+    move = single_node.judge(scene, facts)
+    return command_of(scene, method, move) if isinstance(move, Move) else None
 
 
 def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
@@ -108,8 +124,13 @@ def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Count
     found = []
     for if_, changed in _changes(world, now):
         then = ask(changed, node)
-        if then is not None:
+        if then is None:
+            continue
+        by_time_alone = changed.now != world.now
+        if not by_time_alone or then.eligible:
             found.append(_told(if_, now, then))
+        if by_time_alone and then.eligible:
+            break  # later times say nothing new
     return now, tuple(found)
 
 
@@ -124,10 +145,11 @@ def _told(if_: str, before: Answer, after: Answer) -> Counterfactual:
 def _fate(answer: Answer) -> str:
     command = answer.command
     if command is None:
-        return f"it would go when its turn comes ({answer.deciding.method.value})"
+        return f"it would go ({answer.deciding.method.value})"
     verb = "replaced" if command.replacements else "deleted"
     others = f" together with {len(command.nodes) - 1} others" if len(command.nodes) > 1 else ""
-    return f"it would be {verb}{others} ({command.action.value}), saving {dollars(command.savings)}/h"
+    turn = "" if answer.now else " when its turn comes"
+    return f"it would be {verb}{others}{turn} ({command.action.value}), saving {dollars(command.savings)}/h"
 
 
 # ---------------------------------------------------------------- which changes suggest themselves
@@ -169,7 +191,8 @@ def _with_pods(world: World, name: str, change: Callable[[Pod], Pod]) -> World:
 
 def _pdb(world: World, answer: Answer) -> Changes:
     """Let the PDB allow one disruption; where a pod has several, leave it one that allows one."""
-    changed, named = world, []
+    changed = world
+    named: list[str] = []
     current: Answer | None = answer
     while current is not None and current.last.gate is Gate.PDB and len(named) < PODS_MAX:
         veto = current.facts.pdb_veto

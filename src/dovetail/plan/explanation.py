@@ -87,7 +87,8 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
     if answer.eligible:
         verdict = f"It would go ({answer.deciding.method.value})."
         if answer.command is not None:
-            verdict = f"It would go: {answer.command.action.value}, saving {dollars(answer.command.savings)}/h."
+            turn = "" if answer.now else ", when its turn comes"
+            verdict = f"It would go{turn}: {answer.command.action.value}, saving {dollars(answer.command.savings)}/h."
     else:
         verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
     return "\n".join(

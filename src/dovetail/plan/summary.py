@@ -39,7 +39,7 @@ def plan_text(result: RoundResult) -> str:
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
     total = sum(result.prices.values())
-    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {dollars(total)}/h"
+    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {dollars(total, places=2)}/h"
     lines = [
         f"{clock(result.now)}, profile {result.profile.value}: {size}",
         "",
@@ -110,7 +110,7 @@ def _rest(result: RoundResult, verdicts: Sequence[NodeVerdict]) -> list[str]:
     ordered = sorted(groups.items(), key=lambda group: (-_worth(result, group[1]), group[0]))
     lines.extend(["", "What holds the rest back:"])
     for name, members in ordered:
-        worth, example = dollars(_worth(result, members)), members[0]
+        worth, example = dollars(_worth(result, members), places=2), members[0]
         lines.append(f"  {len(members):>5} {name:<24} {worth:>10}/h  e.g. {example.node}: {example.why}")
     lines.extend(_first_step(ordered[0]))
     return lines
