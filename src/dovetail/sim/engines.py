@@ -42,7 +42,7 @@ def _on_dask(tasks: Sequence[Task], address: str, progress: Progress | None) -> 
         raise InputError(f"no Dask scheduler answers at {address}; start one with `dask scheduler`") from None
     with client:
         futures = client.map(run_one, list(tasks), pure=False, retries=_RETRIES)
-        for done, _ in enumerate(as_completed(futures), start=1):
+        for done, _ in enumerate(as_completed(futures, loop=client.loop), start=1):
             if progress is not None:
                 progress(done / len(tasks))
         return list(client.gather(futures))

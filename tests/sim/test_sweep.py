@@ -1,0 +1,130 @@
+"""Grids over seeds: what is refused, what the front is, and that every engine gives the same document."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.api.findings import InputError
+from dovetail.cli.main import main
+from dovetail.sim.engines import run_tasks
+from dovetail.sim.scenario import load_scenario
+from dovetail.sim.sweep import Standing, choose, document, figures_of, front_of, load_grid, tasks_of
+
+SCENARIO = load_scenario("issue-7146")
+MINUTES = 60 * 10**9
+GRID = (
+    "{base: both, vary: {consolidationGracePeriod: [Never, 10m], consolidationSavingsThreshold: [0, 0.01]}, seeds: 2}"
+)
+
+
+def _grid(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "grid.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[1, 2]", "one map"),
+        ("{bas: both}", "no field of a grid"),
+        ("{base: nobody, vary: {consolidateAfter: [1m]}}", "has the policies"),
+        ("{base: both}", "vary is missing"),
+        ("{base: both, vary: {weight: [1]}}", "can't be varied"),
+        ("{base: both, vary: {consolidateAfter: 5m}}", "list of values"),
+        ("{base: both, vary: {consolidateAfter: [soon]}}", "soon"),
+        ("{base: both, vary: {consolidationSavingsThreshold: [-1]}}", "0 or more"),
+        ("{base: both, vary: {consolidateAfter: [1m]}, seeds: 0}", "from 1 to 1000"),
+        ("{base: both, vary: {consolidateAfter: [1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m, 10m, 11m]}, seeds: 1000}", "runs"),
+        ("{base: both, vary: {", "line 2"),
+    ],
+)
+def test_bad_grids_get_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+    """A grid that can't be used is refused in one sentence with the file and what to write."""
+    path = _grid(tmp_path, text)
+    with pytest.raises(InputError, match=says) as caught:
+        load_grid(path, SCENARIO)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_every_combination_runs_on_every_seed(tmp_path: Path) -> None:
+    """Two by two values on two seeds are eight runs, each with its own policy and seed."""
+    tasks = tasks_of(SCENARIO, load_grid(_grid(tmp_path, GRID), SCENARIO), None)
+    assert len(tasks) == 8
+    assert len({(policy.name, seed) for _, policy, seed, _ in tasks}) == 8
+    assert tasks[0][1].disruption["consolidationGracePeriod"] == "Never"
+
+
+def _standing(name: str, cost: float, moved: float) -> Standing:
+    return Standing(policy=name, cost=cost, cost_spread=0, disrupted=moved, disrupted_spread=0, violations=0)
+
+
+def test_the_front_holds_what_nothing_beats() -> None:
+    """A policy that another matches on one count and beats on the other is not on the front; equals both are."""
+    table = [
+        _standing("a", 1, 9),
+        _standing("b", 2, 5),
+        _standing("c", 2, 6),
+        _standing("d", 3, 1),
+        _standing("e", 3, 1),
+    ]
+    assert [one.policy for one in front_of(table)] == ["a", "b", "d", "e"]
+
+
+def test_the_choice_lies_nearest_to_the_corner() -> None:
+    """Of a front the one nearest to least cost and least disruption is chosen; of two the calmer."""
+    assert choose([_standing("a", 1, 100), _standing("b", 1.1, 20), _standing("c", 2, 0)]).policy == "b"
+    assert choose([_standing("a", 1, 100), _standing("z", 2, 0)]).policy == "z"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("dask")
+def test_dask_gives_the_same_document_and_survives_a_killed_worker(tmp_path: Path) -> None:
+    """Two Dask workers give what the local engine gives, to the byte, also when one of them is killed on the way."""
+    distributed: Any = pytest.importorskip("distributed")
+    tasks = tasks_of(SCENARIO, load_grid(_grid(tmp_path, GRID), SCENARIO), 4 * MINUTES)
+    local = msgspec.json.encode(document(SCENARIO, figures_of(run_tasks(tasks, "local"))))
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+    ) as cluster:
+        pids = [worker.pid for worker in cluster.workers.values()]
+        killed: list[int] = []
+
+        def kill_one(share: float) -> None:
+            if not killed and share < 1:
+                killed.append(pids[0])
+                os.kill(pids[0], signal.SIGKILL)
+
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        results = run_tasks(tasks, f"dask://{address}", kill_one)
+    assert killed
+    assert msgspec.json.encode(document(SCENARIO, figures_of(results))) == local
+
+
+def test_the_command_prints_the_same_bytes_twice(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`sweep -o json` is a function of its inputs."""
+    grid = _grid(tmp_path, "{base: both, vary: {consolidateAfter: [15s, 5m]}, seeds: 1}")
+    arguments = ["sweep", "issue-7146", "--grid", str(grid), "--until", "2m", "-o", "json"]
+    assert main(arguments) == 0
+    first = capfdbinary.readouterr().out
+    assert main(arguments) == 0
+    assert capfdbinary.readouterr().out == first
+    tree = msgspec.json.decode(first)
+    assert tree["scenario"] == "issue-7146"
+    assert {run["policy"] for run in tree["runs"]} == {"after=15s", "after=5m"}
+    assert tree["recommended"] in tree["front"]
+
+
+@pytest.mark.parametrize("engine", ["slurm", "dask://127.0.0.1:1"])
+def test_an_engine_that_is_not_there_is_said(tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown engine, or a scheduler that does not answer, gets one sentence and exit status 2."""
+    if engine.startswith("dask"):
+        pytest.importorskip("distributed")
+    grid = _grid(tmp_path, "{base: both, vary: {consolidateAfter: [15s]}, seeds: 1}")
+    assert main(["sweep", "issue-7146", "--grid", str(grid), "--engine", engine]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
