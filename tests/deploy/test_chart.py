@@ -75,9 +75,10 @@ def test_the_defaults_only_observe() -> None:
 
 def test_observing_is_switched_off_by_one_value() -> None:
     """`observe: false` is the one thing that lets it act."""
-    assert "--observe" not in one(render("--set=observe=false"), "Deployment")["spec"]["template"]["spec"][
-        "containers"
-    ][0]["args"]
+    assert (
+        "--observe"
+        not in one(render("--set=observe=false"), "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
 
 
 def test_all_switches_are_on() -> None:
@@ -107,7 +108,7 @@ def test_all_switches_are_on() -> None:
 
 
 def test_secrets_are_named_never_held() -> None:
-    """Webhook URLs come from a Secret that exists: no value of the chart takes one, no argument or variable shows one."""
+    """Webhook URLs come from a Secret that exists: no value takes one, no argument or variable shows one."""
     trees = render(*EVERYTHING)
     pod = one(trees, "Deployment")["spec"]["template"]["spec"]
     assert {"secretName": "hooks"} in [volume.get("secret") for volume in pod["volumes"]]

@@ -53,10 +53,15 @@ class Captured:
 
 async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
     """Lists every kind at once. A kind that may be done without is a warning, an essential one an error."""
-    results = await asyncio.gather(*(_kind(client, resource, progress) for resource in RESOURCES))
+    results = await asyncio.gather(
+        *(_kind(client, resource, progress) for resource in RESOURCES), return_exceptions=True
+    )
     objects: list[AnyObject] = []
     warnings: list[str] = []
-    for items, warning in results:
+    for result in results:  # all have ended by now: what fails first by the clock decides nothing
+        if isinstance(result, BaseException):
+            raise result
+        items, warning = result
         objects.extend(items)
         if warning:
             warnings.append(warning)

@@ -1,0 +1,383 @@
+"""Least privilege, checked: with the chart's rules everything works, without any single one of them something breaks.
+
+The product's own parts (watches, election, actions, release, capture) run under the chart's service account on a real
+API server; what they complain of has to name the very permission that was taken away.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Event,
+    Failure,
+    HoldNode,
+    InstructionFailed,
+    ObjectObserved,
+    PublishEvent,
+    ReleaseNode,
+    SetPoolCondition,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.lifecycle.records import Candidate, Record, encode_record
+from dovetail.live.actuate import Actuator
+from dovetail.live.capture import CaptureError, capture
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.crd_check import look_at_crd
+from dovetail.live.credentials import connect
+from dovetail.live.holds import release
+from dovetail.live.lease import LeaderElection
+from dovetail.live.resources import RESOURCES
+from dovetail.live.step_down import stop_controllers
+from dovetail.live.watch import Informer
+from dovetail.model.command import Action, Method, Replacement
+from tests.api.control_plane import Client, ControlPlane, eventually
+from tests.api.rules import pool
+from tests.deploy.account import install, kubeconfig_for, may, token_of
+from tests.deploy.chart import NAMESPACE, Tree, atoms, without
+from tests.paths import ROOT
+
+MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))
+ROLES = {
+    f"{tree['kind']}/{tree['metadata']['name']}": tree
+    for tree in MANIFESTS
+    if tree["kind"] in ("ClusterRole", "Role") and not tree["metadata"]["name"].endswith("-viewer")
+}
+VIEWER = next(tree for tree in MANIFESTS if tree["metadata"]["name"] == "dovetail-viewer")
+ATOMS = [(name, atom) for name, role in ROLES.items() for atom in atoms(role)]
+IDS = [f"{name.partition('/')[0]}-{atom[2]}-{atom[3]}".replace("/", ".") for name, atom in ATOMS]
+NAME = "permissions"
+WAIT_SECONDS = 30.0
+
+
+@dataclass
+class Installed:
+    """The chart on a server, its account, and one object of each kind."""
+
+    plane: ControlPlane
+    admin: Client
+    account: Client
+    kubeconfig: Path
+    objects: dict[str, Tree] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def installed(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Install the plain manifests and get a token for their account."""
+    folder = tmp_path_factory.mktemp("account")
+    with api_server.client() as admin:
+        install(admin, MANIFESTS, NAMESPACE)
+        token = token_of(admin, "dovetail", NAMESPACE)
+        config = kubeconfig_for(api_server, token, folder / "kubeconfig", NAMESPACE)
+        port = int(api_server.base_url.rsplit(":", 1)[1])
+        with Client(port, token, api_server.ca_path) as account:
+            made = Installed(api_server, admin, account, config)
+            for tree in _one_of_each():
+                admin.apply(tree)
+                made.objects[tree["kind"]] = tree
+            yield made
+
+
+def _one_of_each() -> list[Tree]:
+    """One object of every kind that is watched."""
+    selector = {"matchLabels": {"app": NAME}}
+    container = {"name": "main", "image": "none"}
+    template = {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}}
+    claim_template = pool()["spec"]["template"]["spec"]
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "none", "volumeHandle": "x"},
+    }
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        ("karpenter.sh/v1", "NodePool", {"spec": pool()["spec"]}),
+        ("karpenter.sh/v1", "NodeClaim", {"spec": {"requirements": [], **claim_template}}),
+        ("v1", "Node", {}),
+        ("v1", "Pod", {"spec": {"containers": [container]}}),
+        ("policy/v1", "PodDisruptionBudget", {"spec": {"minAvailable": 1, "selector": selector}}),
+        ("apps/v1", "DaemonSet", {"spec": {"selector": selector, "template": template}}),
+        ("apps/v1", "ReplicaSet", {"spec": {"replicas": 0, "selector": selector, "template": template}}),
+        ("apps/v1", "StatefulSet", {"spec": {"serviceName": NAME, "selector": selector, "template": template}}),
+        ("v1", "PersistentVolumeClaim", {"spec": wanted}),
+        ("v1", "PersistentVolume", {"spec": volume}),
+        ("storage.k8s.io/v1", "StorageClass", {"provisioner": "none"}),
+        ("storage.k8s.io/v1", "CSINode", {"spec": {"drivers": []}}),
+        ("scheduling.k8s.io/v1", "PriorityClass", {"value": 5}),
+        ("v1", "Namespace", {}),
+    ]
+    assert {row[1] for row in rows} == {resource.kind for resource in RESOURCES}
+    namespaced = {resource.kind for resource in RESOURCES if resource.namespaced}
+    return [
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": NAME, **({"namespace": "default"} if kind in namespaced else {})},
+            **rest,
+        }
+        for version, kind, rest in rows
+    ]
+
+
+# ---------------------------------------------------------------- what the product does, and what it complains of
+
+
+async def _watches(client: ApiClient, made: Installed) -> list[str]:
+    """Every kind is listed and watched: a change made afterwards has to arrive, or a note has to come."""
+    notes: dict[str, str] = {}
+    seen: dict[str, str] = {}
+
+    def informer(kind_of: Any) -> Informer:
+        async def deliver(event: Event) -> None:
+            if isinstance(event, ObjectObserved) and event.object.metadata.name == NAME:
+                seen[kind_of.kind] = event.object.metadata.labels.get("poked", "")
+
+        return Informer(
+            client=client, resource=kind_of, deliver=deliver, note=lambda kind, text: notes.setdefault(kind, text)
+        )
+
+    informers = [informer(resource) for resource in RESOURCES]
+    tasks = [asyncio.create_task(each.run()) for each in informers]
+    stamp = datetime.now(UTC).strftime("%H%M%S%f")
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not all(each.watches or each.resource.kind in notes for each in informers):
+                await asyncio.sleep(0.01)
+            for tree in made.objects.values():
+                label = {"metadata": {"labels": {"poked": stamp}}}
+                kind = "application/merge-patch+json"
+                await asyncio.to_thread(made.admin.request, "PATCH", made.admin.path_of(tree), label, kind=kind)
+            while not all(seen.get(kind) == stamp or kind in notes for kind in made.objects):
+                await asyncio.sleep(0.01)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return list(notes.values())
+
+
+async def _election(client: ApiClient) -> list[str]:
+    """The Lease is taken, and given back."""
+    notes: list[str] = []
+    led = asyncio.Event()
+
+    async def gained() -> None:
+        led.set()
+
+    async def lost() -> None:
+        led.clear()
+
+    election = LeaderElection(
+        client=client,
+        namespace=NAMESPACE,
+        name="dovetail",
+        identity="tried",
+        gained=gained,
+        lost=lost,
+        note=notes.append,
+        retry_period=0.05,
+    )
+    task = asyncio.create_task(election.run())
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not led.is_set() and not notes:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return notes
+
+
+async def _actions(client: ApiClient, made: Installed) -> list[str]:
+    """Every instruction of the engine that reaches the cluster, the way a replacement goes, and its undoing."""
+    candidate = Candidate(node=NAME, claim=NAME, uid="")
+    record = encode_record(
+        Record(
+            id="c1",
+            action=Action.REPLACE_COST,
+            method=Method.SINGLE_NODE,
+            phase="tainting",
+            since=datetime.now(UTC),
+            nodes=(candidate,),
+        )
+    )
+    new = f"{NAME}-new"
+    requests = Replacement(node_pool=NAME, instance_types=("m5.large",), requests={"cpu": 100})
+    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": "the same thing twice"}
+    orders: list[Any] = [
+        HoldNode(id="1", node=NAME),
+        TaintNode(id="2", command_id="c1", node=NAME, record=record),
+        PublishEvent(id="3", **told),
+        PublishEvent(id="4", **told),
+        CreateNodeClaim(id="5", command_id="c1", name=new, replacement=requests, record=record),
+        ClearRecord(id="6", command_id="c1", node_claim=new),
+        DeleteNodeClaim(id="7", command_id="c1", name=new, uid=""),
+        UntaintNode(id="8", command_id="c1", node=NAME),
+        ReleaseNode(id="9", node=NAME),
+        SetPoolCondition(
+            id="10",
+            node_pool=NAME,
+            type="DovetailPolicyReadable",
+            status="False",
+            reason="Tried",
+            message=datetime.now(UTC).isoformat(),
+        ),
+    ]
+    actuator = Actuator(client=client, identity="tried")
+    refused = []
+    for order in orders:
+        answer = await actuator.carry_out(order)
+        if isinstance(answer, InstructionFailed) and answer.failure is Failure.FORBIDDEN:
+            refused.append(answer.detail)
+    return refused
+
+
+async def _releasing(client: ApiClient, made: Installed) -> list[str]:
+    """What the pre-delete hook does, on a node and a claim that carry our marks and a pool that carries a condition."""
+    for kind in ("Node", "NodeClaim"):
+        marks = {"metadata": {"annotations": {"dovetail.dev/hold": "true", "karpenter.sh/do-not-disrupt": "true"}}}
+        path = made.admin.path_of(made.objects[kind])
+        await asyncio.to_thread(made.admin.request, "PATCH", path, marks, kind="application/merge-patch+json")
+
+    async def at_once(_: float) -> None:
+        return
+
+    try:
+        await stop_controllers(client, NAMESPACE, "dovetail", pause=at_once)
+        tally = await release(client, None)
+    except ApiError as error:
+        return [str(error)] if error.status == 403 else []
+    return tally.failed
+
+
+async def _everything(made: Installed) -> list[str]:
+    async with ApiClient(connect(str(made.kubeconfig))) as client:
+        crd = await look_at_crd(client)
+        complaints = [crd.note] if crd.note else []
+        complaints += await _watches(client, made)
+        complaints += await _election(client)
+        complaints += await _actions(client, made)
+        complaints += await _releasing(client, made)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dovetail"}}
+    lease["metadata"]["namespace"] = NAMESPACE  # type: ignore[index]
+    made.admin.request(
+        "PATCH",
+        made.admin.path_of(lease),
+        {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1}},
+        kind="application/merge-patch+json",
+    )
+    return complaints
+
+
+def _names(complaint: str, resource: str, verb: str) -> bool:
+    """Whether a complaint names the resource, with the verb: in the server's words, or as the rule to add."""
+    plural, _, part = resource.partition("/")
+    server = re.search(rf'cannot {verb} resource "{plural}{"/" + part if part else ""}"', complaint)
+    rule = re.search(rf'resources: \["{re.escape(resource)}"\], verbs: \[[^\]]*\b{verb}\b', complaint)
+    return bool(server or rule)
+
+
+# ---------------------------------------------------------------- the tests
+
+
+def test_with_all_rules_nothing_is_refused(installed: Installed) -> None:
+    """Watches of every kind, the Lease, every action and the release work under the chart's account alone."""
+    assert asyncio.run(_everything(installed)) == []
+
+
+def test_nothing_else_is_allowed(installed: Installed) -> None:
+    """The account can't touch pods, secrets, other Leases, pools' specs, or roles."""
+    account = installed.account
+    for group, resource, verb in (
+        ("", "pods", "delete"),
+        ("", "pods/eviction", "create"),
+        ("", "secrets", "get"),
+        ("", "nodes", "delete"),
+        ("karpenter.sh", "nodepools", "patch"),
+        ("karpenter.sh", "nodeclaims/status", "patch"),
+        ("coordination.k8s.io", "leases", "create"),
+        ("rbac.authorization.k8s.io", "clusterroles", "patch"),
+        ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
+    ):
+        assert not may(account, group, resource, verb, namespace="kube-system"), f"{verb} {resource}"
+        assert not may(account, group, resource, verb), f"{verb} {resource}"
+
+
+@pytest.mark.parametrize(("role_name", "atom"), ATOMS, ids=IDS)
+def test_without_any_single_permission_something_breaks(
+    installed: Installed, role_name: str, atom: tuple[int, str, str, str]
+) -> None:
+    """Take one verb on one resource away: the product complains of exactly that one, and of nothing else."""
+    role = ROLES[role_name]
+    number, group, resource, verb = atom
+    scope = role["metadata"].get("namespace", "")
+    name = (role["rules"][number].get("resourceNames") or [""])[0]
+    installed.admin.apply(without(role, atom))
+    try:
+        eventually(lambda: not may(installed.account, group, resource, verb, namespace=scope, name=name))
+        complaints = asyncio.run(_everything(installed))
+    finally:
+        installed.admin.apply(role)
+        eventually(lambda: may(installed.account, group, resource, verb, namespace=scope, name=name))
+    assert complaints, f"{verb} on {resource} is superfluous"
+    assert [text for text in complaints if not _names(text, resource, verb)] == []
+
+
+@pytest.fixture(scope="module")
+def viewer(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Bind the role for people to an account."""
+    with api_server.client() as admin:
+        install(admin, MANIFESTS, NAMESPACE)
+        meta = {"name": "looker", "namespace": NAMESPACE}
+        admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        admin.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "looker"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dovetail-viewer"},
+                "subjects": [{"kind": "ServiceAccount", **meta}],
+            }
+        )
+        token = token_of(admin, "looker", NAMESPACE)
+        config = kubeconfig_for(api_server, token, tmp_path_factory.mktemp("viewer") / "kubeconfig")
+        port = int(api_server.base_url.rsplit(":", 1)[1])
+        with Client(port, token, api_server.ca_path) as account:
+            yield Installed(api_server, admin, account, config)
+
+
+async def _captured(made: Installed) -> list[str]:
+    async with ApiClient(connect(str(made.kubeconfig))) as client:
+        try:
+            return (await capture(client)).warnings
+        except CaptureError as error:
+            return [str(error)]
+
+
+def test_the_role_for_people_suffices_for_a_plan(viewer: Installed) -> None:
+    """With the viewer's role everything that plan, explain, budgets and snapshot need is read without a word."""
+    assert asyncio.run(_captured(viewer)) == []
+
+
+@pytest.mark.parametrize("atom", list(atoms(VIEWER)), ids=lambda atom: f"{atom[2]}-{atom[3]}")
+def test_the_role_for_people_has_nothing_to_spare(viewer: Installed, atom: tuple[int, str, str, str]) -> None:
+    """Take one permission of the viewer away: essential kinds stop the capture, others are warned of, by name."""
+    _, group, resource, verb = atom
+    viewer.admin.apply(without(VIEWER, atom))
+    try:
+        eventually(lambda: not may(viewer.account, group, resource, verb))
+        complaints = asyncio.run(_captured(viewer))
+    finally:
+        viewer.admin.apply(VIEWER)
+        eventually(lambda: may(viewer.account, group, resource, verb))
+    assert len(complaints) == 1
+    assert _names(complaints[0], resource, verb)
