@@ -163,7 +163,7 @@ def test_half_way_all_fifty_pass() -> None:
 
 @pytest.mark.parametrize(("passing", "goes"), [(14, False), (15, True)])
 def test_fourteen_are_too_few(passing: int, goes: bool) -> None:
-    """S1, Edge case example: 14 of 50 types pass the threshold and 15 are the least: refused, and it says which gate."""
+    """S1, Edge case example: 14 of 50 types pass the threshold and 15 are the least: refused at that gate."""
     town = _spot_town([*_spread("0.02", "0.07", 50 - passing), *_spread("0.08", "0.15", passing)])
     assert (town.act() is not None) is goes
     if not goes:

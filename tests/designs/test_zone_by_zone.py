@@ -29,7 +29,7 @@ def _town(budgets: list[dict[str, Any]], per_zone: int = 3, now: datetime = NOW,
 
 
 def _roll(town: Town, step: timedelta = MINUTE, limit: int = 500) -> Iterator[list[str]]:
-    """Play a roll: rounds until nothing more starts, then the oldest in flight ends; give who is in flight each time."""
+    """Play a roll: rounds until nothing more starts, then the oldest in flight ends; give who is in flight."""
     for _ in range(limit):
         while (command := town.act()) is not None:
             town.mark(command)
@@ -55,10 +55,8 @@ def test_story_2_business_hours_and_a_cap() -> None:
     for hour, minute, goes in ((8, 59, False), (9, 0, True), (16, 59, True), (17, 0, False), (23, 0, False)):
         town.now = WEDNESDAY_NOON.replace(hour=hour, minute=minute)
         assert (town.act() is not None) is goes, (hour, minute)
-    flights = []
     town.now = WEDNESDAY_NOON.replace(hour=9)
-    for flight in _roll(town, step=timedelta(hours=1)):
-        flights.append((town.now.hour, flight))
+    flights = [(town.now.hour, flight) for flight in _roll(town, step=timedelta(hours=1))]
     assert all(9 <= hour < 17 for hour, _ in flights)
     assert [flight for _, flight in flights] == [[f"{zone}{n}"] for zone in "abc" for n in range(3)][: len(flights)]
     assert len(flights) == 8  # one an hour from 9 to 16 o'clock; the ninth waits for the next morning
@@ -173,7 +171,7 @@ def test_nodes_without_the_label_are_a_domain() -> None:
         labels = {"example.com/rack": rack} if rack else {}
         town.node(name, "m", drifted=timedelta(hours=since), labels=labels)
         town.fill(name, 1)
-    assert [flight for flight in _roll(town)] == [["n0"], ["n1"], ["r0"]]
+    assert list(_roll(town)) == [["n0"], ["n1"], ["r0"]]
 
 
 def test_only_the_first_active_sequential_budget_counts() -> None:

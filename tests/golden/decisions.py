@@ -101,7 +101,9 @@ def _command(command: Command) -> dict[str, Any]:
         {
             "nodePool": entry.node_pool,
             "instanceTypes": list(entry.instance_types),
-            "requirements": sorted((r.key or RESERVATION, r.operator, tuple(r.values), r.min_values) for r in entry.requirements)
+            "requirements": sorted(
+                (r.key or RESERVATION, r.operator, tuple(r.values), r.min_values) for r in entry.requirements
+            )
             if entry.instance_types
             else [],
             "pods": list(entry.pods),

@@ -1,0 +1,11 @@
+"""The page that says how far our decisions are Karpenter's is current."""
+
+import pytest
+
+from tests.golden.agreement import PAGE, page
+
+
+@pytest.mark.slow
+def test_the_page_is_current() -> None:
+    """docs/decision-agreement.md is what the script writes now."""
+    assert PAGE.read_text() == page()
