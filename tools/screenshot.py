@@ -12,8 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from dovetail.cli.main import main  # noqa: E402
 from tests.browser.chromium import find, tab  # noqa: E402
+
+from dovetail.cli.main import main  # noqa: E402
 
 OUT = ROOT / "docs" / "images" / "demo.png"
 

@@ -47,7 +47,10 @@ class Tab:
 
     def _note(self, event: dict[str, Any]) -> None:
         method, params = event.get("method"), event.get("params", {})
-        if method == "Runtime.exceptionThrown" or (method == "Log.entryAdded" and params["entry"]["level"] == "error") or (method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert")):
+        thrown = method == "Runtime.exceptionThrown"
+        logged = method == "Log.entryAdded" and params["entry"]["level"] == "error"
+        said = method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert")
+        if thrown or logged or said:
             self.problems.append(str(params))
         elif method == "Network.requestWillBeSent":
             self.fetched.append(params["request"]["url"])
