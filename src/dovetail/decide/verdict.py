@@ -6,6 +6,7 @@ are worked out only when someone looks. Sits in decide, above the methods, below
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from dovetail.decide import leaving, single_node
 from dovetail.decide.candidates import Chain, passed, stopped
@@ -16,6 +17,7 @@ from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.money import Money
 from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
 
 PODS_MAX = 50_000
@@ -63,7 +65,8 @@ def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chai
     if method is Method.EMPTY:
         return chain
     if method is Method.MULTI_NODE:
-        return chain.then(passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch."))
+        together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
+        return chain.then(together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch"))
     if _waits_for_its_turn(scene, method, facts):
         return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
     if method is Method.SINGLE_NODE:
@@ -107,15 +110,19 @@ def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
     approved = outcome.approved
     return (
         passed(Gate.SIMULATION, "Every pod finds a place."),
-        GateResult(
-            gate=Gate.SAVINGS_THRESHOLD,
-            passed=True,
-            why=f"It saves {dollars(approved.savings)}/h and has to save {dollars(approved.required)}/h.",
-            figures={
-                "savingsPerHour": dollars(approved.savings, bare=True),
-                "requiredSavingsPerHour": dollars(approved.required, bare=True),
-            },
-        ),
+        _saves(approved.savings, approved.required, "It"),
+    )
+
+
+def _saves(savings: Money, required: Money | Fraction, what: str) -> GateResult:
+    return GateResult(
+        gate=Gate.SAVINGS_THRESHOLD,
+        passed=True,
+        why=f"{what} saves {dollars(savings)}/h and has to save {dollars(required)}/h.",
+        figures={
+            "savingsPerHour": dollars(savings, bare=True),
+            "requiredSavingsPerHour": dollars(required, bare=True),
+        },
     )
 
 

@@ -81,7 +81,7 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {len(facts.reschedulable)} pods, disruption cost "
+        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {_pods(len(facts.reschedulable))}, disruption cost "
         f"{float(facts.disruption_cost):.4g} ({float(facts.remaining):.0%} of its life left)"
     )
     if answer.eligible:
@@ -104,6 +104,10 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
             *_opening_lines(answer, opened),
         ]
     )
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _chain_lines(chain: Chain) -> list[str]:
