@@ -7,6 +7,7 @@ import sys
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
+from dovetail.cli.plan import managed_pools
 
 _EPILOG = """\
 examples:
@@ -38,7 +39,13 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plan.explanation import explanation_document, explanation_text
 
     inputs = load_inputs(args, capture=lambda: capture_live(args))
-    world = World(cluster=inputs.cluster, catalogue=inputs.catalogue, settings=inputs.settings, now=inputs.now)
+    world = World(
+        cluster=inputs.cluster,
+        catalogue=inputs.catalogue,
+        settings=inputs.settings,
+        now=inputs.now,
+        managed_pools=None if args.files else managed_pools(inputs),
+    )
     answer, opened = counterfactuals(world, args.node)
     if answer is None:
         known = [node.metadata.name for node in inputs.cluster.nodes]

@@ -46,7 +46,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     gc.disable()  # a short life: nothing made here is worth looking through
     inputs = load_inputs(args, capture=lambda: capture_live(args))
-    result = decide(inputs, every_method=args.every_method, every_candidate=args.every_candidate)
+    result = decide(
+        inputs,
+        every_method=args.every_method,
+        every_candidate=args.every_candidate,
+        pools=None if args.files else managed_pools(inputs),
+    )
     if args.output == "json":
         import msgspec
 
@@ -65,10 +70,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def decide(inputs: Inputs, *, every_method: bool = False, every_candidate: bool = False) -> "RoundResult":
+def managed_pools(inputs: Inputs) -> tuple[str, ...] | None:
+    """Give the pools of a live cluster that are ours (spec section 10); where none is, plan for all and say so."""
+    from dovetail.model.names import MANAGE
+
+    labelled = [p.metadata.name for p in inputs.cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
+    ours = tuple(sorted({*labelled, *inputs.settings.pools}))
+    if not ours:
+        print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
+    return ours or None
+
+
+def decide(
+    inputs: Inputs,
+    *,
+    every_method: bool = False,
+    every_candidate: bool = False,
+    pools: tuple[str, ...] | None = None,
+) -> "RoundResult":
     """Decide on what was read; all pools of a captured cluster count as managed (contract.md, `pools`)."""
     from dovetail.decide.round import plan_round
     from dovetail.scheduling.snapshot import Snapshot
 
     snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
-    return plan_round(snapshot, inputs.settings, inputs.now, every_method=every_method, every_candidate=every_candidate)
+    return plan_round(
+        snapshot,
+        inputs.settings,
+        inputs.now,
+        every_method=every_method,
+        every_candidate=every_candidate,
+        managed_pools=pools,
+    )
