@@ -1,0 +1,51 @@
+"""Runs the benchmarks: `python -m benchmarks [kernel|plan|simulator|engine|live ...]`; all but `live` by default.
+
+Writes docs/benchmarks/NAME.json and the page docs/benchmarks/README.md with tables and a plot, stamped with the commit.
+"""
+
+import argparse
+import importlib
+import json
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.page import write_page
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "docs" / "benchmarks"
+NAMES = ("kernel", "plan", "engine", "simulator", "live")
+
+
+def commit() -> str:
+    """The commit that is measured, marked where the tree has changes."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def main() -> None:
+    """Runs what was asked for and writes the page anew."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="which (default: all but live)")
+    names = parser.parse_args().names or NAMES[:-1]
+    OUT.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        print(f"== {name}", file=sys.stderr)
+        rows = importlib.import_module(f"benchmarks.{name}").run()
+        document = {
+            "benchmark": name,
+            "commit": commit(),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "python": platform.python_version(),
+            "rows": rows,
+        }
+        (OUT / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    write_page(OUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The engine alone: how fast it takes events in, what a round costs when nothing changed, and after one pod changed."""
+
+import json
+import sys
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from benchmarks.clusters import BENCH, measured, there
+
+
+def run() -> list[dict[str, Any]]:
+    """The mixed and packed clusters up to 2,000 nodes."""
+    names = [name for name in there() if not name.startswith("packedsimple") and int(name.split("-")[1]) <= 2000]
+    return [measured("benchmarks.engine", name, repeat=2) for name in names]
+
+
+def one(name: str) -> dict[str, Any]:
+    """An observing engine over one cluster: fed, asked, asked again, and asked after small changes."""
+    import msgspec
+
+    from dovetail.api.catalogue import load_catalogue
+    from dovetail.api.decode import load_cluster
+    from dovetail.lifecycle.engine import Engine
+    from dovetail.lifecycle.messages import ClockAdvanced, ObjectObserved, Synced
+    from dovetail.model.cluster import FIELD_OF
+    from dovetail.model.settings import Settings
+
+    folder = BENCH / name
+    now = datetime.fromisoformat(json.loads((folder / "about.json").read_text())["now"])
+    cluster = load_cluster([folder / "cluster.json.gz"])
+    pools = tuple(pool.metadata.name for pool in cluster.node_pools)
+    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), observe=True)
+    objects = [item for field in FIELD_OF.values() for item in getattr(cluster, field)]
+    begin = time.perf_counter()
+    for item in objects:
+        engine.handle(ObjectObserved(object=item), now)
+    fed = time.perf_counter()
+    engine.handle(Synced(), now)
+    decided = time.perf_counter()
+    idle = []
+    for step in range(1, 31):
+        start = time.perf_counter()
+        engine.handle(ClockAdvanced(), now + timedelta(milliseconds=step))
+        idle.append(time.perf_counter() - start)
+    changed = []
+    bound = [pod for pod in cluster.pods if pod.spec.node_name][:10]
+    for step, pod in enumerate(bound, start=1):
+        meta = msgspec.structs.replace(pod.metadata, labels={**pod.metadata.labels, "touched": str(step)})
+        engine.handle(
+            ObjectObserved(object=msgspec.structs.replace(pod, metadata=meta)), now + timedelta(seconds=11 * step)
+        )
+        start = time.perf_counter()
+        engine.handle(ClockAdvanced(), now + timedelta(seconds=11 * step + 10))
+        changed.append(time.perf_counter() - start)
+    return {
+        "cluster": name,
+        "nodes": len(cluster.nodes),
+        "pods": len(cluster.pods),
+        "seconds": round(decided - begin, 3),
+        "eventsPerSecond": round(len(objects) / (fed - begin)),
+        "firstRoundSeconds": round(decided - fed, 4),
+        "idleRoundMicroseconds": round(sorted(idle)[len(idle) // 2] * 1e6, 1),
+        "roundAfterOneChangeMilliseconds": round(sorted(changed)[len(changed) // 2] * 1e3, 2),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(one(sys.argv[1])))

@@ -1,0 +1,92 @@
+"""Tables and a plot of what was measured, as Markdown and SVG, from the JSON files alone."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+_TITLES = {
+    "kernel": "Scheduling kernel: one simulation for every node",
+    "plan": "`dovetail plan --every-method`, whole command",
+    "engine": "Lifecycle engine",
+    "simulator": "Simulator",
+    "live": "Controller on a real API server",
+}
+
+
+def write_page(folder: Path) -> None:
+    """README.md and growth.svg of the folder."""
+    documents = {
+        name: json.loads((folder / f"{name}.json").read_text())
+        for name in _TITLES
+        if (folder / f"{name}.json").exists()
+    }
+    parts = [
+        "# Benchmarks\n",
+        (
+            "Made by `make bench`. Karpenter's columns are Karpenter v1.15.0's own packages on a machine like this one, as published with the benchmark clusters; "
+            "the machines are shared and noisy, so read ratios, not digits. Each row is the best of three runs.\n"
+        ),
+    ]
+    for name, document in documents.items():
+        rows: list[dict[str, Any]] = document["rows"]
+        parts.append(f"\n## {_TITLES[name]}\n")
+        parts.append(f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n")
+        if rows:
+            heads = list(dict.fromkeys(key for row in rows for key in row))
+            parts.append("| " + " | ".join(heads) + " |")
+            parts.append("|" + "---|" * len(heads))
+            parts += ["| " + " | ".join(_cell(row.get(key)) for key in heads) + " |" for row in rows]
+    if "kernel" in documents:
+        (folder / "growth.svg").write_text(_growth(documents["kernel"]["rows"]))
+        parts += ["\n## Growth\n", "![seconds of a full pass against nodes, both axes logarithmic](growth.svg)\n"]
+    (folder / "README.md").write_text("\n".join(parts) + "\n")
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _growth(rows: list[dict[str, Any]]) -> str:
+    """Seconds of a pass against nodes, ours and Karpenter's, on logarithmic axes."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        family = row["cluster"].split("-")[0]
+        lines.setdefault(f"dovetail {family}", []).append((row["nodes"], row["passSeconds"]))
+        if row.get("karpenterPassSeconds"):
+            lines.setdefault(f"karpenter {family}", []).append((row["nodes"], row["karpenterPassSeconds"]))
+    points = [point for line in lines.values() for point in line]
+    if not points:
+        return '<svg xmlns="http://www.w3.org/2000/svg"/>'
+    low_x, high_x = (math.log10(f(p[0] for p in points)) for f in (min, max))
+    low_y, high_y = math.floor(math.log10(min(p[1] for p in points))), math.ceil(math.log10(max(p[1] for p in points)))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (math.log10(x) - low_x) / (high_x - low_x or 1)
+        up = (math.log10(y) - low_y) / (high_y - low_y or 1)
+        return round(60 + across * 480, 1), round(330 - up * 300, 1)
+
+    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 370" font-family="sans-serif" font-size="12">']
+    parts.append('<rect width="760" height="370" fill="#fff"/>')
+    for power in range(low_y, high_y + 1):
+        _, y = place(10**low_x, 10.0**power)
+        parts.append(
+            f'<path d="M60 {y}H540" stroke="#ddd"/><text x="54" y="{y + 4}" text-anchor="end">{10.0**power:g} s</text>'
+        )
+    for nodes in sorted({point[0] for point in points}):
+        x, _ = place(nodes, 10.0**low_y)
+        parts.append(f'<text x="{x}" y="350" text-anchor="middle">{nodes:,.0f}</text>')
+    colours = {"mixed": "#0072b2", "packed": "#d55e00", "packedsimple": "#00795c"}
+    taken: list[float] = []
+    for name, line in sorted(lines.items()):
+        who, family = name.split(" ")
+        dash = ' stroke-dasharray="6 4"' if who == "karpenter" else ""
+        path = "L".join(f"{x} {y}" for x, y in (place(*point) for point in sorted(line)))
+        parts.append(f'<path d="M{path}" fill="none" stroke="{colours[family]}" stroke-width="2"{dash}/>')
+        _, end = place(*max(line))
+        while any(abs(end - other) < 15 for other in taken):
+            end += 15
+        taken.append(end)
+        parts.append(f'<text x="550" y="{end + 4}" fill="{colours[family]}">{name}</text>')
+    parts.append('<text x="300" y="366" text-anchor="middle">nodes</text></svg>')
+    return "".join(parts)

@@ -1,0 +1,48 @@
+"""`dovetail plan --every-method`, from reading the file to printing, against Karpenter's decision time alone."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.clusters import BENCH, KARPENTER_PLAN, measured, there
+
+
+def run() -> list[dict[str, Any]]:
+    """Every cluster, whole commands."""
+    rows = []
+    for name in there():
+        row = measured("benchmarks.plan", name)
+        karpenter = KARPENTER_PLAN.get(name)
+        row["karpenterDecisionSeconds"] = karpenter
+        row["timesFaster"] = round(karpenter / row["seconds"], 1) if karpenter else None
+        rows.append(row)
+    return rows
+
+
+def one(name: str) -> dict[str, Any]:
+    """One command in a process of its own; its time from start to end."""
+    folder = BENCH / name
+    about = json.loads((folder / "about.json").read_text())
+    command = [
+        sys.executable, "-m", "dovetail.cli.main", "plan", "-f", str(folder / "cluster.json.gz"),
+        "--catalog", str(folder / "catalog.json.gz"), "--now", about["now"], "--profile", "karpenter-1.15",
+        "--every-method", "-o", "json",
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=True)
+    seconds = time.perf_counter() - begin
+    tree = json.loads(done.stdout)
+    return {
+        "cluster": name,
+        "nodes": len(tree["nodes"]),
+        "seconds": round(seconds, 3),
+        "memoryMib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
+        "methodsWithActions": sum(1 for method in tree["methods"] if method["actions"]),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(one(sys.argv[1])))
