@@ -5,7 +5,7 @@ annotation, DaemonSet and mirror pods too; PDBs are asked for pods that would be
 pod and the PDB in it. Knows nothing of budgets or of what a move would save. Sits in decide, at the bottom.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -83,9 +83,14 @@ class Guards:
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._by_label: dict[tuple[str, str, str], list[_Guard]] = {}
         self._others: dict[str, list[_Guard]] = {}
-        self.namespaces: set[str] = set()
+        self._keys: dict[str, list[str]] = {}
         for pdb in pdbs:
             self._add(pdb)
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces that have any PDB."""
+        return self._keys
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
         spec, namespace = pdb.spec, pdb.metadata.namespace
@@ -97,9 +102,11 @@ class Guards:
             allowed=pdb.status.disruptions_allowed,
             spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
-        self.namespaces.add(namespace)
+        keys = self._keys.setdefault(namespace, [])
         if spec.selector.match_labels:
             key, value = min(spec.selector.match_labels.items())
+            if key not in keys:
+                keys.append(key)
             self._by_label.setdefault((namespace, key, value), []).append(guard)
         else:
             self._others.setdefault(namespace, []).append(guard)
@@ -107,14 +114,16 @@ class Guards:
     def matching(self, pod: Pod) -> list[_Guard]:
         """Give the PDBs whose selector matches the pod, by name."""
         namespace = pod.metadata.namespace
-        if namespace not in self.namespaces:
-            return []
         labels = pod.metadata.labels
-        found = [g for g in self._others.get(namespace, ()) if g.selector.matches(labels)]
-        for key, value in labels.items():
-            known = self._by_label.get((namespace, key, value), ())
-            found.extend(guard for guard in known if guard.selector.matches(labels))
-        found.sort(key=lambda g: g.key)
+        found: list[_Guard] = []
+        for key in self._keys.get(namespace, ()):
+            value = labels.get(key)
+            if value is not None and (known := self._by_label.get((namespace, key, value))):
+                found.extend(guard for guard in known if guard.selector.matches(labels))
+        if namespace in self._others:
+            found.extend(guard for guard in self._others[namespace] if guard.selector.matches(labels))
+        if len(found) > 1:
+            found.sort(key=lambda g: g.key)
         return found
 
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
