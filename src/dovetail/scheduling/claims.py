@@ -147,12 +147,20 @@ class ClaimRules:
             return None
         if not variant.alternatives:
             return self._joined(claim, variant, base, types, best_effort=best_effort)
+        waits: ReservedError | None = None
         for alternative in variant.alternatives:
+            waits = None
             narrowed = self.machines.merged(base, alternative)
             if narrowed is not None:
-                found = self._joined(claim, variant, narrowed, types, best_effort=best_effort)
+                try:
+                    found = self._joined(claim, variant, narrowed, types, best_effort=best_effort)
+                except ReservedError as error:
+                    waits = error
+                    continue
                 if found is not None:
                     return found
+        if waits is not None:
+            raise waits
         return None
 
     def _joined(self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool) -> Fit | None:
@@ -212,6 +220,10 @@ class ClaimRules:
         # Each rule chose from the node's domains by itself; together they may leave none.
         if not base.reqs.is_compatible(tight, self.machines.known):
             return None
+        for entry in entries:
+            chosen = tight.get(entry.key)
+            if chosen is None or not chosen.values:
+                return None
         return self.machines.intern(tight)
 
 
