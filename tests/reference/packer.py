@@ -69,6 +69,8 @@ class ExistingNode:
         self.state = state
         self.pods: list[Pod] = []
         self.taints = state.taints
+        # The labels stay what they are. (Karpenter adds what pods ask for: a pod that forbids a value of a label
+        # that the node lacks makes the node pass for one that has the label.)
         self.requirements = from_labels(state.labels)
         self.requirements.add([requirement(HOSTNAME, "In", (state.host,))])
         self._topology = run.topology
@@ -93,13 +95,12 @@ class ExistingNode:
             return None
         if not fits(pod_rules.requests_of(pod), self.free) or not self.requirements.compatible(needs):
             return None
-        base = Requirements([*self.requirements, *needs])
         for where in run.volume_alternatives.get(identity(pod)) or [Requirements()]:
-            if not base.compatible(where):
+            if not self.requirements.compatible(where):
                 continue
-            node = Requirements([*base, *where])
+            node = Requirements([*self.requirements, *needs, *where])
             narrowed = self._topology.narrowed(pod, self.taints, strict, node)
-            if narrowed is not None and node.compatible(narrowed):
+            if narrowed is not None and self.requirements.defines(narrowed) and node.intersects(narrowed):
                 return narrowed
         return None
 
@@ -108,7 +109,6 @@ class ExistingNode:
         self.pods.append(pod)
         wanted = pod_rules.requests_of(pod)
         self.free = {name: self.free.get(name, 0) - wanted.get(name, 0) for name in {**self.free, **wanted}}
-        self.requirements = requirements
         self._topology.record(pod, self.taints, requirements)
         self.ports.add(pod)
         self.volumes.add(run.packer.volumes_of(pod))

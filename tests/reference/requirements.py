@@ -200,15 +200,13 @@ class Requirements:
             return False
         return True
 
-    def compatible(self, wanted: Requirements, *, may_lack: Collection[str] = ()) -> bool:
-        """Whether a node described by these can satisfy `wanted`.
+    def defines(self, wanted: Requirements, *, may_lack: Collection[str] = ()) -> bool:
+        """Whether every label that is asked for is defined here, but for those that it `may_lack`."""
+        return all(item.key in self or item.forbids_only or item.key in may_lack for item in wanted)
 
-        Labels asked for must be defined, but for those that it `may_lack` because every new node gets them.
-        """
-        for item in wanted:
-            if item.key not in self and not item.forbids_only and item.key not in may_lack:
-                return False
-        return self.intersects(wanted)
+    def compatible(self, wanted: Requirements, *, may_lack: Collection[str] = ()) -> bool:
+        """Whether a node described by these can satisfy `wanted`: labels asked for are defined, and overlap."""
+        return self.defines(wanted, may_lack=may_lack) and self.intersects(wanted)
 
     def relax_min_values(self, key: str, number: int) -> None:
         """Lowers the number of distinct values that a key asks for."""

@@ -341,7 +341,11 @@ class Topology:
             allowed = group.allowed(pod, strict.get(group.rule.key), node.get(group.rule.key))
             if allowed.allows_nothing():
                 return None
-            result.add([allowed])
+            narrower = result.get(group.rule.key).intersection(allowed)
+            # Two rules that agree on no domain. (Karpenter takes a node without the label then.)
+            if narrower.allows_nothing():
+                return None
+            result.replace(narrower)
         return result
 
     def record(self, pod: Pod, taints: Sequence[Taint], node: Requirements) -> None:
