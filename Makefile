@@ -45,6 +45,7 @@ lock: ## resolves the lock file anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --extra aws pyproject.toml -o requirements-runtime.lock
+	echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --constraint requirements.lock - -o deploy/requirements-build.lock
 
 clean: ## removes what was set up (not the assets)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

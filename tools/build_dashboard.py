@@ -23,6 +23,7 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ]),
     ("timeseries", "Age of the last round", "s", [("max(dovetail_evaluation_age_seconds)", "age")]),
     ("timeseries", "Writes to the API server", "none", [("sum by (kind, outcome) (rate(dovetail_api_writes_total[5m]))", "{{kind}} {{outcome}}")]),
+    ("timeseries", "Age of the prices", "s", [("max(dovetail_catalogue_age_seconds)", "age")]),
     ("timeseries", "Changes seen", "none", [("sum by (kind) (rate(dovetail_watch_events_total[5m]))", "{{kind}}")]),
 ]  # fmt: skip
 

@@ -1,0 +1,90 @@
+"""The controller as a process of its own, started with the very arguments that the chart gives to its container."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.api.control_plane import eventually
+from tests.deploy.chart import Tree, one
+
+COMMAND = (sys.executable, "-m", "dovetail.cli.main")
+
+
+def environment() -> dict[str, str]:
+    """A pod's surroundings: nothing of the one who runs the tests."""
+    return {"PATH": os.environ.get("PATH", ""), "PYTHONWARNINGS": "error", "POD_NAME": "controller"}
+
+
+def container_arguments(trees: list[Tree], kind: str, folder: Path) -> list[str]:
+    """The container's arguments, with its variables filled in and its mounted ConfigMaps written to a folder."""
+    workload = one(trees, kind)
+    pod = workload["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    text = "\n".join(container["args"]).replace("$(POD_NAMESPACE)", workload["metadata"]["namespace"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    for volume in pod["volumes"]:
+        if "configMap" in volume:
+            place = folder / volume["name"]
+            place.mkdir(parents=True, exist_ok=True)
+            for name, contents in one(trees, "ConfigMap", volume["configMap"]["name"])["data"].items():
+                (place / name).write_text(contents)
+            text = text.replace(mounts[volume["name"]], str(place))
+    return text.split("\n")
+
+
+class Running:
+    """A process whose log is read while it runs."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self.path = log
+        with log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [*COMMAND, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=environment(),
+                cwd=log.parent,
+            )
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The log so far, line by line; each is one JSON object."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    def wait_for(self, *, seconds_max: float = 90.0, **fields: object) -> dict[str, Any]:
+        """Wait for a line that has these fields."""
+
+        def found() -> dict[str, Any] | None:
+            assert self.process.poll() is None, self.text[-4000:]
+            return next((line for line in self.lines() if fields.items() <= line.items()), None)
+
+        line: dict[str, Any] = eventually(found, seconds_max=seconds_max)
+        return line
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end, and wait; gives its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def running(arguments: list[str], log: Path) -> Iterator[Running]:
+    """Run it meanwhile."""
+    made = Running(arguments, log)
+    try:
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.kill()
+            made.process.wait()
