@@ -165,7 +165,13 @@ class Engine:
     def in_flight(self, without: str = "") -> InFlight:
         """What commands under way hold on to; `without` leaves one of them out."""
         assert self._now is not None
-        runs = [run for run in self._runs.values() if run.id != without]
+        runs = list(self._runs.values())
+        if without:
+            # What was found after it and only waits for its own validation must not change its verdict: two commands
+            # that were found one after the other would refuse each other again and again.
+            at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
+            runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
+            runs = [run for run in runs if run.id != without]
         launches = self._pacing.launches.active(self._elapsed)
         return InFlight(
             leaving=flight.leaving(runs),

@@ -485,7 +485,7 @@ class GraceChecker(Checker):
             last = before
         if period is None or last is None:
             return
-        passed = self.world.now - self.world.clock.since_start(last)
+        passed = self.world.clock.since_start(host.now()) - self.world.clock.since_start(last)  # by its own wall
         if passed + self.watch.lag < period:
             self.broken(
                 f"{instruction.node} is taken {passed // SECOND} s after a pod event; its grace period is longer"
@@ -511,6 +511,7 @@ class CycleChecker(Checker):
         super().__init__(watch)
         self._seen: dict[int, int] = {}
         self._commands = 0
+        self._last = ""
         self._busy: dict[str, None] = {}
 
     def outside(self) -> None:
@@ -518,9 +519,19 @@ class CycleChecker(Checker):
         self._seen.clear()
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Count commands: only they can make a cycle."""
-        if isinstance(instruction, TaintNode) and not self.watch.is_karpenters(instruction.command_id):
-            self._commands += 1
+        """Count cost actions: only they can make a cycle. What age or an image asks for changes more than is seen."""
+        ident = getattr(instruction, "command_id", "")
+        if self.watch.is_karpenters(ident):
+            return
+        if isinstance(instruction, TaintNode):
+            record = decode_record(instruction.record)
+            if record is not None and record.method not in COST:
+                self._seen.clear()
+        elif isinstance(instruction, DeleteNodeClaim) and ident != self._last:
+            record = record_on(self.store.claims.get(instruction.name))
+            if record is None or instruction.name not in record.replacements:  # no roll-back
+                self._last = ident
+                self._commands += 1
 
     def changed(self, change: Change) -> None:
         """Look at the whole once nothing is on its way."""
@@ -539,7 +550,7 @@ class CycleChecker(Checker):
         state = hash(self._state())
         known = self._seen.get(state)
         if known is not None and known < self._commands:
-            self.broken(f"the cluster is back in a state that {self._commands - known} disruptions led away from")
+            self.broken(f"the cluster is back in a state that {self._commands - known} cost actions led away from")
         self._seen[state] = self._commands
 
     def _state(self) -> tuple[Any, ...]:
