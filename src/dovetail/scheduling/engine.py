@@ -160,19 +160,18 @@ class Engine:
         variant: Variant | None = self.frame.first(entry.cls)
         if variant is not None and variant.lost:
             return False
-        monotone = True
+        steady = True
         while variant is not None:
             try:
                 if self._add(entry, variant):
                     return True
             except ReservedError:
                 return False
-            monotone = monotone and not variant.zone_rules and not variant.host_affinity
+            steady = steady and variant.steady
             variant = variant.after
             if variant is not None:
                 self._activate(variant)
-        if monotone and self.rules.reservations is None:
-            # Rooms only shrink and hosts only fill: what found no place now finds none later.
+        if steady and self.rules.reservations is None:
             self._hopeless.add(mark)
         return False
 

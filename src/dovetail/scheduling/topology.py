@@ -138,6 +138,7 @@ class Group:
         "classes",
         "counts",
         "domains",
+        "elsewhere",
         "filter",
         "host",
         "id",
@@ -179,6 +180,7 @@ class Group:
         self.nodes: Mask | None = None
         self.domains: Domains | None = None
         self.counts: list[int] = []
+        self.elsewhere = 0
         self.nodes_in: list[int] = []
         self.openable: list[bool] = []
         self.per_node: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -203,7 +205,9 @@ class Group:
                 at = at[self.nodes[at]]
                 present = None if present is None else present & self.nodes
         if self.host:
-            self.per_node = np.bincount(at, minlength=columns.count)
+            known = ~columns.renamed[at]
+            self.elsewhere = len(at) - int(known.sum())
+            self.per_node = np.bincount(at[known], minlength=columns.count)
             return
         size = len(domains.names)
         where = domains.column[at]
@@ -356,7 +360,7 @@ class GroupState:
 
     def any_host(self, allowed: Requirement | None) -> bool:
         """Whether some host that the pod may use has a counted pod."""
-        if any(count > 0 for count in self.on_claims.values()) or any(count > 0 for count in self.extra.values()):
+        if self.group.elsewhere or self.on_claims or any(count > 0 for count in self.extra.values()):
             return True
         return any(self.at_node(node) > 0 for node in self.hosts(allowed))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dovetail.model import names
 from dovetail.model.labels import LabelSelector, Requirement, Requirements, pod_requirements
 from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm, PodSpec, TopologySpreadConstraint
 from dovetail.model.settings import PreferencePolicy
@@ -59,6 +60,7 @@ class Variant:
         "reqs",
         "rules",
         "spec",
+        "steady",
         "strict",
         "tolerations",
         "zone_rules",
@@ -85,6 +87,7 @@ class Variant:
         self.owned: list[Group] = self._groups(respect=respect)
         self._inverse: list[Group] | None = None
         self._compile_rules()
+        self.steady = self._is_steady()
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], list[int]]] | None = None
         self._templates: list[bool] | None = None
@@ -98,6 +101,21 @@ class Variant:
         self.host_rules = [r for r in self.rules if r.group.host and r.group.kind != AFFINITY]
         self.zone_rules = [r for r in self.rules if not r.group.host]
         self.keys: tuple[str, ...] = tuple(sorted({r.group.key for r in self.zone_rules}))
+
+    def _is_steady(self) -> bool:
+        """Whether a pod that finds no place finds none later in the same simulation either.
+
+        Rooms only shrink and hosts only fill. But domains may open, affinity may find company, and a new node may seem
+        to have a label once a pod that forbids a value of it has joined.
+        """
+        if self.zone_rules or self.host_affinity:
+            return False
+        known = self.frame.machines.known
+        return all(
+            entry.key in known or entry.key == names.HOSTNAME or entry.lenient()
+            for reqs in (self.reqs, *self.alternatives)
+            for entry in reqs.reqs
+        )
 
     def _groups(self, *, respect: bool) -> list[Group]:
         found: list[Group] = []
