@@ -1,0 +1,110 @@
+"""What is under way already: leaving nodes, nominated nodes, back-off, and pools that are not ours."""
+
+from datetime import timedelta
+
+from dovetail.decide.in_flight import InFlight, LeavingNode
+from dovetail.decide.round import plan_round
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.settings import DOVETAIL
+from tests.designs.world import NOW, Town, kind, moved
+
+FREE = {"consolidationSavingsThreshold": 0}
+
+
+def _empty(*nodes: str) -> Town:
+    town = Town(kind("m", "0.20"))
+    town.pool()
+    for name in nodes:
+        town.node(name, "m")
+    return town
+
+
+def test_marked_settings_tell_the_snapshot() -> None:
+    """What is in flight joins what the settings name, sorted, so that the snapshot sees the same nodes leaving."""
+    leaving = LeavingNode(node="b", method=Method.EMPTY, since=NOW)
+    found = InFlight(leaving=(leaving,), nominated=("z", "y")).marked_settings(DOVETAIL)
+    assert found.marked_for_deletion_nodes == ("b",)
+    assert found.nominated_nodes == ("y", "z")
+
+
+def test_a_leaving_node_is_not_taken_twice() -> None:
+    """A node of a command in flight is marked, whether its taint is on already or not."""
+    town = _empty("a", "b")
+    town.leaving["a"] = LeavingNode(node="a", method=Method.EMPTY, since=NOW)
+    assert moved(town.act()) == ("deleteEmpty", ("b",))
+    assert town.verdicts()["a"] == "marked-for-deletion"
+
+
+def test_a_nominated_node_stays() -> None:
+    """An empty replacement, or a destination of a command in flight, is not deleted before its pods come."""
+    town = _empty("a", "b")
+    town.nominated = ("a",)
+    assert moved(town.act()) == ("deleteEmpty", ("b",))
+    town.nominated = ("claim-b",)  # a replacement is known by its NodeClaim before its node has come
+    assert moved(town.act()) == ("deleteEmpty", ("a",))
+
+
+def test_pods_of_leaving_nodes_take_room() -> None:
+    """The simulation places the pods of nodes that are leaving too: room that they need is not there."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption=FREE)
+    for name, cpu in (("a", "1000m"), ("b", "2500m"), ("c", "1000m")):
+        town.node(name, "m")
+        town.pod(f"{name}-0", name, cpu=cpu)
+    assert town.act() is not None
+    town.leaving["c"] = LeavingNode(node="c", method=Method.SINGLE_NODE, since=NOW)
+    assert town.act() is None
+
+
+def test_a_pool_that_backs_off_launches_nothing() -> None:
+    """After a replacement that did not come its pool waits; deletions, which launch nothing, go on."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption=FREE)
+    town.node("n", "l")
+    town.fill("n", 2, cpu="1000m")
+    assert moved(town.act()) == ("replaceCost", ("n",))
+    until = NOW + timedelta(minutes=10)
+    held = InFlight(back_off={"default": until})
+    result = plan_round(town.snapshot(), town.settings, NOW, in_flight=held)
+    assert result.commands == ()
+    assert [entry.verdict for entry in result.verdicts] == ["back-off"]
+    assert result.next_change == until
+    assert plan_round(town.snapshot(), town.settings, until, in_flight=held).commands
+
+
+def test_other_pools_are_only_observed() -> None:
+    """Nodes of pools that are not ours stop at the first gate; under Karpenter's profile all pools are managed."""
+    town = _empty("a")
+    assert town.round(managed_pools=("other",)).commands == ()
+    assert town.round(managed_pools=("other",)).verdicts[0].verdict == "managed"
+    assert town.round(managed_pools=("default",)).commands
+
+
+def test_the_hold_does_not_count() -> None:
+    """Our own hold on a node does not keep us off it; a person's annotation does, and our own word always does."""
+    for annotations, goes in (
+        ({names.DO_NOT_DISRUPT: "true"}, False),
+        ({names.DO_NOT_DISRUPT: "true", names.HOLD: "x"}, True),
+        ({names.DO_NOT_DISRUPT: "true", names.HOLD: "x", names.ALWAYS_DO_NOT_DISRUPT: "true"}, False),
+        ({names.ALWAYS_DO_NOT_DISRUPT: "true"}, False),
+    ):
+        town = Town(kind("m", "0.20"))
+        town.pool()
+        town.node("n", "m", annotations=annotations)
+        assert (town.act() is not None) is goes
+
+
+def test_our_taint_marks_a_node() -> None:
+    """A node with the disruption taint is leaving, whoever put it there (after a change of leader)."""
+    import msgspec
+
+    from dovetail.model.objects import Taint
+
+    town = _empty("a", "b")
+    taint = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
+    node = town.nodes["a"]
+    town.nodes["a"] = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(taint,)))
+    assert town.verdicts()["a"] == "marked-for-deletion"
+    row = next(row for row in town.round().budgets if row.reason.value == "Empty")
+    assert row.used == 1

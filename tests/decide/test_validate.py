@@ -1,0 +1,171 @@
+"""A command is looked at again on fresh state before it is carried out."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.decide.price import Refusal
+from dovetail.decide.validate import revalidate
+from dovetail.model import names
+from dovetail.model.command import Command, Method
+from dovetail.model.verdicts import Gate
+from tests.designs.world import Town, kind
+
+CHEAP = {"consolidationSavingsThreshold": 0}
+
+
+def _again(town: Town, command: Command) -> Command | Refusal:
+    return revalidate(command, town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+
+
+def _decided(town: Town) -> Command:
+    command = town.act()
+    assert command is not None
+    return command
+
+
+def _replacing() -> Town:
+    """A node that a smaller one would do for."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption=CHEAP)
+    town.node("n", "l")
+    town.fill("n", 2, cpu="1000m")
+    return town
+
+
+def _deleting() -> Town:
+    """A node whose pods fit on another."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption=CHEAP)
+    town.node("a", "m")
+    town.fill("a", 1)
+    town.node("b", "m")
+    town.fill("b", 2)
+    return town
+
+
+def test_nothing_changed() -> None:
+    """On the same state the command stands, with placements of now."""
+    for town in (_replacing(), _deleting()):
+        command = _decided(town)
+        assert _again(town, command) == command
+
+
+@pytest.mark.parametrize(
+    ("gate", "change"),
+    [
+        (Gate.NOMINATED, lambda town: setattr(town, "nominated", ("a",))),
+        (Gate.NODE_DO_NOT_DISRUPT, lambda town: town.node("a", "m", annotations={names.DO_NOT_DISRUPT: "true"})),
+        (Gate.POD_DO_NOT_DISRUPT, lambda town: town.pod("x", "a", annotations={names.DO_NOT_DISRUPT: "true"})),
+        (Gate.MANAGED, lambda town: town.remove("a")),
+        (Gate.BUDGET, lambda town: town.pool(disruption={**CHEAP, "budgets": [{"nodes": "0"}]})),
+        (Gate.CONSOLIDATE_AFTER, lambda town: town.pool(disruption={**CHEAP, "consolidateAfter": "2h"})),
+        (Gate.GRACE_PERIOD, lambda town: town.pool(disruption={**CHEAP, "consolidationGracePeriod": "2h"})),
+        (Gate.PRICE, lambda town: town.pod("big", "b", cpu="3750m")),
+        (Gate.SAVINGS_THRESHOLD, lambda town: town.pool(disruption={"consolidationSavingsThreshold": 1})),
+    ],
+    ids=lambda value: value.value if isinstance(value, Gate) else "",
+)
+def test_what_stops_it(gate: Gate, change: Any) -> None:
+    """A gate that has closed, a budget that is used up or room that is gone refuses the command, by name."""
+    town = _deleting()
+    command = _decided(town)
+    assert command.nodes == ("a",)
+    change(town)
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is gate
+
+
+def test_another_command_took_the_budget() -> None:
+    """What other commands have in flight counts against the budget at validation too."""
+    town = _deleting()
+    town.pool(disruption={**CHEAP, "budgets": [{"nodes": "1"}]})
+    town.node("c", "m")
+    command = Command(action=_decided(_deleting()).action, method=Method.SINGLE_NODE, nodes=("a",), pods=1)
+    town.mark(Command(action=command.action, method=Method.EMPTY, nodes=("c",)))
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.BUDGET
+
+
+def test_room_that_has_come_calls_for_a_new_decision() -> None:
+    """Where no replacement is needed any more the command is dropped: a better one is to be had."""
+    town = _replacing()
+    command = _decided(town)
+    town.node("fresh", "m")
+    town.pod("busy", "fresh")
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.NEW_NODES
+
+
+def test_a_replacement_that_would_not_do_any_more() -> None:
+    """Pods that outgrow the planned type refuse the command."""
+    town = _replacing()
+    command = _decided(town)
+    town.pod("more", "n", cpu="3000m")
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+
+
+def test_a_price_that_has_risen() -> None:
+    """A planned type that costs as much as the node now refuses the command at the price gate."""
+    town = _replacing()
+    command = _decided(town)
+    town.kinds["m"] = kind("m", "0.40", cpu=4)
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.PRICE
+
+
+def test_empty_nodes_drop_out_one_by_one() -> None:
+    """Of a command that deletes empty nodes those that got a pod meanwhile stay, and the others go."""
+    town = Town(kind("m", "0.20"))
+    town.pool()
+    for name in ("a", "b", "c"):
+        town.node(name, "m")
+    command = _decided(town)
+    town.pod("late", "b")
+    again = _again(town, command)
+    assert isinstance(again, Command)
+    assert again.nodes == ("a", "c")
+    town.pod("later", "a")
+    town.pod("latest", "c")
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.NOT_EMPTY
+
+
+def test_drift_waits_for_its_zone() -> None:
+    """A drifted node whose zone is not the active one any more is refused (S2)."""
+    budget = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"budgets": [budget], "consolidateAfter": "Never"})
+    for name, zone in (("a0", "a"), ("b0", "b"), ("b1", "b")):
+        town.node(name, "m", zone=zone, drifted=timedelta(hours=1))
+        town.fill(name, 1)
+    command = _decided(town)
+    assert command.nodes == ("a0",)
+    town.mark(Command(action=command.action, method=Method.DRIFTED, nodes=("b1",)))
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.TOPOLOGY_BUDGET
+
+
+def test_drift_that_was_mended() -> None:
+    """A node whose condition Drifted is gone is not replaced."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidateAfter": "Never"})
+    town.node("n", "m", drifted=timedelta(hours=1))
+    town.fill("n", 1)
+    command = _decided(town)
+    claim = town.claims["n"]
+    calm = tuple(c for c in claim.status.conditions if c.type != "Drifted")
+    status = msgspec.structs.replace(claim.status, conditions=calm)
+    town.claims["n"] = msgspec.structs.replace(claim, status=status)
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.NOT_DRIFTED
