@@ -1,0 +1,186 @@
+"""`dovetail plan`, `explain` and `place` from the command line: the promised JSON, words for people, exit status."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.cli.main import main
+from dovetail.model import names
+from tests.designs.world import Town, kind
+
+ACTION = {
+    "action",
+    "nodes",
+    "replacements",
+    "placements",
+    "savingsPerHour",
+    "requiredSavingsPerHour",
+    "disruptionCost",
+    "pods",
+}
+
+
+def _write(town: Town, folder: Path) -> list[str]:
+    """Write a town as kubectl and a catalogue file would have it; give the options that name them."""
+    items = [msgspec.to_builtins(item) for kind_ in _objects(town) for item in kind_]
+    (folder / "cluster.json").write_text(json.dumps({"kind": "List", "items": items}, default=str))
+    types = [
+        {
+            "name": entry.name,
+            "requirements": [msgspec.to_builtins(r) for r in entry.requirements],
+            "capacity": {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in entry.capacity.items()},
+            "overhead": {},
+            "offerings": [
+                {"capacityType": o.capacity_type, "zone": o.zone, "price": o.price_float, "available": True}
+                for o in entry.offerings
+            ],
+        }
+        for entry in town.kinds.values()
+    ]
+    (folder / "catalog.json").write_text(json.dumps({"instanceTypes": types}))
+    now = town.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return ["-f", str(folder / "cluster.json"), "--catalog", str(folder / "catalog.json"), "--now", now]
+
+
+def _objects(town: Town) -> list[Any]:
+    return [town.pools.values(), town.nodes.values(), town.claims.values(), town.pods.values(), town.others]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Callable[[Town], list[str]]:
+    """A function that writes a town to files and gives the options that name them."""
+    return lambda town: _write(town, tmp_path)
+
+
+def _mixed() -> Town:
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.001})
+    town.node("idle", "m")
+    town.node("wide", "l", zone="b")
+    town.fill("wide", 2, cpu="1000m", spec={"nodeSelector": {names.ZONE: "b"}})
+    town.node("held", "m")
+    town.pod("precious", "held", annotations={names.DO_NOT_DISRUPT: "true"})
+    town.pod("waiting", cpu="7000m")
+    return town
+
+
+def test_the_promised_keys(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`plan -o json` has the keys of the contract, every method and every node."""
+    assert main(["plan", *options(_mixed()), "--every-method", "--every-candidate", "-o", "json"]) == 0
+    plan = json.loads(capsysbinary.readouterr().out)
+    assert {"now", "profile", "actions", "methods", "nodes", "budgets", "warnings"} <= set(plan)
+    assert plan["profile"] == "dovetail"
+    assert [entry["method"] for entry in plan["methods"]] == ["empty", "expired", "drifted", "multiNode", "singleNode"]
+    for entry in plan["methods"]:
+        assert {"method", "reason", "candidates", "budget", "actions"} <= set(entry)
+        assert ("perCandidate" in entry) == (entry["method"] in ("drifted", "singleNode"))
+        for action in entry["actions"]:
+            assert set(action) >= ACTION
+    assert [action["action"] for action in plan["actions"]] == ["deleteEmpty"]
+    single = plan["methods"][-1]
+    assert set(single["candidates"][0]) == {"node", "nodePool", "price", "disruptionCost"}
+    assert {"node", "action", "why"} == set(single["perCandidate"][0])
+    replaced = single["perCandidate"][0]["action"]
+    assert replaced["action"] == "replaceCost"
+    assert {"nodePool", "instanceTypes", "capacityTypes", "zones", "requirements"} <= set(replaced["replacements"][0])
+    assert replaced["savingsPerHour"] == "0.2"
+    verdicts = {entry["name"]: entry["verdict"] for entry in plan["nodes"]}
+    assert verdicts == {"held": "pod-do-not-disrupt", "idle": "eligible", "wide": "eligible"}
+    for node in plan["nodes"]:
+        assert {"gate", "passed", "why", "figures"} == set(node["gates"][0])
+    assert {"nodePool", "reason", "allowed", "used", "left"} == set(plan["budgets"][0])
+
+
+def test_only_the_acting_method_without_every_method(
+    options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Without --every-method the round ends at the first method that acts."""
+    assert main(["plan", *options(_mixed()), "-o", "json"]) == 0
+    plan = json.loads(capsysbinary.readouterr().out)
+    assert [entry["method"] for entry in plan["methods"]] == ["empty"]
+
+
+def test_a_plan_in_words(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """People read what would be done, what it saves, what holds the rest back and what to change first."""
+    assert main(["plan", *options(_mixed())]) == 0
+    text = capsys.readouterr().out
+    assert "deleteEmpty idle" in text
+    assert "saves $0.20/h" in text
+    assert "pod-do-not-disrupt" in text
+    assert "First thing to change" in text
+
+
+def test_five_hundred_nodes_in_ten_lines(
+    options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many nodes there are, the plan stays a page: nodes are grouped by the gate that holds them."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidateAfter": "2h"})
+    for number in range(500):
+        town.node(f"n{number:03d}", "m")
+        if number % 2:
+            protected = {names.DO_NOT_DISRUPT: "true"} if number % 4 == 1 else {}
+            town.pod(f"p{number}", f"n{number:03d}", annotations=protected)
+    assert main(["plan", *options(town)]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) <= 10
+    assert any(line.split()[:2] == ["375", "consolidate-after"] for line in lines)
+    assert any(line.split()[:2] == ["125", "pod-do-not-disrupt"] for line in lines)
+
+
+def test_explain_names_what_would_open_it(
+    options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`explain` shows the gate, the policy with its origins and what came of asking again without the cause."""
+    town = _mixed()
+    assert main(["explain", "held", *options(town)]) == 0
+    text = capsys.readouterr().out
+    assert "pod-do-not-disrupt" in text
+    assert "consolidationSavingsThreshold  0.001  (spec)" in text
+    assert "if pod default/precious had no karpenter.sh/do-not-disrupt: it would be" in text
+
+
+def test_explain_as_json(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The same for programs."""
+    assert main(["explain", "held", *options(_mixed()), "-o", "json"]) == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    assert said["verdict"] == "pod-do-not-disrupt"
+    assert said["opens"][0]["opens"] is True
+    assert said["policy"]["budgets"]["from"] == "spec"
+
+
+def test_explain_a_stranger(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that is not there is wrong usage: one sentence, with the nearest name."""
+    assert main(["explain", "hold", *options(_mixed())]) == 2
+    assert "did you mean held?" in capsys.readouterr().err
+
+
+def test_place(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`place -o json` says where the pending pods would go."""
+    assert main(["place", *options(_mixed()), "-o", "json"]) == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    assert said == {
+        "existing": [],
+        "new": [{"nodePool": "default", "instanceTypes": ["l"], "pods": ["default/waiting"]}],
+        "unplaced": [],
+    }
+
+
+def test_place_in_words(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """The same for people."""
+    assert main(["place", *options(_mixed())]) == 0
+    assert capsys.readouterr().out.strip() == "a new l of NodePool default takes default/waiting"
+
+
+def test_a_broken_pool_is_a_warning(
+    options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A broken budget leaves the exit status 0 and is told as a warning."""
+    town = _mixed()
+    town.pool(disruption={"budgets": [{"nodes": "5", "schedule": "0 99 * * *", "duration": "1h"}]})
+    assert main(["plan", *options(town), "-o", "json"]) == 0
+    assert any("schedule" in text for text in json.loads(capsysbinary.readouterr().out)["warnings"])
