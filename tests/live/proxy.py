@@ -92,6 +92,7 @@ class Proxy:
         finally:
             self._loop.call_soon_threadsafe(self._stop.set)
             thread.join(10)
+            self._loop.run_until_complete(asyncio.sleep(0.1))  # TLS connections say goodbye after they are closed
             self._loop.close()
 
     def cut_watches(self) -> int:

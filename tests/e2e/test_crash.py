@@ -1,0 +1,158 @@
+"""Kill -9 at every step of a command, then a successor: finished or rolled back, nothing tainted, nothing doubled."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.control_plane import ControlPlane, eventually
+from tests.e2e.controller import Process, controller
+from tests.e2e.history import History
+from tests.e2e.world import Tree, World, pool, write_catalogue, write_settings
+from tests.live.background import Cloud, cloud_on
+from tests.live.proxy import Answer, Proxy, Seen, proxy_for
+
+WRITES_OF_A_REPLACEMENT = 5  # taint, create, delete, clear the claim's record, clear its node's
+WRITES_OF_A_ROLL_BACK = 4  # taint, create, untaint, delete the replacement
+
+
+@pytest.fixture
+def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
+    """A cloud that lives on whatever happens to the controller."""
+    with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
+        yield found
+
+
+@pytest.fixture
+def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
+    """What stands between the controller and the server."""
+    with proxy_for(cluster.base_url, cluster.ca_path) as found:
+        yield found
+
+
+def _through(proxy: Proxy, cluster: ControlPlane, folder: Path) -> Path:
+    """A kubeconfig whose server is the proxy."""
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["clusters"][0]["cluster"] = {"server": proxy.url}
+    path = folder / "through-proxy"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def _flags(folder: Path, kubeconfig: Path, **settings: str) -> list[str]:
+    """The same identity for all: a pod that starts again under its own name need not wait for its own Lease."""
+    config = write_settings(folder, validationDelay="0s", **settings)
+    return [
+        "--kubeconfig", str(kubeconfig), "--catalog", str(write_catalogue(folder)), "--settings", str(config),
+        "--identity", "the-same-pod",
+    ]  # fmt: skip
+
+
+class Guillotine:
+    """Kills a process at its n-th write to nodes and claims, before the server hears of it or after it has obeyed."""
+
+    def __init__(self, process: Process, at: int, *, after: bool) -> None:
+        self.process, self.at, self.late = process, at, after
+        self.writes: list[Seen] = []
+        self.fell = False
+
+    def before(self, seen: Seen) -> Answer | None:
+        if self.fell:
+            return Answer(503, "Dead")
+        only_a_hold = seen.method == "PATCH" and b"dovetail.dev/hold" in seen.body
+        if seen.acts() and not only_a_hold:
+            self.writes.append(seen)
+            if len(self.writes) == self.at and not self.late:
+                self._fall()
+                return Answer(503, "Dead")
+        return None
+
+    def after(self, seen: Seen, status: int) -> None:
+        if self.late and not self.fell and len(self.writes) == self.at and seen == self.writes[-1] and status < 300:
+            self._fall()
+
+    def _fall(self) -> None:
+        self.fell = True
+        self.process.kill()
+
+
+def _drift(world: World, of: Tree, generation: int) -> None:
+    world.patch(of, {"spec": {"template": {"metadata": {"labels": {"generation": f"g{generation}"}}}}})
+
+
+def _most_at_once(history: History) -> int:
+    """The largest number of claims that were there and not leaving at one time."""
+    alive: set[str] = set()
+    most = 0
+    for entry in sorted((e for e in history.entries if e.kind == "NodeClaim"), key=lambda e: e.version):
+        if entry.type == "DELETED" or entry.is_leaving:
+            alive.discard(entry.name)
+        else:
+            alive.add(entry.name)
+        most = max(most, len(alive))
+    return most
+
+
+def test_killed_at_every_step_of_a_replacement(
+    cluster: ControlPlane, world: World, history: History, cloud: Cloud, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Whichever write it dies at, the successor brings it to one new node, with every pod and without a mark."""
+    web = world.pool(pool("web", consolidateAfter="Never"))
+    world.node("first", web)
+    world.fill("app", ["first", "first"])
+    through = _through(proxy, cluster, tmp_path)
+    steps = []
+    for number in range(1, WRITES_OF_A_REPLACEMENT + 1):
+        for late in (False, True):
+            (old,) = world.nodes()
+            proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
+            with controller(tmp_path, f"victim-{number}-{late}", *_flags(tmp_path, through)) as victim:
+                victim.wait_for("leading")
+                eventually(lambda old=old: "dovetail.dev/hold" in world.nodes()[old]["metadata"]["annotations"])
+                blade = Guillotine(victim, number, after=late)
+                proxy.before, proxy.after = blade.before, blade.after
+                _drift(world, web, 10 * number + late)
+                eventually(lambda blade=blade: blade.fell)
+            steps.append(blade.writes[-1].method)
+            with controller(tmp_path, f"successor-{number}-{late}", *_flags(tmp_path, cluster.kubeconfig)):
+                eventually(lambda old=old: old not in world.claims() and len(world.nodes()) == 1)
+                eventually(lambda: not world.leftovers())
+                world.wait_running("app", 2)
+    assert steps[::2] == ["PATCH", "POST", "DELETE", "PATCH", "PATCH"]
+    assert _most_at_once(history) == 2
+
+
+def test_killed_at_every_step_of_a_roll_back(
+    cluster: ControlPlane, world: World, history: History, cloud: Cloud, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A replacement that never comes is undone whoever dies meanwhile: the node is free again, nothing else is there."""
+    web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "0"}]))
+    world.node("first", web)
+    world.fill("app", ["first", "first"])
+    through = _through(proxy, cluster, tmp_path)
+    steps = []
+    for number in range(1, WRITES_OF_A_ROLL_BACK + 1):
+        for late in (False, True):
+            cloud.is_on = True
+            proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
+            flags = _flags(tmp_path, through, replacementTimeout="2s")
+            with controller(tmp_path, f"victim-{number}-{late}", *flags) as victim:
+                victim.wait_for("leading")
+                blade = Guillotine(victim, number, after=late)
+                proxy.before, proxy.after = blade.before, blade.after
+                _drift(world, web, 10 * number + late)
+                eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
+                cloud.is_on = False
+                world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})
+                eventually(lambda blade=blade: blade.fell)
+            steps.append(blade.writes[-1].method)
+            world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}})
+            flags = _flags(tmp_path, cluster.kubeconfig, replacementTimeout="2s")
+            with controller(tmp_path, f"successor-{number}-{late}", *flags) as successor:
+                successor.wait_for("leading")
+                eventually(lambda: not world.leftovers() and list(world.claims()) == ["first"])
+    assert steps[:4] == ["PATCH", "PATCH", "POST", "POST"]
+    assert sorted(steps[4:]) == ["DELETE", "DELETE", "PATCH", "PATCH"]
+    assert len(world.wait_running("app", 2)) == 2
+    assert _most_at_once(history) == 2

@@ -1,0 +1,137 @@
+"""What each design document asks for, once each, on a real cluster; the API server's own timestamps are the evidence."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.api.control_plane import ControlPlane, eventually
+from tests.e2e.controller import Process, controller
+from tests.e2e.history import History
+from tests.e2e.world import ZONES, World, pool, write_catalogue, write_settings
+from tests.live.background import cloud_on
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _left_at(history: History, claim: str) -> datetime:
+    """When a claim's deletion began, by the API server's clock."""
+    entry = history.first("NodeClaim", lambda e: e.name == claim and e.is_leaving)
+    assert entry is not None
+    return _time(entry.object["metadata"]["deletionTimestamp"])
+
+
+def test_grace_period(world: World, running: Process, history: History) -> None:
+    """S0: until the grace period has passed since the last pod event a node is left alone, then it is consolidated."""
+    web = world.pool(pool("web", consolidationGracePeriod="12s"))
+    world.node("left", web)
+    world.node("right", web)
+    world.fill("app", ["left", "right", "right"])
+    eventually(lambda: len(world.nodes()) == 1)
+    gone = next(name for name in ("left", "right") if name not in world.nodes())
+    entry = history.first("NodeClaim", lambda e: e.name == gone and e.is_leaving)
+    assert entry is not None
+    quiet_since = _time(entry.object["status"]["lastPodEventTime"])
+    assert _left_at(history, gone) - quiet_since >= timedelta(seconds=12)
+
+
+def test_savings_threshold(world: World, running: Process, history: History) -> None:
+    """S1: a move that saves too little for what it disturbs is blocked, counted and told; a lower threshold lets it go."""
+    metric = "karpenter_consolidation_threshold_blocked_total"
+    web = world.pool(pool("thrifty", consolidationSavingsThreshold=1.0))
+    world.node("left", web)
+    world.node("right", web)
+    world.fill("app", ["left", "right", "right"])
+    eventually(lambda: running.metric(metric, nodepool="thrifty") > 0)
+
+    def told() -> list[str]:
+        notes = [event["note"] for name in ("left", "right") for event in world.events(name)]
+        return [note for note in notes if "savings-threshold" in note and "$" in note]
+
+    eventually(told, seconds_max=90)  # verdicts are worked out once a minute
+    assert running.said("", topic="threshold-blocked", pool="thrifty")
+    assert len(world.nodes()) == 2
+    world.patch(web, {"spec": {"disruption": {"consolidationSavingsThreshold": 0}}})
+    eventually(lambda: len(world.nodes()) == 1)
+    assert history.first("NodeClaim", lambda e: e.is_leaving) is not None
+
+
+def test_three_zones_one_after_another(world: World, running: Process, history: History) -> None:
+    """S2: drift rolls through one zone at a time: the next begins when the last node of the one before is gone."""
+    zonal = {"nodes": "100%", "topologyKey": "topology.kubernetes.io/zone", "sequential": True, "reasons": ["Drifted"]}
+    web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "100%"}, zonal]))
+    olds: dict[str, list[str]] = {}
+    for zone in ZONES:
+        for number in (1, 2):
+            name = f"{zone}-{number}"
+            world.node(name, web, zone=zone)
+            olds.setdefault(zone, []).append(name)
+    world.fill("app", [name for names in olds.values() for name in names], cpu="1500m")
+    world.patch(web, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
+    every = {name for names in olds.values() for name in names}
+    eventually(lambda: not every & set(world.claims()), seconds_max=120)
+    world.wait_running("app", 6)
+    eventually(lambda: not world.leftovers())
+    spans = []
+    for zone, names in olds.items():
+        begins = [history.first("Node", lambda e, n=name: e.name == n and e.is_tainted) for name in names]
+        ends = [
+            history.first("NodeClaim", lambda e, n=name: e.name == n and e.type == "DELETED") for name in names
+        ]
+        assert None not in begins
+        assert None not in ends
+        spans.append(
+            (min(e.version for e in begins if e), max(e.version for e in ends if e), zone,
+             min(_left_at(history, n) for n in names), max(_left_at(history, n) for n in names))
+        )  # fmt: skip
+    spans.sort()
+    for before, after in zip(spans, spans[1:], strict=False):
+        assert before[1] < after[0], f"{after[2]} began before {before[2]} was done"
+        assert before[4] <= after[3]
+
+
+def test_a_budget_with_a_window(world: World, running: Process, history: History) -> None:
+    """S3: while a window allows nothing nothing goes; the moment it closes, it does, by the API server's own clock."""
+    end = (datetime.now(UTC) + timedelta(seconds=72)).replace(second=0, microsecond=0)
+    start = end - timedelta(minutes=2)
+    window = {"nodes": "0", "schedule": f"{start.minute} {start.hour} * * *", "duration": "2m", "reasons": ["Empty"]}
+    web = world.pool(pool("office", budgets=[{"nodes": "100%"}, window]))
+    world.node("idle", web)
+    eventually(lambda: running.metric("dovetail_budget_limit_nodes", nodepool="office", reason="Drifted") >= 1)
+    assert running.metric("dovetail_budget_left_nodes", nodepool="office", reason="Empty") == 0
+    assert "idle" in world.nodes()
+    eventually(lambda: "idle" not in world.nodes(), seconds_max=120)
+    assert end <= _left_at(history, "idle") < end + timedelta(seconds=30)
+
+
+def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
+    """S4: empty before expired before drifted before cost; cost waits until the others have been quiet for a while."""
+    catalogue = write_catalogue(tmp_path)
+    settings = write_settings(tmp_path, stabilization={"empty": "0s", "expired": "0s", "drifted": "6s", "cost": "0s"})
+    with cloud_on(cluster.kubeconfig, catalogue):
+        drifting = world.pool(pool("drifting", consolidateAfter="Never"))
+        expiring = world.pool(pool("expiring", consolidateAfter="Never"))
+        web = world.pool(pool("web"))
+        world.node("stale", drifting)
+        world.node("aged", expiring)
+        world.node("idle", web)
+        world.node("huge", web, "large")
+        for app, node in (("a", "stale"), ("b", "aged"), ("c", "huge")):
+            world.fill(app, [node], cpu="1500m", nodeSelector={"pool": world.nodes()[node]["metadata"]["labels"]["pool"]})
+        world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1s"}}})
+        world.patch(drifting, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
+        eventually(lambda: "Drifted" in json.dumps(world.claims()["stale"]["status"]))
+        time.sleep(1)
+        flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(catalogue), "--settings", str(settings))
+        with controller(tmp_path, "dovetail", *flags) as process:
+            eventually(lambda: process.said("replaceExpired", phase="validating"))
+            world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1h"}}})
+            eventually(lambda: process.said("replaceCost", phase="done"), seconds_max=90)
+            begun = [line for line in process.lines() if line.get("phase") == "validating"]
+            actions = list(dict.fromkeys(line["action"] for line in begun))
+            assert actions == ["deleteEmpty", "replaceExpired", "replaceDrifted", "replaceCost"]
+            calm = _time(process.said("replaceDrifted", phase="done")[-1]["time"])
+            began = _time(next(line["time"] for line in begun if line["action"] == "replaceCost"))
+            assert began - calm >= timedelta(seconds=5.9)
