@@ -64,7 +64,7 @@ def _mixed() -> Town:
     town.fill("wide", 2, cpu="1000m", spec={"nodeSelector": {names.ZONE: "b"}})
     town.node("held", "m")
     town.pod("precious", "held", annotations={names.DO_NOT_DISRUPT: "true"})
-    town.pod("waiting", cpu="7000m")
+    town.pod("waiting", cpu="7000m", spec={"nodeSelector": {names.ZONE: "c"}})
     return town
 
 
