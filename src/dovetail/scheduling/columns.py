@@ -44,6 +44,9 @@ class NodeColumns:
         self.taint_sets, self._taint_codes = self._code_taints([state.taints for state in states])
         # Until a node registers it is known by its claim's name, while the pods on it count for its own.
         self.renamed: Mask = np.array([_is_renamed(state) for state in states], dtype=np.bool_)
+        self.unnamed: Mask = np.array(
+            [s.node is not None and names.HOSTNAME not in s.node.metadata.labels for s in states], dtype=np.bool_
+        )
         raw = [state.node.spec.taints if state.node is not None else state.taints for state in states]
         self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
 

@@ -230,6 +230,9 @@ class Frame:
             group = Group(self._next(), INVERSE, key, scope, selector)
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
+            if group.host:
+                # Without the label nobody knows which host the pod holds against others.
+                at = at[~self.columns.unnamed[at]]
             group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
             group.classes = group.based_on = {cls.id for cls in owners}
             for cls in owners:

@@ -53,7 +53,8 @@ class NodeFilter:
     @property
     def mark(self) -> tuple[object, ...]:
         """Equal for equal filters."""
-        return (self.terms, self.tolerations, self.honor_affinity, self.honor_taints)
+        tolerated = frozenset((t.key, t.operator, t.value, t.effect) for t in self.tolerations)
+        return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
 
     def nodes(self, columns: NodeColumns) -> Mask | None:
         """The nodes that take part; None: all."""
