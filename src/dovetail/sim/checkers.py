@@ -24,6 +24,7 @@ from dovetail.sim.host import Host
 from dovetail.sim.store import Change
 from dovetail.sim.world import World
 
+Memory = dict[str, list[tuple[int, Any]]]
 COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
 SETTLING: Final = 60 * SECOND
@@ -100,15 +101,12 @@ class BudgetChecker(Checker):
         super().__init__(watch)
         self.leaving: dict[str, _Leaving] = {}
         self._counts: dict[str, list[tuple[int, int]]] = {}
-        self._policies: dict[str, list[tuple[int, NodePool]]] = {}
         self._counted: dict[str, str] = {}
         self._down: dict[str, int] = {}
 
     def changed(self, change: Change) -> None:
-        """Follow pools, nodes and claims; judge each node that a command closes."""
-        if change.kind == "NodePool" and change.new is not None:
-            self._remember(self._policies, change.key, cast("NodePool", change.new))
-        elif change.kind == "Node":
+        """Follow nodes and claims; judge each node that a command closes."""
+        if change.kind == "Node":
             self._node(change.key, cast("Node | None", change.old), cast("Node | None", change.new))
         elif change.kind == "NodeClaim":
             claim = cast("NodeClaim | None", change.new)
@@ -119,24 +117,10 @@ class BudgetChecker(Checker):
             elif claim.metadata.deletion_timestamp is not None:
                 self._down.setdefault(change.key, self.world.now)
 
-    def _remember(self, memory: dict[str, list[tuple[int, Any]]], key: str, value: Any) -> None:
-        """Keep what was true within the last `lag`, and what was true at its beginning."""
-        entries = memory.setdefault(key, [])
-        entries.append((self.world.now, value))
-        edge = self.world.now - self.watch.lag
-        while len(entries) > 1 and entries[1][0] <= edge:
-            del entries[0]
-
-    def _lately(self, memory: dict[str, list[tuple[int, Any]]], key: str) -> list[Any]:
-        edge = self.world.now - self.watch.lag
-        entries = memory.get(key, [])
-        first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
-        return [value for _, value in entries[first:]]
-
     def _uncount(self, name: str) -> None:
         pool = self._counted.pop(name, None)
         if pool is not None:
-            self._remember(self._counts, pool, self._counts[pool][-1][1] - 1)
+            self.watch.remember(self._counts, pool, self._counts[pool][-1][1] - 1)
 
     def _node(self, name: str, old: Node | None, new: Node | None) -> None:
         if new is None:
@@ -148,7 +132,7 @@ class BudgetChecker(Checker):
         if name not in self._counted and names.INITIALIZED_LABEL in new.metadata.labels and pool:
             known = self._counts.get(pool)
             self._counted[name] = pool
-            self._remember(self._counts, pool, (known[-1][1] if known else 0) + 1)
+            self.watch.remember(self._counts, pool, (known[-1][1] if known else 0) + 1)
         if is_true(new.status.conditions, "Ready"):
             claim = self.store.claims.get(name)
             if claim is not None and claim.metadata.deletion_timestamp is None:
@@ -173,7 +157,7 @@ class BudgetChecker(Checker):
 
     def _policies_of(self, pool: str, karpenter: bool) -> list[DisruptionPolicy]:
         settings = KARPENTER_1_15 if karpenter else DOVETAIL
-        return [effective_policy(entry, settings) for entry in self._lately(self._policies, pool)]
+        return [effective_policy(entry, settings) for entry in self.watch.pools_lately(pool)]
 
     def _instants(self) -> tuple[datetime, datetime]:
         clock = self.world.clock
@@ -186,7 +170,7 @@ class BudgetChecker(Checker):
             since <= edge and name not in self.leaving and self._counted.get(name) == pool
             for name, since in self._down.items()
         )
-        nodes = max(self._lately(self._counts, pool), default=0)
+        nodes = max(self.watch.lately(self._counts, pool), default=0)
         allowed = max(
             _allowed(policy, nodes, reason, instant)
             for policy in self._policies_of(pool, karpenter)
@@ -477,13 +461,14 @@ class GraceChecker(Checker):
         claim = self.store.claims.get(self.store.claim_of.get(instruction.node, ""))
         if record is None or claim is None or record.method not in COST or is_tainted(self._node(instruction)):
             return
-        pool = self.store.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
-        period = effective_policy(pool, DOVETAIL).grace_period if pool is not None else None
+        pools = self.watch.pools_lately(claim.metadata.labels.get(names.NODEPOOL, ""))
+        periods = [effective_policy(pool, DOVETAIL).grace_period for pool in pools]
+        period = min((entry or 0 for entry in periods), default=0)
         last = _last_event(claim)
         at, before = self._before.get(instruction.node, (-1 << 62, None))
         if self.world.now - at <= self.watch.lag:
             last = before
-        if period is None or last is None:
+        if not period or last is None:
             return
         passed = self.world.clock.since_start(host.now()) - self.world.clock.since_start(last)  # by its own wall
         if passed + self.watch.lag < period:
@@ -529,7 +514,7 @@ class CycleChecker(Checker):
                 self._seen.clear()
         elif isinstance(instruction, DeleteNodeClaim) and ident != self._last:
             record = record_on(self.store.claims.get(instruction.name))
-            if record is None or instruction.name not in record.replacements:  # no roll-back
+            if record is None or record.id != ident or instruction.name not in record.replacements:  # no roll-back
                 self._last = ident
                 self._commands += 1
 
@@ -591,6 +576,7 @@ class Watch:
         self.most = most
         self.violations: list[Violation] = []
         self._karpenters: set[str] = set()
+        self._pools: dict[str, list[tuple[int, NodePool]]] = {}
         self.checkers = [kind(self) for kind in ALL]
         for change in world.store.history():
             self._changed(change)
@@ -629,7 +615,28 @@ class Watch:
         for checker in self.checkers:
             checker.ended()
 
+    def remember(self, memory: Memory, key: str, value: Any) -> None:
+        """Keep what was true within the last `lag`, and what was true at its beginning."""
+        entries = memory.setdefault(key, [])
+        entries.append((self.world.now, value))
+        edge = self.world.now - self.lag
+        while len(entries) > 1 and entries[1][0] <= edge:
+            del entries[0]
+
+    def lately(self, memory: Memory, key: str) -> list[Any]:
+        """All that was true within the last `lag`."""
+        edge = self.world.now - self.lag
+        entries = memory.get(key, [])
+        first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
+        return [value for _, value in entries[first:]]
+
+    def pools_lately(self, name: str) -> list[NodePool]:
+        """A pool as it is, and as it was within the last `lag`."""
+        return self.lately(self._pools, name)
+
     def _changed(self, change: Change) -> None:
+        if change.kind == "NodePool" and change.new is not None:
+            self.remember(self._pools, change.key, change.new)
         for checker in self.checkers:
             checker.changed(change)
 

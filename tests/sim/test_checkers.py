@@ -1,0 +1,297 @@
+"""Each checker, shown to work: its rule is broken on purpose, and kept."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dovetail.sim.checkers import STUCK_AFTER, Watch
+from dovetail.sim.clock import MINUTE, SECOND
+from dovetail.sim.world import World
+from tests.sim.rogue import Rogue, rules, settle, small_world, work
+
+
+def watched(world: World) -> tuple[Watch, Rogue]:
+    watch = Watch(world)
+    return watch, Rogue(world, watch)
+
+
+def drifted(world: World) -> None:
+    for name in tuple(world.store.claims):
+        world.karpenter._set(world.store.claims[name], names.CONDITION_DRIFTED, "True")
+
+
+def test_budget_of_a_pool_is_watched() -> None:
+    """Two of four nodes may leave under 50 %; the third one is one too many."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0")
+    rogue.taint("two", "n1")
+    assert rules(watch) == []
+    rogue.taint("three", "n2")
+    assert rules(watch) == ["budget"]
+
+
+def test_budget_counts_nodes_that_are_down_for_longer_than_the_lag() -> None:
+    """A dead node uses the budget up, once the engine must have heard of it."""
+    world = small_world()
+    watch, rogue = watched(world)
+    world.kill("n3")
+    settle(world, 45)
+    rogue.taint("one", "n0")
+    assert rules(watch) == []
+    rogue.taint("two", "n1")
+    assert rules(watch) == ["budget"]
+
+
+def test_budget_that_shrank_a_moment_ago_is_not_held_against_a_command() -> None:
+    """What changes within the lag can't be known yet; after it, it can."""
+    world = small_world()
+    watch, rogue = watched(world)
+    settle(world, 60)
+    pool = world.store.pools["blue"]
+    closed = replace(pool.spec.disruption, budgets=(replace(pool.spec.disruption.budgets[0], nodes="0"),))
+    world.set_pool(replace(pool, spec=replace(pool.spec, disruption=closed)))
+    settle(world, 1)
+    rogue.taint("one", "n0")
+    assert rules(watch) == []
+    settle(world, 5)
+    rogue.taint("two", "n1")
+    assert rules(watch) == ["budget"]
+
+
+def test_budget_frees_a_place_when_a_node_is_open_again() -> None:
+    """A command that was undone uses nothing."""
+    world = small_world()
+    watch, rogue = watched(world)
+    for name in ("n0", "n1", "n2"):
+        rogue.taint(name, name)
+        rogue.untaint(name, name)
+    assert rules(watch) == []
+
+
+def test_topology_budget_wants_one_domain_after_the_other() -> None:
+    """A sequential budget is broken by drift in two zones at once (S2, Zone Selection)."""
+    budgets = [{"nodes": "100%"}, {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}]
+    world = small_world(budgets=budgets)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    rogue.taint("cost", "n2", method=Method.SINGLE_NODE)
+    assert rules(watch) == []
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert rules(watch) == ["budget"]
+
+
+def test_topology_budget_caps_each_domain() -> None:
+    """Two nodes of one zone at once break a budget of one per zone."""
+    budgets = [{"nodes": "100%"}, {"nodes": "1", "topologyKey": names.ZONE, "reasons": ["Drifted"]}]
+    world = small_world(budgets=budgets)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert rules(watch) == []
+    rogue.taint("three", "n3", method=Method.DRIFTED)
+    assert rules(watch) == ["budget"]
+
+
+def test_pdb_broken_by_an_eviction_is_seen() -> None:
+    """A pod evicted past its budget (here by a kubelet told to) is a broken promise."""
+    world = small_world()
+    world.put(
+        PodDisruptionBudget(
+            metadata=ObjectMeta(name="web", namespace="default"),
+            spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels={"app": "web"}), max_unavailable=1),
+        )
+    )
+    world.workloads.add(work(replicas=3))
+    settle(world)
+    watch, _ = watched(world)
+    first, second, _third = sorted(world.store.pods)
+    assert world.evictions.evict(first).value == "evicted"
+    assert rules(watch) == []
+    assert world.evictions.evict(second).value == "refused"
+    watch.evicted(second, world.store.pods[second])
+    assert rules(watch) == ["pdb"]
+
+
+def test_lost_pod_is_seen_at_the_end() -> None:
+    """A workload that lacks a running pod when all is quiet has lost one."""
+    world = small_world()
+    world.workloads.add(work(replicas=2))
+    settle(world)
+    watch, _ = watched(world)
+    watch.ended()
+    assert rules(watch) == []
+    world.workloads._set_of.clear()  # its ReplicaSet forgets the pod: nobody makes it anew
+    world.kubelets.stop(sorted(world.store.pods)[0])
+    settle(world)
+    watch.ended()
+    assert rules(watch) == ["lost-pod"]
+
+
+def test_double_launch_for_one_node_is_seen() -> None:
+    """A second command's replacement while the first one's lives is a double launch."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.replace("one", "n0", "blue-one-0")
+    rogue.replace("one", "n0", "blue-one-0")
+    assert rules(watch) == []
+    rogue.replace("two", "n0", "blue-two-0")
+    assert rules(watch) == ["double-launch"]
+
+
+def test_double_launch_after_the_first_was_undone_is_fine() -> None:
+    """A replacement that is being deleted does not count; one that comes back under its name does."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.replace("one", "n0", "blue-one-0")
+    rogue.delete("one", "blue-one-0")
+    rogue.replace("two", "n0", "blue-two-0")
+    assert rules(watch) == []
+    settle(world)
+    rogue.replace("one", "n1", "blue-one-0")
+    assert rules(watch) == ["double-launch"]
+
+
+def test_taint_left_behind_is_seen_in_time_and_at_the_end() -> None:
+    """A node that stays closed longer than any command may take is stuck."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0")
+    world.run(world.now + STUCK_AFTER - SECOND)
+    assert rules(watch) == []
+    world.run(world.now + 2 * SECOND)
+    assert rules(watch) == ["stuck-taint"]
+    watch.ended()
+    assert rules(watch) == ["stuck-taint", "stuck-taint"]
+
+
+def test_record_left_behind_is_seen_at_the_end() -> None:
+    """A record without a taint is a mark left behind as well."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0")
+    node = world.store.nodes["n0"]
+    world.put(replace(node, spec=replace(node.spec, taints=())))
+    watch.ended()
+    assert rules(watch) == ["stuck-taint"]
+
+
+def test_node_taken_by_two_commands_is_seen() -> None:
+    """A node belongs to one command at a time; the same one may ask again."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0")
+    rogue.taint("one", "n0")
+    assert rules(watch) == []
+    rogue.taint("two", "n0")
+    assert "disrupted-twice" in rules(watch)
+
+
+def test_node_deleted_by_two_commands_is_seen() -> None:
+    """A NodeClaim is deleted by one command; the same one may ask again."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.delete("one", "n0")
+    rogue.delete("one", "n0")
+    assert rules(watch) == []
+    rogue.delete("two", "n0")
+    assert rules(watch) == ["disrupted-twice"]
+
+
+def test_replacement_taken_before_its_pods_came_is_seen() -> None:
+    """An empty replacement is not to be deleted while its command lasts."""
+    world = small_world()
+    watch, rogue = watched(world)
+    rogue.replace("one", "n0", "blue-one-0")
+    settle(world, 20)
+    rogue.taint("two", "blue-one-0", method=Method.EMPTY)
+    assert rules(watch) == ["replacement-deleted"]
+
+
+def test_replacement_that_got_pods_may_be_taken() -> None:
+    """Once a pod has come the replacement is a node like any other."""
+    world = small_world(nodes=1)
+    watch, rogue = watched(world)
+    rogue.replace("one", "n0", "blue-one-0")
+    settle(world, 20)
+    rogue.taint("one", "n0")
+    world.workloads.add(work(replicas=1))
+    settle(world, 20)
+    assert world.store.pods_on["blue-one-0"]
+    rogue.taint("two", "blue-one-0")
+    assert "replacement-deleted" not in rules(watch)
+
+
+@pytest.mark.parametrize(("waited", "broken"), [(9, ["grace-period"]), (11, [])])
+def test_cost_action_within_the_grace_period_is_seen(waited: int, broken: list[str]) -> None:
+    """Ten minutes from the last pod event no cost action may take the node (S0, Key Design Principle)."""
+    world = small_world(nodes=3, consolidationGracePeriod="10m")
+    world.workloads.add(work(replicas=3))
+    settle(world, 5)
+    watch, rogue = watched(world)
+    world.run(world.now + waited * MINUTE)
+    rogue.taint("one", "n0")
+    assert rules(watch) == broken
+
+
+def test_grace_period_does_not_hold_drift_back() -> None:
+    """Neither expiry nor drift looks at the grace period."""
+    world = small_world(nodes=3, consolidationGracePeriod="10m")
+    world.workloads.add(work(replicas=3))
+    settle(world, 5)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    assert rules(watch) == []
+
+
+def test_cycle_is_seen() -> None:
+    """A node replaced by its own likeness, twice, with nothing from outside, leads nowhere."""
+    world = small_world(nodes=1, budgets=[{"nodes": "100%"}])
+    settle(world)
+    watch, rogue = watched(world)
+    last = "n0"
+    for turn in range(3):
+        fresh = f"blue-{turn}-0"
+        rogue.replace(f"{turn}", last, fresh)
+        settle(world, 10)
+        rogue.taint(f"{turn}", last)
+        rogue.delete(f"{turn}", last)
+        settle(world, 120)
+        last = fresh
+    assert "cycle" in rules(watch)
+
+
+def test_state_that_comes_back_by_outside_help_is_no_cycle() -> None:
+    """When something from outside happens in between, coming back is no fault."""
+    world = small_world(nodes=1, budgets=[{"nodes": "100%"}])
+    settle(world)
+    watch, rogue = watched(world)
+    last = "n0"
+    for turn in range(3):
+        world.outside("somebody scales something")
+        fresh = f"blue-{turn}-0"
+        rogue.replace(f"{turn}", last, fresh)
+        settle(world, 10)
+        rogue.taint(f"{turn}", last)
+        rogue.delete(f"{turn}", last)
+        settle(world, 120)
+        last = fresh
+    assert "cycle" not in rules(watch)
+
+
+def test_violation_says_rule_time_and_what() -> None:
+    """The contract's JSON shows each broken promise with its rule, its second and a sentence."""
+    world = small_world()
+    watch, rogue = watched(world)
+    settle(world, 30)
+    for name in ("n0", "n1", "n2"):
+        rogue.taint(name, name)
+    shown = watch.violations[0].figures()
+    assert shown["rule"] == "budget"
+    assert shown["at"] == 30.0
+    assert "3 nodes leave at once" in shown["what"]
+    assert timedelta(seconds=shown["at"])
