@@ -1,7 +1,6 @@
 """Talks to the cluster of the kubeconfig, for commands that need one; what goes wrong becomes one sentence."""
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +24,8 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Do something with a client of the chosen cluster; what goes wrong on the way becomes one sentence."""
+    import asyncio  # slow to load, and most commands read files
+
     from dovetail.live.client import ApiClient, ApiError
     from dovetail.live.credentials import CredentialsError, UnreachableError, connect
 
