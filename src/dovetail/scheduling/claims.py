@@ -1,8 +1,8 @@
 """New nodes while they are being filled: requirements narrow, types drop out, until nothing more fits.
 
-A `Claim` starts from a pool's template; each pod that joins narrows its requirements (its own, its volumes', the domains
-that topology leaves) and what room its types must have. What a step leads to is remembered across simulations. It knows
-nothing of nodes that exist; `scheduling.engine` decides in which order claims are asked.
+A `Claim` starts from a pool's template; each pod that joins narrows its requirements (its own, its volumes', the
+domains that topology leaves) and what room its types must have. What a step leads to is remembered across
+simulations. It knows nothing of nodes that exist; `scheduling.engine` decides in which order claims are asked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +76,9 @@ class Reservations:
         for offering in frame.machines.offerings:
             if offering.capacity_type == names.RESERVED:
                 mark = offering.reservation_id
-                self._left[mark] = min(self._left.get(mark, offering.reservation_capacity), offering.reservation_capacity)
+                self._left[mark] = min(
+                    self._left.get(mark, offering.reservation_capacity), offering.reservation_capacity
+                )
 
     def offered(self, claim: Claim, kinds: Iterable[Sequence[Offering]], reqs: ReqSet) -> list[Offering] | None:
         """The reserved offerings that the claim would hold; None where only used-up ones would do."""
@@ -138,15 +140,17 @@ class ClaimRules:
         for column, amount in variant.need:
             types &= room[column].at_least(total.get(column, 0) + amount)
         if variant.ports:
-            if ports_clash(variant.ports, claim.ports):
-                return None
-            for group in claim.template.groups:
-                if ports_clash(variant.ports, group.ports):
-                    types &= ~group.types
+            types = _with_ports(claim, variant, types)
         if not types:
             return None
         if not variant.alternatives:
             return self._joined(claim, variant, base, types, best_effort=best_effort)
+        return self._with_volumes(claim, variant, base, types, best_effort=best_effort)
+
+    def _with_volumes(
+        self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool
+    ) -> Fit | None:
+        """Tries each way to satisfy the pod's volumes."""
         waits: ReservedError | None = None
         for alternative in variant.alternatives:
             waits = None
@@ -163,7 +167,9 @@ class ClaimRules:
             raise waits
         return None
 
-    def _joined(self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool) -> Fit | None:
+    def _joined(
+        self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool
+    ) -> Fit | None:
         reqs = self._narrowed_by_topology(claim, variant, base) if variant.rules else base
         if reqs is None:
             return None
@@ -225,6 +231,16 @@ class ClaimRules:
             if chosen is None or not chosen.values:
                 return None
         return self.machines.intern(tight)
+
+
+def _with_ports(claim: Claim, variant: Variant, types: TypeBits) -> TypeBits:
+    """The types on which neither the claim's pods nor daemons use a wanted host port."""
+    if ports_clash(variant.ports, claim.ports):
+        return 0
+    for group in claim.template.groups:
+        if ports_clash(variant.ports, group.ports):
+            types &= ~group.types
+    return types
 
 
 def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:

@@ -106,9 +106,7 @@ class NodeColumns:
         mark = (raw, tolerations)
         mask = self._taint_masks.get(mark)
         if mask is None:
-            sets, codes = (
-                (self.raw_taint_sets, self._raw_taint_codes) if raw else (self.taint_sets, self._taint_codes)
-            )
+            sets, codes = (self.raw_taint_sets, self._raw_taint_codes) if raw else (self.taint_sets, self._taint_codes)
             allowed = np.array([tolerates(tolerations, taints) for taints in sets], dtype=np.bool_)
             mask = allowed[codes] if sets else np.ones(0, dtype=np.bool_)
             self._taint_masks[mark] = mask

@@ -29,7 +29,7 @@ from dovetail.scheduling.relax import TOLERATE_PREFERENCES
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, the first one counts first."""
+    """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, in order."""
 
     name: str
     requests: Amounts
@@ -126,7 +126,9 @@ class DaemonTerms:
     def for_nodes(self, place: int) -> tuple[tuple[Toleration, ...], tuple[Requirements, ...]]:
         """Tolerations and terms to use on nodes that exist; Karpenter looks at one term only."""
         daemon = self.daemons[place]
-        tolerations = (*daemon.tolerations, TOLERATE_PREFERENCES) if self._eager or not self.sticky else daemon.tolerations
+        tolerations = (
+            (*daemon.tolerations, TOLERATE_PREFERENCES) if self._eager or not self.sticky else daemon.tolerations
+        )
         if self.sticky:
             return tolerations, (daemon.terms[self._first[place]],)
         return tolerations, daemon.terms

@@ -1,9 +1,9 @@
 """One simulation: pods are taken largest first and placed on nodes that exist, on new nodes in the making, on new ones.
 
-An overlay on the snapshot's frame: only nodes, domains and claims that this simulation touches are copied. For each pod:
-the first node that takes it (initialized first, then by name), the claim with the fewest pods that takes it, a new claim
-of the first pool that will do; else one preference is given up and all is tried again. A pod without a place goes to the
-end of the queue until a whole turn brings nothing.
+An overlay on the snapshot's frame: only nodes, domains and claims that this simulation touches are copied. For each
+pod: the first node that takes it (initialized first, then by name), the claim with the fewest pods that takes it, a
+new claim of the first pool that will do; else one preference is given up and all is tried again. A pod without a
+place goes to the end of the queue until a whole turn brings nothing.
 """
 
 from collections import deque
@@ -14,8 +14,8 @@ from typing import Final
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
-from dovetail.scheduling.classes import TERMINATING, PodClass
 from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.classes import TERMINATING, PodClass
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.machines import ReqSet, TypeBits
 from dovetail.scheduling.pods import HostPort, ports_clash

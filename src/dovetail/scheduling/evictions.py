@@ -1,7 +1,7 @@
 """Which pods would really move now: not those that a PDB blocks for good or that ask not to be disrupted.
 
-Karpenter leaves such pods out of its simulations, since nobody knows when they will go. Whether they hold a node back is
-a gate of `decide`; this only says who takes part in a simulation.
+Karpenter leaves such pods out of its simulations, since nobody knows when they will go. Whether they hold a node back
+is a gate of `decide`; this only says who takes part in a simulation.
 """
 
 from collections.abc import Iterable

@@ -28,7 +28,7 @@ _NOWHERE: Places = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodPlaces:
-    """Where the pods of each class are: `counted` in spread and affinity, `holding` their anti-affinity against others."""
+    """Where the pods of each class are: `counted` for spread and affinity, `holding` anti-affinity against others."""
 
     counted: dict[int, Places]
     holding: dict[int, Places]
@@ -284,9 +284,7 @@ class Frame:
                 if not self.attaches(node, wanted, ()):
                     mask[node] = False
 
-    def attaches(
-        self, node: int, wanted: Iterable[tuple[str, str]], also: Iterable[tuple[str, str]]
-    ) -> bool:
+    def attaches(self, node: int, wanted: Iterable[tuple[str, str]], also: Iterable[tuple[str, str]]) -> bool:
         """Whether a node can attach these volumes beside its own and those of pods placed there."""
         state = self.columns.states[node]
         limits = self.storage.limits.get(state.node.metadata.name) if state.node is not None else None
@@ -296,9 +294,7 @@ class Frame:
         extra: dict[str, set[str]] = {}
         for driver, claim in (*wanted, *also):
             extra.setdefault(driver, set()).add(claim)
-        return all(
-            len(used.get(driver, set()) | extra.get(driver, set())) <= limit for driver, limit in limits.items()
-        )
+        return all(len(used.get(driver, set()) | extra.get(driver, set())) <= limit for driver, limit in limits.items())
 
 
 def _concat(parts: Iterable[Places | None]) -> Places:

@@ -1,8 +1,8 @@
 """Instance types and their offerings as arrays, and interned requirement sets that remember what they admit.
 
 A `ReqSet` is a set of requirements seen before; it remembers, computed once, which types meet it, in which price
-order, and what a launch of each would cost. Narrowing one set by another is a lookup after the first time. Knows nothing
-of pods, pools or nodes; `scheduling.claims` grows new nodes with it.
+order, and what a launch of each would cost. Narrowing one set by another is a lookup after the first time. Knows
+nothing of pods, pools or nodes; `scheduling.claims` grows new nodes with it.
 """
 
 from bisect import bisect_left

@@ -97,9 +97,7 @@ def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
     )
 
 
-def _taints(
-    node: Node | None, claim: NodeClaim | None, *, registered: bool, initialized: bool
-) -> tuple[Taint, ...]:
+def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, initialized: bool) -> tuple[Taint, ...]:
     if claim is None:
         return node.spec.taints if node is not None else ()
     taints = node.spec.taints if node is not None and registered else claim.spec.taints
@@ -135,8 +133,10 @@ def why_leaving(state: StateNode, settings: Settings) -> str:
         return "its NodeClaim is being deleted"
     if claim is not None and is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
         return "its instance is terminating"
-    if node is not None and node.metadata.deletion_timestamp is not None and (
-        claim is None or not settings.is_karpenter
+    if (
+        node is not None
+        and node.metadata.deletion_timestamp is not None
+        and (claim is None or not settings.is_karpenter)
     ):
         return "its Node is being deleted"
     if not settings.is_karpenter and node is not None and _tainted(node.spec.taints):

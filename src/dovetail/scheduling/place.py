@@ -1,6 +1,7 @@
 """Where would the pending pods go? The question of `dovetail place`, answered by the same engine.
 
-No candidate goes away; pods of leaving nodes take part, as they need a place as well. Reserved offerings are waited for.
+No candidate goes away; pods of leaving nodes take part, as they need a place as well. Reserved offerings are waited
+for.
 """
 
 from dovetail.scheduling.result import PlacementResult, Unplaced

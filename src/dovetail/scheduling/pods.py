@@ -173,7 +173,7 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def spec_requests(spec: PodSpec) -> Amounts:
-    """What the scheduler counts for a pod, without the pods resource: containers, sidecars, init containers, overhead."""
+    """What the scheduler counts for a pod but for the pods resource: containers, sidecars, init, overhead."""
     total: Amounts = {}
     for container in spec.containers:
         add_into(total, amounts(container.resources.requests))

@@ -1,9 +1,9 @@
 """Relaxing of preferences: what a pod gives up, step by step, when it finds no place (spec section 6).
 
 Preferences are treated as required first. After each failure one of them goes, in Karpenter's order: the first of
-several required node-affinity terms (they are joined by OR), the heaviest preferred pod affinity, the heaviest preferred
-pod anti-affinity, the heaviest preferred node affinity, a ScheduleAnyway spread, and last the refusal of PreferNoSchedule
-taints. The steps depend on the pod's spec alone, so every class of equal pods has one chain of them.
+several required node-affinity terms (they are joined by OR), the heaviest preferred pod affinity, the heaviest
+preferred pod anti-affinity, the heaviest preferred node affinity, a ScheduleAnyway spread, and last the refusal of
+PreferNoSchedule taints. The steps depend on the pod's spec alone, so every class of equal pods has one chain of them.
 """
 
 from typing import Final

@@ -31,7 +31,7 @@ class LaunchPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinValuesCheck:
-    """Whether a list of types meets the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
+    """Whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
 
     needed: int = 0
     unmet: dict[str, int] = field(default_factory=dict)
@@ -77,10 +77,7 @@ class NewNode:
 
     def allows(self, key: str, value: str) -> bool:
         """Whether the requirement on the key allows the value; a key without requirement allows all, as upstream."""
-        for entry in self.requirements:
-            if entry.key == key and not _admits(entry, value):
-                return False
-        return True
+        return all(_admits(entry, value) for entry in self.requirements if entry.key == key)
 
     @cached_property
     def capacity_types(self) -> tuple[str, ...]:

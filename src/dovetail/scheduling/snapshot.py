@@ -318,9 +318,7 @@ class Snapshot:
         pools = usable_pools(self.cluster.node_pools)
         columns = NodeColumns(self.states)
         daemon_pods = [p for p in self.cluster.pods if memory.records[id(p)][1] & DAEMON]
-        terms = DaemonTerms(
-            daemons_of(self.cluster.daemon_sets, daemon_pods), sticky=self.settings.is_karpenter
-        )
+        terms = DaemonTerms(daemons_of(self.cluster.daemon_sets, daemon_pods), sticky=self.settings.is_karpenter)
         for daemon in terms.daemons:
             for name in daemon.requests:
                 memory.resources.place(name)

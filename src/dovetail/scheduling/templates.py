@@ -1,7 +1,7 @@
 """Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
 
-Left out are static pools, pools that are not Ready and pools that are being deleted. The order is weight, then name, both
-descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
+Left out are static pools, pools that are not Ready and pools that are being deleted. The order is weight, then name,
+both descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,9 +55,7 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
     return order_by_weight(
         pool
         for pool in pools
-        if pool.spec.replicas is None
-        and pool.metadata.deletion_timestamp is None
-        and _is_ready(pool)
+        if pool.spec.replicas is None and pool.metadata.deletion_timestamp is None and _is_ready(pool)
     )
 
 

@@ -1,9 +1,9 @@
 """Topology groups: pods counted per domain of a label, for spread, affinity and anti-affinity.
 
 A group is one rule (kind, label, whom it counts). Its base holds the counts of the cluster without the pods that move
-in every simulation; a `GroupState` is the overlay of one simulation: what the candidates take away, what placed pods add.
-Domains of a label are numbered in the order of their names, so that ties go by name. Host names are special, as in
-Karpenter: the least loaded host is always an empty one, since a new node can be opened; they are counted per node.
+in every simulation; a `GroupState` is the overlay of one simulation: what the candidates take away, what placed pods
+add. Domains of a label are numbered in the order of their names, so that ties go by name. Host names are special, as
+in Karpenter: the least loaded host is always an empty one, since a new node can be opened; they are counted per node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model import names
-from dovetail.model.labels import MATCHES_EVERYTHING, LabelSelector, Requirement, Requirements
+from dovetail.model.labels import LabelSelector, Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, Toleration
 from dovetail.scheduling.columns import Codes, NodeColumns
 from dovetail.scheduling.machines import Machines, Mask
@@ -338,11 +338,7 @@ class GroupState:
                     found |= 1 << place
             return found
         for place, count in enumerate(self.counts):
-            if (
-                count == 0
-                and self.present(place)
-                and (allowed is None or allowed.has(group.domains.names[place]))
-            ):
+            if count == 0 and self.present(place) and (allowed is None or allowed.has(group.domains.names[place])):
                 found |= 1 << place
         return found
 

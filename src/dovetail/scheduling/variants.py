@@ -119,9 +119,11 @@ class Variant:
 
     def _groups(self, *, respect: bool) -> list[Group]:
         found: list[Group] = []
-        for spread in self.spec.topology_spread_constraints:
-            if respect or spread.when_unsatisfiable == "DoNotSchedule":
-                found.append(self._spread_group(spread))
+        found.extend(
+            self._spread_group(spread)
+            for spread in self.spec.topology_spread_constraints
+            if respect or spread.when_unsatisfiable == "DoNotSchedule"
+        )
         if self.spec.affinity is not None:
             for kind, group in (
                 (AFFINITY, self.spec.affinity.pod_affinity),

@@ -1,8 +1,8 @@
 """What a pod's volumes ask of a node: the zone of bound volumes and storage classes, and CSI attach limits.
 
-Decides, per pod, the alternatives of node requirements that its claims leave (each alternative is one way to satisfy all
-volumes), which driver counts which claim, and whether a pending pod's claims can be used at all. Topology spread is
-counted without these requirements, as in Karpenter: they bind the node, not the pod's choice of domains.
+Decides, per pod, the alternatives of node requirements that its claims leave (each alternative is one way to satisfy
+all volumes), which driver counts which claim, and whether a pending pod's claims can be used at all. Topology spread
+is counted without these requirements, as in Karpenter: they bind the node, not the pod's choice of domains.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ NOTHING: Final = VolumeNeeds()
 class Storage:
     """The claims, volumes and storage classes of a cluster, by name."""
 
-    __slots__ = ("classes", "claims", "limits", "volumes")
+    __slots__ = ("claims", "classes", "limits", "volumes")
 
     def __init__(self, cluster: Cluster) -> None:
         self.claims: dict[tuple[str, str], PersistentVolumeClaim] = {
