@@ -235,7 +235,7 @@ def _grace_period_passed(facts: NodeFacts, ground: Ground) -> GateResult:
     )
 
 
-def _price_known(facts: NodeFacts, _: Ground) -> GateResult:
+def _price_known(facts: NodeFacts, ground: Ground) -> GateResult:
     gate = Gate.INSTANCE_TYPE_KNOWN
     if not facts.type_known:
         return stopped(
@@ -246,6 +246,15 @@ def _price_known(facts: NodeFacts, _: Ground) -> GateResult:
     for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
         if not value and label not in facts.labels:
             return stopped(gate, f"The node has no label {label}.", label=label)
+    if facts.offering_price is None and not ground.settings.is_karpenter:
+        # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
+        return stopped(
+            gate,
+            f"The catalogue has no price for {facts.instance_type} as {facts.capacity_type} in {facts.zone}.",
+            instanceType=facts.instance_type,
+            capacityType=facts.capacity_type,
+            zone=facts.zone,
+        )
     return passed(gate, "Its instance type, zone and capacity type are known.")
 
 

@@ -20,7 +20,7 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
 from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
 
-PODS_MAX = 50_000
+PODS_MAX = 30_000
 """How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
 _WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _PLACE = {gate: place for place, gate in enumerate(Gate)}
