@@ -121,7 +121,7 @@ def flags_of(pod: Pod) -> int:
         flags |= TERMINATING
     if filters.is_daemon(pod):
         flags |= DAEMON
-    elif not flags & TERMINAL and filters.is_reschedulable(pod):
+    elif filters.is_reschedulable(pod):
         flags |= RESCHEDULABLE
     return flags
 

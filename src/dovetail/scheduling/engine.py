@@ -15,7 +15,7 @@ from typing import Final
 from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
-from dovetail.scheduling.classes import TERMINATING, PodClass
+from dovetail.scheduling.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.machines import ReqSet, TypeBits
 from dovetail.scheduling.pods import HostPort, ports_clash
@@ -137,7 +137,7 @@ class Engine:
             if cls_id in based_on:
                 for node, flags in moving[cls_id]:
                     # A terminating pod still holds its anti-affinity against others but is counted nowhere else.
-                    if group.kind == INVERSE or not flags & TERMINATING:
+                    if not flags & (TERMINAL if group.kind == INVERSE else TERMINATING):
                         state.forget_pod(node)
 
     def _recorders_of(self, cls: PodClass) -> Sequence[GroupState]:

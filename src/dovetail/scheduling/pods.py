@@ -53,9 +53,7 @@ def is_mirror(pod: Pod) -> bool:
 
 def is_reschedulable(pod: Pod) -> bool:
     """Whether it must find another place when its node goes (spec section 4)."""
-    if is_terminal(pod):
-        return False
-    if is_terminating(pod) and not is_owned_by(pod, "StatefulSet"):
+    if not is_active(pod) and not (is_terminating(pod) and is_owned_by(pod, "StatefulSet")):
         return False
     return not is_daemon(pod) and not is_mirror(pod)
 

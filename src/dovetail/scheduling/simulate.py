@@ -1,8 +1,8 @@
-"""If these nodes were gone: where would their pods go, and what would have to be launched?
+"""Takes nodes away and says where their pods would go, and what would have to be launched.
 
-Spec section 5, Simulation. `simulate(snapshot, candidates, ...)` takes the candidates away and places their pods, the pending pods and the pods
-of nodes that are leaving already. It never copies the snapshot; the same question gives the same answer. Whether the
-answer is good enough, and worth its price, is `decide`'s business.
+Spec section 5, Simulation. `simulate(snapshot, candidates, ...)` places the candidates' pods, the pending pods and the
+pods of nodes that are leaving already. It never copies the snapshot; the same question gives the same answer. Whether
+the answer is good enough, and worth its price, is `decide`'s business.
 """
 
 from collections.abc import Container, Sequence
@@ -42,8 +42,8 @@ def simulate(
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
     blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
     candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
-    soon as it is certain that more new nodes are needed; under the default profile a new node that serves only pods that
-    were pending anyway is not counted. `strict_reserved`: pods wait for reserved offerings rather than fall back.
+    soon as it is certain that more new nodes are needed; under the default profile a new node that serves only pods
+    that were pending anyway is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back.
     """
     engine, entries = _prepare(
         snapshot,
