@@ -1,0 +1,172 @@
+"""Every gate by its identifier, with a sentence that names what decided (spec section 4)."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.model import names
+from dovetail.model.objects import NodePool
+from tests.designs.world import NOW, Town, kind
+
+FREE = {"consolidationSavingsThreshold": 0}
+
+
+def _town(**disruption: Any) -> Town:
+    """A node `n` with a pod that fits on `other`, which nothing may take."""
+    town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
+    town.pool(disruption={**FREE, **disruption})
+    town.node("n", "m")
+    town.pod("p", "n", labels={"app": "web"})
+    town.node("other", "xl", annotations={names.DO_NOT_DISRUPT: "true"})
+    town.pod("q", "other")
+    return town
+
+
+def _change(item: Any, **parts: Any) -> Any:
+    """Replace parts of an object's metadata."""
+    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, **parts))
+
+
+def _no_claim(town: Town) -> None:
+    del town.claims["n"]
+
+
+def _no_pool(town: Town) -> None:
+    town.pools.clear()
+
+
+def _deleting(town: Town) -> None:
+    town.claims["n"] = _change(town.claims["n"], deletion_timestamp=NOW)
+
+
+def _not_initialized(town: Town) -> None:
+    labels = {key: value for key, value in town.nodes["n"].metadata.labels.items() if key != names.INITIALIZED_LABEL}
+    town.nodes["n"] = _change(town.nodes["n"], labels=labels)
+
+
+def _two_pdbs(town: Town) -> None:
+    town.pdb("one", {"app": "web"}, allowed=1)
+    town.pdb("two", {"app": "web"}, allowed=1)
+
+
+def _unknown_type(town: Town) -> None:
+    town.nodes["n"] = _change(town.nodes["n"], labels={**town.nodes["n"].metadata.labels, names.INSTANCE_TYPE: "zz"})
+
+
+def _no_zone(town: Town) -> None:
+    town.node("n", "m", without=[names.ZONE])
+
+
+def _settling(town: Town) -> None:
+    town.stabilized_until = NOW + timedelta(minutes=3)
+
+
+def _static(town: Town) -> None:
+    pool = town.pools["default"]
+    town.pools["default"] = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, replicas=2))
+    assert isinstance(town.pools["default"], NodePool)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said", "disruption", "change"),
+    [
+        pytest.param("eligible", "save money", {}, lambda town: None, id="nothing in the way"),
+        pytest.param("managed", "no NodeClaim", {}, _no_claim, id="no claim"),
+        pytest.param("managed", "NodePool default does not exist", {}, _no_pool, id="no pool"),
+        pytest.param("marked-for-deletion", "NodeClaim is being deleted", {}, _deleting, id="deleting"),
+        pytest.param("initialized", "not initialized", {}, _not_initialized, id="not initialized"),
+        pytest.param("nominated", "on their way", {}, lambda t: setattr(t, "nominated", ("n",)), id="nominated"),
+        pytest.param(
+            "node-do-not-disrupt",
+            "karpenter.sh/do-not-disrupt=true",
+            {},
+            lambda t: t.node("n", "m", annotations={names.DO_NOT_DISRUPT: "true"}),
+            id="do-not-disrupt on the node",
+        ),
+        pytest.param(
+            "pod-do-not-disrupt",
+            "default/p may not be disrupted for 90m from its start: 30m to go",
+            {},
+            lambda t: t.pod("p", "n", annotations={names.DO_NOT_DISRUPT: "90m"}),
+            id="do-not-disrupt for a while",
+        ),
+        pytest.param(
+            "eligible",
+            "save money",
+            {},
+            lambda t: t.pod("p", "n", annotations={names.DO_NOT_DISRUPT: "30m"}),
+            id="do-not-disrupt that has passed",
+        ),
+        pytest.param("pdb", "default/web allows no", {}, lambda t: t.pdb("web", {"app": "web"}, allowed=0), id="a PDB"),
+        pytest.param("pdb", "2 PodDisruptionBudgets", {}, _two_pdbs, id="two PDBs, even if both allow"),
+        pytest.param("pool-policy", "WhenEmpty", {"consolidationPolicy": "WhenEmpty"}, lambda t: None, id="WhenEmpty"),
+        pytest.param("pool-policy", "static", {}, _static, id="a static pool"),
+        pytest.param("consolidate-after", "Never", {"consolidateAfter": "Never"}, lambda t: None, id="Never"),
+        pytest.param(
+            "consolidate-after", "ends in 1h", {"consolidateAfter": "2h"}, lambda t: None, id="consolidateAfter"
+        ),
+        pytest.param(
+            "grace-period", "ends in 30m", {"consolidationGracePeriod": "90m"}, lambda t: None, id="grace period"
+        ),
+        pytest.param("instance-type-known", "zz is not in the catalogue", {}, _unknown_type, id="unknown type"),
+        pytest.param("instance-type-known", names.ZONE, {}, _no_zone, id="no zone"),
+        pytest.param("stabilization", "3m more", {}, _settling, id="stabilization"),
+        pytest.param(
+            "budget", "budget 0 (nodes: 0) allows 0", {"budgets": [{"nodes": "0"}]}, lambda t: None, id="budget"
+        ),
+        pytest.param(
+            "simulation",
+            "default/p finds no place",
+            {},
+            lambda t: t.pod("p", "n", spec={"nodeSelector": {"example.com/rack": "9"}}),
+            id="simulation",
+        ),
+        pytest.param("price", "No cheaper node would do", {}, lambda t: t.pod("p", "n", cpu="3900m"), id="price"),
+        pytest.param(
+            "savings-threshold",
+            "saves only $0.20/h and disturbing its pods has to save $1.00/h",
+            {"consolidationSavingsThreshold": 1},
+            lambda t: None,
+            id="threshold",
+        ),
+        pytest.param("balanced", "a score of", {"consolidationPolicy": "Balanced"}, lambda t: None, id="Balanced"),
+    ],
+)
+def test_gate(verdict: str, said: str, disruption: dict[str, Any], change: Callable[[Town], None]) -> None:
+    """A node stops at the gate, and the sentence says what decided."""
+    town = _town(**disruption)
+    if verdict == "price":
+        town.pod("big", "other", cpu="15900m")
+    if verdict == "balanced":
+        town.fill("n", 9)
+    change(town)
+    found = next(entry for entry in town.round(every_method=True).verdicts if entry.node.removeprefix("claim-") == "n")
+    assert found.verdict == verdict, found
+    assert said in found.why, found.why
+
+
+def test_furthest_gate_decides() -> None:
+    """Where no method takes a node, the verdict is the gate that it reached furthest: a drifted node's budget."""
+    town = _town(consolidateAfter="2h", budgets=[{"nodes": "0", "reasons": ["Drifted"]}])
+    town.node("n", "m", drifted=timedelta(hours=1))
+    assert town.verdicts()["n"] == "budget"
+
+
+def test_unreadable_annotations_are_reported() -> None:
+    """An annotation that can't be read protects nothing, costs nothing, and is told as a warning."""
+    town = _town()
+    town.pod("p", "n", annotations={names.DO_NOT_DISRUPT: "perhaps", names.DISRUPTION_COST: "much"})
+    result = town.round(every_method=True)
+    assert {entry.verdict for entry in result.verdicts if entry.node == "n"} == {"eligible"}
+    assert any("perhaps" in text for text in result.warnings)
+    assert any("much" in text for text in result.warnings)
+
+
+def test_forceful_expiry_first_is_a_warning() -> None:
+    """Spec section 10: claims that Karpenter expires before the graceful expireAfter are counted in a warning."""
+    town = _town(expireAfter="100h")
+    town.node("n", "m", life="50h")
+    assert any("1 NodeClaims" in text and "forcefully" in text for text in town.round().warnings)
