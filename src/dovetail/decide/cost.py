@@ -29,7 +29,7 @@ def _int32(text: str) -> int | None:
     return number if -(1 << 31) <= number < (1 << 31) else None
 
 
-def deletion_cost(annotations: Mapping[str, str], *, karpenter: bool = False) -> tuple[int, str | None]:
+def deletion_cost(annotations: Mapping[str, str]) -> tuple[int, str | None]:
     """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
 
     Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we say so.

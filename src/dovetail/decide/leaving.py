@@ -8,7 +8,6 @@ order, is for the two methods to say. Sits in decide, below `expired` and `drift
 
 from collections.abc import Sequence
 
-from dovetail.decide.candidates import stopped
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.method import budget_result, take_within
 from dovetail.decide.moves import Move, bare_command, command_of, plain_move
@@ -113,8 +112,3 @@ def template_replacement(pool: NodePool | None) -> Replacement:
         taints=spec.taints,
         startup_taints=spec.startup_taints,
     )
-
-
-def static_result(refusal: Refusal) -> GateResult:
-    """Give a refusal as the result of its gate."""
-    return stopped(refusal.gate, refusal.why, **refusal.figures)

@@ -47,7 +47,6 @@ class MethodResult:
     budget: Mapping[str, int] = field(default_factory=dict)
     commands: tuple[Command, ...] = ()
     alone: tuple[CandidateAlone, ...] | None = None
-    asked: bool = True
 
     @property
     def reason(self) -> Reason:
