@@ -18,11 +18,12 @@ VOLUMES = Deviation(
     cases={"027": 10, "045": 8},
     rule="zone of bound volumes",
     reason=(
-        "The client that the recordings were made with did not find PersistentVolumes (Karpenter asks for them with a "
-        "namespace in the key; a real client drops it), so Karpenter placed these pods as if their volume were "
-        "anywhere and counted them where they run. We keep a pod in the zone of its volume, as Karpenter does in a "
-        "cluster. With the "
-        "lookup broken in the same way the reference packer gives all of the recorded answers."
+        "In the recordings a bound PersistentVolume does not bind its pod to the volume's zone. We infer why: "
+        "Karpenter asks for the volume with a namespace in the key; a cluster's cached client drops that for "
+        "objects without a namespace, a test client does not and finds nothing, and Karpenter then places the "
+        "pod without its volumes' requirements and counts it where it runs. With the lookup broken in just "
+        "that way the reference packer gives every recorded answer (tests/golden/test_placements.py), which "
+        "fits, but how the recordings were made is not recorded. We keep a pod in the zone of its volume."
     ),
 )
 

@@ -109,6 +109,8 @@ class _Builder:
 
     def build(self) -> Sample:
         """All of it, in an order that is fixed by the seed."""
+        # Most clusters are small, so that a difference is easy to read; some are crowded, so that orders matter.
+        crowded = self.rng.random() < 0.1
         self.kinds = [self._kind(index) for index in range(self.rng.randint(2, 6))]
         pools = [self._pool(name) for name in ("blue", "green", "red")[: self.rng.randint(1, 3)]]
         self.objects += pools
@@ -116,8 +118,10 @@ class _Builder:
             Namespace(metadata=ObjectMeta(name="default", labels={"kind": "common"})),
             Namespace(metadata=ObjectMeta(name="prod", labels={"kind": "special"})),
         ]
-        nodes = [name for index in range(self.rng.randint(1, 6)) if (name := self._node(index, pools))]
-        workloads = Workloads(self.rng, self.has, nodes, ZONES, NOW)
+        nodes = [
+            name for index in range(self.rng.randint(1, 12 if crowded else 6)) if (name := self._node(index, pools))
+        ]
+        workloads = Workloads(self.rng, self.has, nodes, ZONES, NOW, apps=12 if crowded else 4)
         self.objects += workloads.build()
         cluster = cluster_of(self.objects)
         return Sample(

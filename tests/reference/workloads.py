@@ -65,8 +65,9 @@ class Workloads:
     """Makes the pods of a cluster and what belongs to them."""
 
     def __init__(
-        self, rng: random.Random, has: Dice, nodes: Sequence[str], zones: Sequence[str], now: datetime
+        self, rng: random.Random, has: Dice, nodes: Sequence[str], zones: Sequence[str], now: datetime, *, apps: int
     ) -> None:
+        self._apps = apps
         self.rng = rng
         self.has = has
         self.nodes = nodes
@@ -78,7 +79,7 @@ class Workloads:
         """All objects."""
         if self.has("volumes", 1.0):
             self._storage_classes()
-        for index in range(self.rng.randint(1, 4)):
+        for index in range(self.rng.randint(1, self._apps)):
             self._deployment(f"app-{index}")
         if self.has("daemons", 1.0):
             for index in range(self.rng.randint(1, 2)):
