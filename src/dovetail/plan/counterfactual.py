@@ -329,13 +329,14 @@ def _with_policy(world: World, answer: Answer, key: str, value: Any) -> tuple[st
 
 
 def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
+    value = float(value) if key == "consolidationSavingsThreshold" else value
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None:
         text = json.dumps({**read_annotation(annotation), key: value})
         annotations = {**pool.metadata.annotations, names.POLICY_ANNOTATION: text}
         return msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
     tree = msgspec.to_builtins(pool.spec.disruption)
-    tree[key] = float(value) if key == "consolidationSavingsThreshold" else value
+    tree[key] = value
     disruption = msgspec.convert(tree, type(pool.spec.disruption))
     return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, disruption=disruption))
 
