@@ -349,6 +349,16 @@ def test_node_that_another_command_has_taken_is_left_to_it() -> None:
     assert world.tainted() == ["a"]
 
 
+def test_node_taken_at_the_same_moment_is_given_up() -> None:
+    """What the store did not show yet the API server does: `taken` undoes the command, and no pool is blamed."""
+    world = world_with(a="replace")
+    world.fail = lambda item: Failure.TAKEN if isinstance(item, TaintNode) else None
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(16)
+    assert driver.ends() == ["failed"]
+    assert driver.reports("back-off") == []
+    assert world.created == []
+
+
 def test_two_engines_at_once_leave_the_cluster_clean() -> None:
     """Two that both believe to lead may undo each other's work, but leave nothing behind."""
     world = world_with(a="replace", b="replace", c="delete")

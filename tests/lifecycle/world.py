@@ -259,6 +259,9 @@ class World:
         if node is None:
             return InstructionFailed(id=order.id, failure=Failure.NOT_FOUND)
         taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
+        record = decode_record(node.metadata.annotations.get(names.COMMAND, ""))
+        if record is not None and record.id != order.command_id and taints != node.spec.taints:
+            return InstructionFailed(id=order.id, failure=Failure.TAKEN)
         ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
         tainted = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(*taints, ours)))
         self.annotate(tainted, **{names.COMMAND: order.record})

@@ -81,17 +81,21 @@ class Announcer:
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
         self._verdicts_at: int | None = None
+        self._verdicts_of: Decision | None = None
 
     def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say what a round found, as far as it is new."""
         said: list[Instruction] = [*self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        return said + self.verdicts_due(result, elapsed, publishes=publishes)
+
+    def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
+        """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
         last = self._verdicts_at
-        if not result.commands and (last is None or elapsed - last >= VERDICTS_EVERY):
-            self._verdicts_at = elapsed
-            said += self._counts_of(result.verdicts)
-            events = self._changes(result.verdicts)
-            said += events if publishes else ()
-        return said
+        if result.commands or result is self._verdicts_of or (last is not None and elapsed - last < VERDICTS_EVERY):
+            return []
+        self._verdicts_at, self._verdicts_of = elapsed, result
+        events = self._changes(result.verdicts) if publishes else []
+        return [*self._counts_of(result.verdicts), *events]
 
     def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:

@@ -22,9 +22,10 @@ _FIRST_PAUSE: Final[dict[Failure, int]] = {
     Failure.NOT_FOUND: 5 * SECOND,
     Failure.FORBIDDEN: 30 * SECOND,
     Failure.REFUSED: 30 * SECOND,
+    Failure.TAKEN: 30 * SECOND,
 }
 _PAUSE_MAX: Final = 120 * SECOND
-FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED)
+FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +102,10 @@ class Attempts:
         """Give how the last try failed, if it did."""
         attempt = self._by_id.get(ident)
         return None if attempt is None else attempt.failure
+
+    def any_failed(self, failure: Failure) -> bool:
+        """Whether something's last try failed in this way."""
+        return any(attempt.failure is failure for attempt in self._by_id.values())
 
     def next_at(self) -> int | None:
         """When the next unanswered or failed one is to be asked for again."""

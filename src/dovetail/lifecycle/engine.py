@@ -25,6 +25,7 @@ from dovetail.lifecycle.messages import (
     CatalogueChanged,
     ClockAdvanced,
     Event,
+    Failure,
     Instruction,
     InstructionFailed,
     InstructionSucceeded,
@@ -436,8 +437,8 @@ class Engine:
     def _blame(self, run: Run, view: View) -> None:
         """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
-        if cause is None:
-            return
+        if cause is None or run.attempts.any_failed(Failure.TAKEN):
+            return  # nobody's fault: another controller was quicker
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
             self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
@@ -485,6 +486,7 @@ class Engine:
         last = self.last_round
         if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
             self.rounds_skipped += 1
+            self._out.extend(self._announcer.verdicts_due(last, self._elapsed, publishes=self.acts))
             return
         self.rounds += 1
         result = self._planner.plan(self._ask())

@@ -71,6 +71,7 @@ class SettingsChanged:
 class Failure(StrEnum):
     """How an instruction failed.
 
+    `taken`: the node carries the taint and record of another command, which must not be overwritten.
     `conflict`, `throttled` and `unreachable` are tried again; `not-found` means that its object is gone (or, for a
     creation, its pool); `forbidden` and `refused` will not change by themselves. A deletion whose uid no longer fits is
     `not-found`: the object that was meant is gone.
@@ -82,6 +83,7 @@ class Failure(StrEnum):
     FORBIDDEN = "forbidden"
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
+    TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintNode:
-    """Put `karpenter.sh/disruption=disrupting:NoSchedule` on the node, and the command's record as an annotation."""
+    """Put `karpenter.sh/disruption=disrupting:NoSchedule` on the node, and the command's record as an annotation.
+
+    A node with the taint and the record of another command is left as it is, and the answer is `taken`.
+    """
 
     id: str
     command_id: str
@@ -132,7 +137,10 @@ class TaintNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntaintNode:
-    """Take our taint and the command's record off the node."""
+    """Take our taint and the command's record off the node, unless the record is another command's.
+
+    With an empty `command_id`: whatever record there is, since none can be read.
+    """
 
     id: str
     command_id: str
@@ -162,7 +170,10 @@ class DeleteNodeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearRecord:
-    """Take the command's record off a replacement whose command has ended well."""
+    """Take the command's record off a replacement whose command has ended well, and off its Node (Karpenter copies it).
+
+    With an empty `command_id`: whatever record there is, since none can be read.
+    """
 
     id: str
     command_id: str

@@ -47,6 +47,10 @@ _EVENTS_IN: Final = "default"  # where events about objects without a namespace 
 _FAILURES: Final = {403: Failure.FORBIDDEN, 404: Failure.NOT_FOUND, 409: Failure.CONFLICT, 429: Failure.THROTTLED}
 
 
+class _TakenError(Exception):
+    """Another command's taint and record are on the node: not ours to overwrite."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Actuator:
     """Acts for the engine. `identity` names this controller in events; `may_act` is asked before every single write."""
@@ -84,6 +88,8 @@ class Actuator:
                 error.status, Failure.UNREACHABLE if error.status >= 500 or error.status == 401 else Failure.REFUSED
             )
             return InstructionFailed(id=instruction.id, failure=failure, detail=str(error))
+        except _TakenError as error:
+            return InstructionFailed(id=instruction.id, failure=Failure.TAKEN, detail=str(error))
         except UnreachableError as error:
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=str(error))
         return InstructionSucceeded(id=instruction.id, uid=uid)
@@ -94,6 +100,9 @@ class Actuator:
         def change(node: Tree) -> Tree | None:
             taints = (node.get("spec") or {}).get("taints") or []
             theirs = [taint for taint in taints if taint.get("key") != names.DISRUPTION_TAINT]
+            known = decode_record(_annotation(node, names.COMMAND) or "")
+            if known is not None and known.id != order.command_id and len(theirs) < len(taints):
+                raise _TakenError(f"command {known.id} holds node {order.node}")
             ours = {"key": names.DISRUPTION_TAINT, "value": names.DISRUPTION_TAINT_VALUE, "effect": "NoSchedule"}
             if _annotation(node, names.COMMAND) == order.record and len(theirs) < len(taints):
                 return None

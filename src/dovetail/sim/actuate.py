@@ -22,6 +22,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
+from dovetail.lifecycle.records import is_tainted, record_of
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.objects import (
@@ -96,6 +97,8 @@ class Actuator:
         node = self.store.nodes.get(asked.node)
         if node is None:
             return self._missing(asked.id, asked.node)
+        if is_tainted(node) and _is_anothers(node, asked.command_id):
+            return InstructionFailed(id=asked.id, failure=Failure.TAKEN, detail="another command holds it")
         ours = Taint(
             key=names.DISRUPTION_TAINT,
             value=names.DISRUPTION_TAINT_VALUE,
@@ -113,6 +116,8 @@ class Actuator:
         node = self.store.nodes.get(asked.node)
         if node is None:
             return self._missing(asked.id, asked.node)
+        if asked.command_id and _is_anothers(node, asked.command_id):
+            return InstructionSucceeded(id=asked.id)
         annotations = {key: text for key, text in node.metadata.annotations.items() if key != names.COMMAND}
         taints = tuple(taint for taint in node.spec.taints if taint.key != names.DISRUPTION_TAINT)
         self._put_node(node, annotations, taints)
@@ -188,6 +193,12 @@ class Actuator:
 def _owner(pool: NodePool) -> OwnerReference:
     name, uid = pool.metadata.name, pool.metadata.uid
     return OwnerReference(api_version="karpenter.sh/v1", kind="NodePool", name=name, uid=uid)
+
+
+def _is_anothers(node: Node, command_id: str) -> bool:
+    """Whether the node carries the record of another command."""
+    record = record_of(node)
+    return record is not None and record.id != command_id
 
 
 def claim_from(pool: NodePool, name: str, wanted: Replacement, annotations: dict[str, str]) -> NodeClaim:
