@@ -1,0 +1,46 @@
+"""One lifecycle controller and its order (S4), with a controller that finds everything at once."""
+
+import json
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tests.api.control_plane import ControlPlane, eventually
+from tests.e2e.controller import controller
+from tests.e2e.world import World, pool, write_catalogue, write_settings
+from tests.live.background import cloud_on
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
+    """S4: empty before expired before drifted before cost; cost waits until the others have been quiet for a while."""
+    catalogue = write_catalogue(tmp_path)
+    settings = write_settings(tmp_path, stabilization={"empty": "0s", "expired": "0s", "drifted": "6s", "cost": "0s"})
+    with cloud_on(cluster.kubeconfig, catalogue):
+        drifting = world.pool(pool("drifting", consolidateAfter="Never"))
+        expiring = world.pool(pool("expiring", consolidateAfter="Never"))
+        web = world.pool(pool("web"))
+        world.node("stale", drifting)
+        world.node("aged", expiring)
+        world.node("idle", web)
+        world.node("huge", web, "large")
+        for app, node in (("a", "stale"), ("b", "aged"), ("c", "huge")):
+            world.fill(app, [node], cpu="1500m", nodeSelector={"pool": world.nodes()[node]["metadata"]["labels"]["pool"]})
+        world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1s"}}})
+        world.patch(drifting, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
+        eventually(lambda: "Drifted" in json.dumps(world.claims()["stale"]["status"]))
+        time.sleep(1)
+        flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(catalogue), "--settings", str(settings))
+        with controller(tmp_path, "dovetail", *flags) as process:
+            eventually(lambda: process.said("replaceExpired", phase="validating"))
+            world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1h"}}})
+            eventually(lambda: process.said("replaceCost", phase="done"), seconds_max=90)
+            begun = [line for line in process.lines() if line.get("phase") == "validating"]
+            actions = list(dict.fromkeys(line["action"] for line in begun))
+            assert actions == ["deleteEmpty", "replaceExpired", "replaceDrifted", "replaceCost"]
+            calm = _time(process.said("replaceDrifted", phase="done")[-1]["time"])
+            began = _time(process.said("replaceCost", phase="tainting")[0]["time"])
+            assert began - calm >= timedelta(seconds=5.9)
