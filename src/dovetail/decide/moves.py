@@ -37,9 +37,15 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     hopeless = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
     if isinstance(hopeless, Refusal):
         return replace(hopeless, simulated=False)  # not even a deletion saves enough: no simulation changes that
-    least = scene.bounds.new_nodes_at_least(nodes) if len(nodes) > 1 else 0
-    if least > 1:
-        return _too_many(least, certain=False)
+    if len(nodes) > 1:
+        least = scene.bounds.new_nodes_at_least(nodes)
+        if least > 1:
+            return _too_many(least, certain=False)
+    else:
+        certain, launch = scene.bounds.replacement_at_least(nodes[0])
+        too_dear = price.refuse_at_least(sources[0], launch, scene.settings) if certain and launch else None
+        if too_dear:
+            return too_dear
     simulation = scene.simulate(nodes, for_cost=True)
     refusal = refuse_unplaced(simulation)
     if refusal:

@@ -8,7 +8,7 @@ below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -18,7 +18,7 @@ from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
-from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.result import LaunchPrice, NewNode
 
 PRICE_GATES: Final = (
     Gate.PRICE,
@@ -112,6 +112,30 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
             return judged
         new_node = judged
     return _approve(sources, new_node, required, settings)
+
+
+def refuse_at_least(source: Source, launch: LaunchPrice, settings: Settings) -> Refusal | None:
+    """Refuse one node whose pods need a machine of at least that price; None where it could still be worth it."""
+    if settings.is_karpenter:
+        hopeless = launch.as_float >= source.price_float
+    else:
+        hopeless = launch.amount >= source.price
+    if hopeless:
+        why = (
+            f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
+            f"{dollars(launch.amount)}/h, not less than its {dollars(source.price)}/h."
+        )
+        figures: dict[str, Figure] = {
+            "price": dollars(source.price, bare=True),
+            "cheapestReplacement": dollars(launch.amount, bare=True),
+        }
+        return Refusal(gate=Gate.PRICE, why=why, figures=figures, simulated=False)
+    savings = source.price - launch.amount
+    if not settings.is_karpenter and savings < source.required:
+        refusal = _below_threshold(savings, source.price, source.required, kept=0)
+        figures = {key: value for key, value in refusal.figures.items() if key != "cheaperTypes"}
+        return replace(refusal, figures=figures, simulated=False)
+    return None
 
 
 def _required(sources: Sequence[Source], settings: Settings) -> Fraction:

@@ -95,7 +95,7 @@ class Scene:
     @cached_property
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
-        return Bounds(self.snapshot)
+        return Bounds(self.snapshot, self.closed)
 
     @property
     def stabilizing(self) -> bool:
