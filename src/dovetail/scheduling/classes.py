@@ -18,6 +18,7 @@ TERMINAL: Final = 1
 TERMINATING: Final = 2
 RESCHEDULABLE: Final = 4
 DAEMON: Final = 8
+_ENDED: Final = ("Failed", "Succeeded")
 
 _encode = msgspec.json.Encoder().encode
 _PREFIX: Final = len('{"nodeName":"')
@@ -113,15 +114,21 @@ class Classes:
 
 
 def flags_of(pod: Pod) -> int:
-    """A pod's filters as bits."""
-    flags = 0
-    if filters.is_terminal(pod):
-        flags |= TERMINAL
+    """A pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
+    phase = pod.status.phase
+    flags = TERMINAL if phase in _ENDED else 0
     if pod.metadata.deletion_timestamp is not None:
         flags |= TERMINATING
-    if filters.is_daemon(pod):
-        flags |= DAEMON
-    elif filters.is_reschedulable(pod):
+    stays = stateful = False
+    for owner in pod.metadata.owner_references:
+        kind = owner.kind
+        if kind == "DaemonSet" and owner.api_version == "apps/v1":
+            return flags | DAEMON
+        if kind == "Node" and owner.api_version == "v1":
+            stays = True
+        elif kind == "StatefulSet" and owner.api_version == "apps/v1":
+            stateful = True
+    if not stays and (not flags or (stateful and flags & TERMINATING)):
         flags |= RESCHEDULABLE
     return flags
 

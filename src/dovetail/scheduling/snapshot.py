@@ -9,7 +9,7 @@ beyond that (masks, topology counts, templates) is compiled in `scheduling.frame
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -24,16 +24,8 @@ from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling import pods as filters
-from dovetail.scheduling.classes import (
-    DAEMON,
-    RESCHEDULABLE,
-    TERMINAL,
-    TERMINATING,
-    Classes,
-    PodClass,
-    PodRecord,
-    flags_of,
-)
+from dovetail.scheduling.bindings import Bindings, read_records
+from dovetail.scheduling.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.daemons import DaemonTerms, daemons_of
 from dovetail.scheduling.engine import Entry
@@ -112,6 +104,12 @@ class Snapshot:
         self._movable: dict[int, tuple[Pod, ...]] = {}
         self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
         self._memory = self._remembered(previous)
+        same = previous is not None and previous.catalogue is catalogue
+        self._earlier_nodes: dict[str, NodeView] = (
+            {view.name: view for view in previous.nodes}
+            if previous is not None and same and "nodes" in vars(previous)
+            else {}
+        )
         self._read_pods(previous)
         self._read_nodes(previous)
         self._read_bindings()
@@ -140,26 +138,10 @@ class Snapshot:
         return _Memory(old.resources, old.classes, machines, {}, {})
 
     def _read_pods(self, previous: "Snapshot | None") -> None:
-        """Gives each pod its class and flags. Objects of `previous` are alive, so their ids are theirs alone."""
-        classes = self._memory.classes
         known = previous._memory.records if previous is not None else {}
-        records = self._memory.records
-        fresh: list[tuple[Pod, int]] = []
-        for pod in self.cluster.pods:
-            record = known.get(id(pod))
-            if record is not None:
-                records[id(pod)] = record
-            else:
-                fresh.append((pod, flags_of(pod)))
-        infos = [(pod, flags, classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))) for pod, flags in fresh]
-        if classes.use_keys(key for _, _, info in infos for key in info.keys):
-            for pod in self.cluster.pods:
-                record = records.get(id(pod))
-                if record is not None:
-                    records[id(pod)] = (classes.class_of(pod, record[0].info), record[1])
-        class_of = classes.class_of
-        for pod, flags, info in infos:
-            records[id(pod)] = (class_of(pod, info), flags)
+        pods = self.cluster.pods
+        self._records = read_records(pods, self._memory.classes, known)
+        self._memory.records.update(zip(map(id, pods), self._records, strict=True))
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         known = previous._memory.states if previous is not None else {}
@@ -180,24 +162,20 @@ class Snapshot:
 
     def _read_bindings(self) -> None:
         """Puts pods on their nodes."""
-        place = {s.node.metadata.name: i for i, s in enumerate(self.states) if s.node is not None}
-        on_node: list[list[Pod]] = [[] for _ in self.states]
-        unbound: list[Pod] = []
-        for pod in self.cluster.pods:
-            name = pod.spec.node_name
-            if not name:
-                unbound.append(pod)
-            elif (at := place.get(name)) is not None:
-                on_node[at].append(pod)
-        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(map(tuple, on_node))
-        self.unbound = unbound
+        self.bindings = bindings = Bindings(self.cluster.pods, self._records, self.states)
+        pods = self.cluster.pods
+        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(
+            tuple([pods[place] for place in bindings.on_node(i)]) for i in range(len(self.states))
+        )
+        self.unbound = bindings.unbound
 
     # What decisions ask
 
     @cached_property
     def nodes(self) -> tuple[NodeView, ...]:
         """All nodes, in the order in which pods are offered to them."""
-        return tuple(self._view(i) for i in range(len(self.states)))
+        earlier, self._earlier_nodes = self._earlier_nodes, {}
+        return tuple(self._view(i, earlier.get(state.name)) for i, state in enumerate(self.states))
 
     def node_index(self, name: str) -> int | None:
         """The place of a node, by name."""
@@ -261,18 +239,20 @@ class Snapshot:
         """The pods of a node that would move if it went now."""
         found = self._movable.get(index)
         if found is None:
-            records = self._memory.records
-            would_move = self.blockers.would_move
-            found = tuple(p for p in self.pods_on[index] if records[id(p)][1] & RESCHEDULABLE and would_move(p))
+            flags, pods = self.bindings.bits, self.cluster.pods
+            places = [at for at in self.bindings.on_node(index) if flags[at] & RESCHEDULABLE]
+            found = tuple(pods[at] for at in places if self.blockers.would_move(pods[at]))
             self._movable[index] = found
         return found
 
-    def _view(self, index: int) -> NodeView:
+    def _view(self, index: int, earlier: NodeView | None) -> NodeView:
         state = self.states[index]
         labels = state.labels
         pods = self.pods_on[index]
-        records = self._memory.records
         pool_name = labels.get(names.NODEPOOL, "")
+        if earlier is not None and self._is_same(earlier, state, pods):
+            return earlier if earlier.index == index else replace(earlier, index=index)
+        flags = self.bindings.bits
         type_name = labels.get(names.INSTANCE_TYPE, "")
         zone, capacity_type = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
         machines = self._memory.machines
@@ -295,7 +275,9 @@ class Snapshot:
             labels=labels,
             annotations=state.annotations,
             pods=pods,
-            reschedulable=tuple(p for p in pods if records[id(p)][1] & RESCHEDULABLE),
+            reschedulable=tuple(
+                p for p, at in zip(pods, self.bindings.on_node(index), strict=True) if flags[at] & RESCHEDULABLE
+            ),
             instance_type=kind,
             instance_type_name=type_name,
             zone=zone,
@@ -309,6 +291,17 @@ class Snapshot:
             nominated=state.name in self.settings.nominated_nodes,
         )
 
+    def _is_same(self, earlier: NodeView, state: StateNode, pods: tuple[Pod, ...]) -> bool:
+        """Whether a view of the snapshot before still holds; objects are compared by identity first."""
+        return (
+            earlier.node is state.node
+            and earlier.claim is state.claim
+            and earlier.pool is self.pools.get(earlier.pool_name)
+            and earlier.marked == self._marked[self._index[state.name]]
+            and earlier.nominated == (state.name in self.settings.nominated_nodes)
+            and earlier.pods == pods
+        )
+
     # What simulations ask
 
     @cached_property
@@ -317,7 +310,7 @@ class Snapshot:
         memory = self._memory
         pools = usable_pools(self.cluster.node_pools)
         columns = NodeColumns(self.states)
-        daemon_pods = [p for p in self.cluster.pods if memory.records[id(p)][1] & DAEMON]
+        daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
         terms = DaemonTerms(daemons_of(self.cluster.daemon_sets, daemon_pods), sticky=self.settings.is_karpenter)
         for daemon in terms.daemons:
             for name in daemon.requests:
@@ -330,7 +323,7 @@ class Snapshot:
         templates = build_templates(pools, memory.machines, terms, memory.resources, best_effort=best_effort)
         room, sound = self._room(columns, terms)
         ports, attached = self._taken()
-        classes = sorted({cls.id: cls for cls, _ in memory.records.values()}.items())
+        classes = [memory.classes.all[at] for at in np.unique(self.bindings.cls).tolist()]
         frame = Frame(
             settings=self.settings,
             machines=memory.machines,
@@ -343,7 +336,7 @@ class Snapshot:
             room=room,
             open_nodes=self.staying & sound,
             staying=self.staying & np.array([s.node is not None for s in self.states], dtype=np.bool_),
-            classes=[cls for _, cls in classes],
+            classes=classes,
             places=self._places(),
             ports=ports,
             attached=attached,
@@ -371,20 +364,11 @@ class Snapshot:
         for cls in memory.classes.all:
             for column, amount in cls.info.need:
                 needs[cls.id, column] = amount
-        at: list[int] = []
-        kinds: list[int] = []
-        daemon: list[bool] = []
-        for i, pods in enumerate(self.pods_on):
-            for pod in pods:
-                kind, flags = memory.records[id(pod)]
-                if not flags & TERMINAL:
-                    at.append(i)
-                    kinds.append(kind.id)
-                    daemon.append(bool(flags & DAEMON))
-        where, which = np.array(at, dtype=np.int64), np.array(kinds, dtype=np.int64)
-        np.add.at(used, where, needs[which])
-        mine = np.array(daemon, dtype=np.bool_)
-        np.add.at(of_daemons, where[mine], needs[which[mine]])
+        bindings = self.bindings
+        running = bindings.running
+        np.add.at(used, bindings.node[running], needs[bindings.cls[running]])
+        running = running & bindings.daemons
+        np.add.at(of_daemons, bindings.node[running], needs[bindings.cls[running]])
         expected = np.zeros((count, width), dtype=np.int64)
         for place, item in enumerate(terms.daemons):
             tolerations, alternatives = terms.for_nodes(place)
@@ -399,41 +383,35 @@ class Snapshot:
 
     def _places(self) -> PodPlaces:
         """Where pods count; those that move in every simulation don't."""
+        bindings = self.bindings
+        stays = np.ones(len(self.cluster.pods), dtype=np.bool_)
         moving = {id(pod) for _, pods in self.leaving for pod in pods}
-        counted: dict[int, list[int]] = {}
-        holding: dict[int, list[int]] = {}
-        records = self._memory.records
-        for i, pods in enumerate(self.pods_on):
-            for pod in pods:
-                cls, flags = records[id(pod)]
-                if flags & TERMINAL or (moving and id(pod) in moving):
-                    continue
-                if not flags & TERMINATING:
-                    counted.setdefault(cls.id, []).append(i)
-                if cls.info.anti_affinity:
-                    holding.setdefault(cls.id, []).append(i)
+        if moving:
+            for index, _ in self.leaving:
+                for at in bindings.on_node(index):
+                    stays[at] = id(self.cluster.pods[at]) not in moving
+        holders = np.array([cls.info.anti_affinity for cls in self._memory.classes.all], dtype=np.bool_)
         return PodPlaces(
-            {k: np.array(v, dtype=np.int64) for k, v in counted.items()},
-            {k: np.array(v, dtype=np.int64) for k, v in holding.items()},
+            bindings.nodes_by_class(bindings.counted & stays),
+            bindings.nodes_by_class(bindings.running & stays & holders[bindings.cls]),
         )
 
     def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
         """Host ports and volumes in use, by node."""
         ports: dict[int, list[HostPort]] = {}
         attached: dict[int, dict[str, set[str]]] = {}
-        limits = bool(self.storage.limits)
-        for i, pods in enumerate(self.pods_on):
-            for pod in pods:
-                cls, flags = self._memory.records[id(pod)]
-                info = cls.info
-                if flags & TERMINAL or not (info.ports or (limits and info.volumes)):
-                    continue
-                if info.ports:
-                    ports.setdefault(i, []).extend(info.ports)
-                if limits and info.volumes:
-                    needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
-                    for driver, claim in needs.attached:
-                        attached.setdefault(i, {}).setdefault(driver, set()).add(claim)
+        limits, bindings = bool(self.storage.limits), self.bindings
+        special = np.array(
+            [bool(c.info.ports) or (limits and c.info.volumes) for c in self._memory.classes.all], dtype=np.bool_
+        )
+        for at in np.flatnonzero(bindings.running & special[bindings.cls]).tolist():
+            pod, info, node = self.cluster.pods[at], self._records[at][0].info, int(bindings.node[at])
+            if info.ports:
+                ports.setdefault(node, []).extend(info.ports)
+            if limits and info.volumes:
+                needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
+                for driver, claim in needs.attached:
+                    attached.setdefault(node, {}).setdefault(driver, set()).add(claim)
         return ports, attached
 
     @cached_property
