@@ -31,8 +31,8 @@ from tests.live.background import cloud_on
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 QUICK = (
     "--set=observe=false",
-    '--set-json=settings={"pollInterval": "1s", "validationDelay": "1s", '
-    '"stabilization": {"empty": "0s", "expired": "0s", "drifted": "0s", "cost": "0s"}}',
+    '--set-json=settings={"pollInterval": "1s", "validationDelay": "1s"}',
+    '--set-json=settings.stabilization={"empty": "0s", "expired": "0s", "drifted": "0s", "cost": "0s"}',
 )
 MERGE = "application/merge-patch+json"
 
@@ -92,7 +92,7 @@ class World:
     def mark_drifted(self, claim: str) -> None:
         """Say that a claim has drifted, in the stead of a Karpenter that is away."""
         path = self.admin.path("karpenter.sh/v1", "NodeClaim", None, claim)
-        conditions = [entry for entry in self.get("NodeClaim", claim)["status"]["conditions"]]
+        conditions = list(self.get("NodeClaim", claim)["status"]["conditions"])
         since = conditions[0]["lastTransitionTime"]
         drifted = {"type": "Drifted", "status": "True", "reason": "Tried", "message": "", "lastTransitionTime": since}
         patch = {"status": {"conditions": [*conditions, drifted]}}
