@@ -367,7 +367,16 @@ class TwiceChecker(Checker):
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
+        self._asked: dict[str, str] = {}
         self._deleted: dict[str, str] = {}
+
+    def changed(self, change: Change) -> None:
+        """Note by whom a NodeClaim was deleted; a call that failed has deleted nothing."""
+        if change.kind != "NodeClaim" or change.new is None:
+            return
+        uid = change.new.metadata.uid
+        if change.new.metadata.deletion_timestamp is not None and uid in self._asked:
+            self._deleted.setdefault(uid, self._asked[uid])
 
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Look who else holds the node."""
@@ -382,7 +391,8 @@ class TwiceChecker(Checker):
             elif claim.metadata.uid in self._deleted and self._deleted[claim.metadata.uid] != instruction.command_id:
                 self.broken(f"{instruction.node} is taken by {instruction.command_id} though it is deleted already")
         elif isinstance(instruction, DeleteNodeClaim):
-            known = self._deleted.setdefault(instruction.uid, instruction.command_id)
+            self._asked[instruction.uid] = instruction.command_id
+            known = self._deleted.get(instruction.uid, instruction.command_id)
             if known != instruction.command_id:
                 self.broken(f"{instruction.name} is deleted by {instruction.command_id} after {known}")
 
