@@ -52,6 +52,8 @@ def test_samples_survive_being_written_down() -> None:
     original = sample(7)
     again = load(dump(original, "why"))
     assert again.cluster == original.cluster
-    assert again.catalogue.instance_types == original.catalogue.instance_types
+    assert {kind.name: kind for kind in again.catalogue.instance_types} == {
+        kind.name: kind for kind in original.catalogue.instance_types
+    }
     assert again.settings == original.settings
     assert again.questions == original.questions
