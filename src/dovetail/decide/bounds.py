@@ -53,9 +53,11 @@ class Bounds:
         found = self._needs.get(index)
         if found is None:
             found = np.zeros(self._room.shape[1], dtype=np.int64)
-            for pod in self._snapshot.movable(index):
-                for column, amount in self._snapshot.class_of(pod).info.need:
-                    found[column] += amount
+            bindings, moving = self._snapshot.bindings, frozenset(map(id, self._snapshot.movable(index)))
+            for place in bindings.on_node(index):
+                if id(bindings.pods[place]) in moving:
+                    for column, amount in bindings.class_at(place).info.need:
+                        found[column] += amount
             self._needs[index] = found
         return found
 

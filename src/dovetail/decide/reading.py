@@ -4,7 +4,7 @@ Decides nothing but what the objects say (what counts as marked, initialized or 
 and 4). Sits in decide, above facts, below the scene.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -103,11 +103,13 @@ class Reader:
         found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
         return tuple(sorted(found, key=lambda facts: facts.name))
 
-    def _sum_up(self, pods: Sequence[Pod]) -> _PodSums:
+    def _sum_up(self, index: int) -> _PodSums:
         sums = _PodSums()
-        record, guarded = self.snapshot.record, self.guards.namespaces
-        for pod in pods:
-            flags = record(pod)[1]
+        if index < 0:
+            return sums
+        bindings, guarded = self.snapshot.bindings, self.guards.namespaces
+        for pod, place in zip(self.snapshot.pods_on[index], bindings.on_node(index), strict=True):
+            flags = bindings.bits[place]
             sums.add(pod, flags)
             meta = pod.metadata
             if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
@@ -118,7 +120,7 @@ class Reader:
         node, claim, name, labels = state.node, state.claim, state.name, state.labels
         pool_name = labels.get(names.NODEPOOL, "")
         policy = self.policies.get(pool_name)
-        sums = self._sum_up(self.snapshot.pods_on[index] if index >= 0 else ())
+        sums = self._sum_up(index)
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
         kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
