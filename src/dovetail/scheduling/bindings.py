@@ -1,64 +1,127 @@
 """Pods as columns: for each pod of the cluster its class, its flags and its node, as integers.
 
-Filled in one pass; a pod object that an earlier snapshot has read costs one lookup. Room, topology counts and views are
-then sums and sorts over these columns. Decides nothing.
+A pod object that the snapshot before has read is found by its identity, all of them in a few array operations, so that
+only new objects cost anything. Room, topology counts and views are then sums and sorts over these columns. Decides
+nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.objects import Pod
-from dovetail.scheduling.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodRecord, flags_of
+from dovetail.scheduling.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.machines import Mask
-from dovetail.scheduling.nodes import StateNode
 
 Column = npt.NDArray[np.int64]
 
 
-def read_records(pods: Sequence[Pod], classes: Classes, known: Mapping[int, PodRecord]) -> list[PodRecord]:
-    """Each pod's class and flags. Objects behind `known` must be alive, so that their ids are theirs alone."""
-    records: list[PodRecord | None] = [known.get(id(pod)) for pod in pods]
-    fresh = [place for place, record in enumerate(records) if record is None]
-    infos = []
-    for place in fresh:
-        pod = pods[place]
-        flags = flags_of(pod)
-        infos.append((place, flags, classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))))
-    specs = {info.id: info for _, _, info in infos}
-    if classes.use_keys(key for info in specs.values() for key in info.keys):
-        for place, record in enumerate(records):
-            if record is not None:
-                records[place] = (classes.class_of(pods[place], record[0].info), record[1])
-    class_of = classes.class_of
-    for place, flags, info in infos:
-        records[place] = (class_of(pods[place], info), flags)
-    return records  # type: ignore[return-value]
+class NodeNames:
+    """Names of nodes as numbers; 0 is no node. Only grows."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {"": 0}
+
+    def code(self, name: str) -> int:
+        """The number of a name."""
+        return self._codes.setdefault(name, len(self._codes))
+
+    def __len__(self) -> int:
+        return len(self._codes)
 
 
 class Bindings:
-    """Where pods are. `node` is -1 for pods that are bound nowhere, or to a node that is not known."""
+    """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order."""
 
-    def __init__(self, pods: Sequence[Pod], records: Sequence[PodRecord], states: Sequence[StateNode]) -> None:
+    def __init__(self, pods: Sequence[Pod], classes: Classes, names: NodeNames, old: "Bindings | None") -> None:
         self.pods = pods
+        self._classes = classes
         count = len(pods)
-        self.cls: Column = np.fromiter((record[0].id for record in records), dtype=np.int64, count=count)
-        self.bits: list[int] = [record[1] for record in records]
-        self.flags: Column = np.array(self.bits, dtype=np.int64)
-        place = {s.node.metadata.name: i for i, s in enumerate(states) if s.node is not None}
-        place.pop("", None)
-        names = [pod.spec.node_name for pod in pods]
-        self.node: Column = np.fromiter((place.get(name, -1) for name in names), dtype=np.int64, count=count)
-        self.unbound = [pod for pod, name in zip(pods, names, strict=True) if not name]
+        self._ids: Column = np.fromiter(map(id, pods), dtype=np.int64, count=count)
+        self._by_id: Column = np.argsort(self._ids)
+        self._sorted: Column = self._ids[self._by_id]
+        self.cls: Column = np.full(count, -1, dtype=np.int64)
+        self.flags: Column = np.zeros(count, dtype=np.int64)
+        self.at: Column = np.zeros(count, dtype=np.int64)
+        self.changed: set[int] | None = None
+        if old is None:
+            self._read(range(count), names)
+            return
+        # The old snapshot's pods are alive, so an id that is found again is the same object.
+        was = old.find(self._ids)
+        same = was >= 0
+        for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
+            mine[same] = theirs[was[same]]
+        self._read(np.flatnonzero(~same).tolist(), names)
+        stays = np.zeros(len(old.pods), dtype=np.bool_)
+        stays[was[same]] = True
+        self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
+
+    def find(self, ids: Column) -> Column:
+        """The places of objects by identity; -1 where there is none."""
+        if not len(self._sorted):
+            return np.full(len(ids), -1, dtype=np.int64)
+        near = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
+        return np.where(self._sorted[near] == ids, self._by_id[near], -1)
+
+    def _read(self, places: Iterable[int], names: NodeNames) -> None:
+        classes, pods = self._classes, self.pods
+        fresh: list[tuple[int, int]] = []
+        infos = []
+        flags_column, at = [], []
+        for place in places:
+            pod = pods[place]
+            flags = flags_of(pod)
+            info = classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))
+            fresh.append((place, flags))
+            infos.append(info)
+            flags_column.append(flags)
+            at.append(names.code(pod.spec.node_name))
+        specs = {info.id: info for info in infos}
+        if classes.use_keys(key for info in specs.values() for key in info.keys):
+            for place in np.flatnonzero(self.cls >= 0).tolist():
+                self.cls[place] = classes.class_of(pods[place], classes.all[self.cls[place]].info).id
+        if not fresh:
+            return
+        where = [place for place, _ in fresh]
+        class_of = classes.class_of
+        self.cls[where] = [class_of(pods[p], info).id for p, info in zip(where, infos, strict=True)]
+        self.flags[where] = flags_column
+        self.at[where] = at
+
+    def settle(self, codes: Sequence[int], names: NodeNames) -> None:
+        """Gives pods the places of their nodes: `codes` are the numbers of the nodes' names, in the nodes' order."""
+        places = np.full(len(names), -1, dtype=np.int64)
+        for place, code in enumerate(codes):
+            if code > 0:
+                places[code] = place
+        self.node: Column = places[self.at]
         order = np.argsort(self.node, kind="stable")
-        edges = np.searchsorted(self.node[order], np.arange(len(states) + 1))
+        edges = np.searchsorted(self.node[order], np.arange(len(codes) + 1))
         self._order: list[int] = order.tolist()
         self._edges: list[int] = edges.tolist()
+        self.bits: list[int] = self.flags.tolist()
 
     def on_node(self, index: int) -> list[int]:
         """The places of the pods on a node, in the order of the cluster."""
         return self._order[self._edges[index] : self._edges[index + 1]]
+
+    def record(self, pod: Pod) -> PodRecord | None:
+        """A pod's class and flags; None for an object that is not of this cluster."""
+        place = int(self.find(np.array([id(pod)], dtype=np.int64))[0])
+        return None if place < 0 else (self.class_at(place), self.bits[place])
+
+    def class_at(self, place: int) -> PodClass:
+        """The class of the pod at a place."""
+        return self._classes.all[int(self.cls[place])]
+
+    @property
+    def unbound(self) -> list[Pod]:
+        """Pods that are bound to no node."""
+        return [self.pods[place] for place in np.flatnonzero(self.at == 0).tolist()]
 
     @property
     def running(self) -> Mask:
@@ -72,6 +135,12 @@ class Bindings:
         mask: Mask = self.flags & DAEMON != 0
         return mask
 
+    @property
+    def counted(self) -> Mask:
+        """Pods that spread and affinity count: running, and not about to go."""
+        mask: Mask = self.running & (self.flags & TERMINATING == 0)
+        return mask
+
     def nodes_by_class(self, chosen: Mask) -> dict[int, Column]:
         """The nodes of the chosen pods, by class."""
         places = np.flatnonzero(chosen)
@@ -83,9 +152,3 @@ class Bindings:
         starts = np.flatnonzero(np.r_[True, kinds[1:] != kinds[:-1]])
         parts = np.split(nodes, starts[1:])
         return dict(zip(kinds[starts].tolist(), parts, strict=True))
-
-    @property
-    def counted(self) -> Mask:
-        """Pods that spread and affinity count: running, and not about to go."""
-        mask: Mask = self.running & (self.flags & TERMINATING == 0)
-        return mask

@@ -115,9 +115,11 @@ _Moving = tuple[list[Entry], list[tuple[PodClass, int, int]]]
 def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> _Moving:
     entries: list[Entry] = []
     moving: list[tuple[PodClass, int, int]] = []
-    for pod in snapshot.pods_on[index]:
+    bindings = snapshot.bindings
+    for place in bindings.on_node(index):
+        pod = snapshot.cluster.pods[place]
         if id(pod) in own:
-            cls, flags = snapshot.record(pod)
+            cls, flags = bindings.class_at(place), bindings.bits[place]
             entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
             moving.append((cls, index, flags))
     return entries, moving

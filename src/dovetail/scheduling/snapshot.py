@@ -24,7 +24,7 @@ from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling import pods as filters
-from dovetail.scheduling.bindings import Bindings, read_records
+from dovetail.scheduling.bindings import Bindings, NodeNames
 from dovetail.scheduling.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.daemons import DaemonTerms, daemons_of
@@ -82,7 +82,7 @@ class _Memory:
     resources: Resources
     classes: Classes
     machines: Machines
-    records: dict[int, PodRecord]
+    names: NodeNames
     states: dict[tuple[int, int], StateNode]
 
 
@@ -102,6 +102,7 @@ class Snapshot:
         self.settings = settings
         self.now = now
         self._movable: dict[int, tuple[Pod, ...]] = {}
+        self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
         self._memory = self._remembered(previous)
         same = previous is not None and previous.catalogue is catalogue
@@ -110,9 +111,10 @@ class Snapshot:
             if previous is not None and same and "nodes" in vars(previous)
             else {}
         )
-        self._read_pods(previous)
+        earlier: Bindings | None = previous.bindings if previous is not None else None
+        self.bindings: Bindings = Bindings(cluster.pods, self._memory.classes, self._memory.names, earlier)
         self._read_nodes(previous)
-        self._read_bindings()
+        self._read_bindings(previous)
 
     @staticmethod
     def build(
@@ -131,17 +133,11 @@ class Snapshot:
         if previous is None:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
-            return _Memory(resources, Classes(resources), machines, {}, {})
+            return _Memory(resources, Classes(resources), machines, NodeNames(), {})
         old = previous._memory
         same = previous.catalogue is self.catalogue
         machines = old.machines if same else Machines(self.catalogue, old.resources)
-        return _Memory(old.resources, old.classes, machines, {}, {})
-
-    def _read_pods(self, previous: "Snapshot | None") -> None:
-        known = previous._memory.records if previous is not None else {}
-        pods = self.cluster.pods
-        self._records = read_records(pods, self._memory.classes, known)
-        self._memory.records.update(zip(map(id, pods), self._records, strict=True))
+        return _Memory(old.resources, old.classes, machines, old.names, {})
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         known = previous._memory.states if previous is not None else {}
@@ -160,14 +156,23 @@ class Snapshot:
         self._marked: list[str] = [why_leaving(state, self.settings) for state in found]
         self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
 
-    def _read_bindings(self) -> None:
-        """Puts pods on their nodes."""
-        self.bindings = bindings = Bindings(self.cluster.pods, self._records, self.states)
-        pods = self.cluster.pods
-        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(
-            tuple([pods[place] for place in bindings.on_node(i)]) for i in range(len(self.states))
-        )
-        self.unbound = bindings.unbound
+    def _read_bindings(self, previous: "Snapshot | None") -> None:
+        """Puts pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
+        bindings, names_of = self.bindings, self._memory.names
+        codes = [names_of.code(s.node.metadata.name) if s.node is not None else 0 for s in self.states]
+        bindings.settle(codes, names_of)
+        kept = previous._pods_by_code if previous is not None else {}
+        changed, pods = bindings.changed, self.cluster.pods
+        by_code = self._pods_by_code
+        on_node: list[tuple[Pod, ...]] = []
+        for index, code in enumerate(codes):
+            found = kept.get(code) if changed is not None and code not in changed else None
+            if found is None:
+                found = tuple([pods[place] for place in bindings.on_node(index)])
+            by_code[code] = found
+            on_node.append(found)
+        by_code.pop(0, None)
+        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(on_node)
 
     # What decisions ask
 
@@ -203,7 +208,7 @@ class Snapshot:
 
     @cached_property
     def _waiting(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.unbound if filters.is_provisionable(pod))
+        return tuple(pod for pod in self.bindings.unbound if filters.is_provisionable(pod))
 
     def why_ignored(self, pod: Pod) -> str:
         """Why a waiting pod takes no part in simulations; empty where it does."""
@@ -212,7 +217,7 @@ class Snapshot:
 
     def record(self, pod: Pod) -> PodRecord:
         """A pod's class and flags; a pod from elsewhere is classed as it comes."""
-        found = self._memory.records.get(id(pod))
+        found = self.bindings.record(pod)
         if found is None:
             info = self._memory.classes.spec_info(pod.spec)
             found = (self._memory.classes.class_of(pod, info), flags_of(pod))
@@ -299,7 +304,7 @@ class Snapshot:
             and earlier.pool is self.pools.get(earlier.pool_name)
             and earlier.marked == self._marked[self._index[state.name]]
             and earlier.nominated == (state.name in self.settings.nominated_nodes)
-            and earlier.pods == pods
+            and earlier.pods is pods
         )
 
     # What simulations ask
@@ -405,7 +410,7 @@ class Snapshot:
             [bool(c.info.ports) or (limits and c.info.volumes) for c in self._memory.classes.all], dtype=np.bool_
         )
         for at in np.flatnonzero(bindings.running & special[bindings.cls]).tolist():
-            pod, info, node = self.cluster.pods[at], self._records[at][0].info, int(bindings.node[at])
+            pod, info, node = self.cluster.pods[at], bindings.class_at(at).info, int(bindings.node[at])
             if info.ports:
                 ports.setdefault(node, []).extend(info.ports)
             if limits and info.volumes:
