@@ -1,7 +1,6 @@
 """Fixtures of the end-to-end tests: a clean world, and a controller with the built-in provider for a whole module."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

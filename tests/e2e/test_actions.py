@@ -10,7 +10,9 @@ from tests.e2e.world import World, pool
 
 def _command_of(world: World, running: Process, node: str, action: str) -> str:
     """Wait until a command has taken that node to its end; gives its id, with every log line of it checked."""
-    done = eventually(lambda: [e for e in running.lines() if e.get("phase") == "done" and node in e.get("nodes", "").split(",")])
+    done = eventually(
+        lambda: [e for e in running.lines() if e.get("phase") == "done" and node in e.get("nodes", "").split(",")]
+    )
     line = done[0]
     assert line["action"] == action
     steps = [e["phase"] for e in running.lines() if e.get("command") == line["command"] and "phase" in e]

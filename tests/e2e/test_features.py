@@ -73,9 +73,7 @@ def test_three_zones_one_after_another(world: World, running: Process, history: 
     spans = []
     for zone, names in olds.items():
         begins = [history.first("Node", lambda e, n=name: e.name == n and e.is_tainted) for name in names]
-        ends = [
-            history.first("NodeClaim", lambda e, n=name: e.name == n and e.type == "DELETED") for name in names
-        ]
+        ends = [history.first("NodeClaim", lambda e, n=name: e.name == n and e.type == "DELETED") for name in names]
         assert None not in begins
         assert None not in ends
         spans.append(

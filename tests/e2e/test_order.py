@@ -28,7 +28,9 @@ def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, 
         world.node("idle", web)
         world.node("huge", web, "large")
         for app, node in (("a", "stale"), ("b", "aged"), ("c", "huge")):
-            world.fill(app, [node], cpu="1500m", nodeSelector={"pool": world.nodes()[node]["metadata"]["labels"]["pool"]})
+            world.fill(
+                app, [node], cpu="1500m", nodeSelector={"pool": world.nodes()[node]["metadata"]["labels"]["pool"]}
+            )
         world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1s"}}})
         world.patch(drifting, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
         eventually(lambda: "Drifted" in json.dumps(world.claims()["stale"]["status"]))

@@ -64,7 +64,9 @@ def test_two_replicas_and_one_that_sleeps_through_its_reign(
     web = _scene(world)
     with (
         proxy_for(cluster.base_url, cluster.ca_path) as front,
-        controller(tmp_path, "one", *_flags(tmp_path, _config(cluster, tmp_path, front.url)), "--identity", "one") as one,
+        controller(
+            tmp_path, "one", *_flags(tmp_path, _config(cluster, tmp_path, front.url)), "--identity", "one"
+        ) as one,
     ):
         one.wait_for("leading")
         with controller(tmp_path, "two", *_flags(tmp_path, cluster.kubeconfig), "--identity", "two") as two:

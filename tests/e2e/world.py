@@ -72,9 +72,7 @@ def pool(name: str, *, managed: bool = True, labels: dict[str, str] | None = Non
                 "spec": {
                     "expireAfter": "720h",
                     "nodeClassRef": {"group": "karpenter.test.sh", "kind": "TestNodeClass", "name": "default"},
-                    "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
-                    ],
+                    "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}],
                 },
             },
         },
@@ -185,9 +183,7 @@ class World:
         return dict(answer)
 
     def patch(self, tree: Tree, change: Tree) -> Tree:
-        status, answer = self.api.request(
-            "PATCH", self.api.path_of(tree), change, kind="application/merge-patch+json"
-        )
+        status, answer = self.api.request("PATCH", self.api.path_of(tree), change, kind="application/merge-patch+json")
         assert status == 200, answer
         return dict(answer)
 
@@ -197,7 +193,11 @@ class World:
 
         def hashed() -> Tree | None:
             found = self.api.get(tree)
-            return found if found and "karpenter.sh/nodepool-hash" in (found["metadata"].get("annotations") or {}) else None
+            return (
+                found
+                if found and "karpenter.sh/nodepool-hash" in (found["metadata"].get("annotations") or {})
+                else None
+            )
 
         return dict(eventually(hashed))
 

@@ -279,7 +279,8 @@ class Plugin:
             hint = self.spec.get("installHint") or f"install {command} or put it on the PATH"
             raise CredentialsError(f"the kubeconfig's exec plugin {command!r} can't be run: {hint}") from None
         try:
-            out, _ = await asyncio.wait_for(process.communicate(), _EXEC_TIMEOUT_SECONDS)
+            async with asyncio.timeout(_EXEC_TIMEOUT_SECONDS):
+                out, _ = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()

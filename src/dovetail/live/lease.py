@@ -89,7 +89,8 @@ class LeaderElection:
         if self.leading:
             patience = max(self._renewed_at + self.renew_deadline - began, 0.1)
         try:
-            return await asyncio.wait_for(self._acquire_or_renew(), patience)
+            async with asyncio.timeout(patience):
+                return await self._acquire_or_renew()
         except (UnreachableError, TimeoutError) as error:
             self._say(f"the Lease can't be renewed ({str(error) or 'no answer in time'}); trying again")
             return None

@@ -246,7 +246,9 @@ class Controller:
             if self._wake is not None:
                 wait = max(0.0, min(wait, (self._wake - self.clock()).total_seconds()))
             with contextlib.suppress(TimeoutError):
-                first = await asyncio.wait_for(self._queue.get(), wait)
+                # Not wait_for: before Python 3.12 that can swallow a cancellation.
+                async with asyncio.timeout(wait):
+                    first = await self._queue.get()
                 return [first, *self._waiting()]
         batch = self._waiting()
         if not batch or (self._wake is not None and self._wake <= self.clock()):

@@ -1,0 +1,225 @@
+"""Webhooks against a real HTTP server: what is told, in which form, and that a target that is away harms nothing."""
+
+import asyncio
+import io
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from dovetail.lifecycle.messages import Report
+from dovetail.live import notify
+from dovetail.live.logs import Log
+from dovetail.live.notify import Notifier, NotifyError, Target, body, read_targets, worth_telling
+from tests.api.control_plane import _write_certificates as write_certificates
+
+SECRET = "hooks/T000/B000/very-secret"
+
+
+def _report(phase: str, **more: Any) -> Report:
+    figures: tuple[tuple[str, str | int | float], ...] = (("phase", phase), ("action", "replaceCost"), ("savings", 0.5))
+    return Report(
+        topic=more.get("topic", "command"),
+        command_id="c1",
+        message=more.get("message", f"replaceCost of n1 is {phase}"),
+        figures=figures,
+    )
+
+
+@asynccontextmanager
+async def _receiver(answer: Callable[[int], int]) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that keeps what is posted; `answer` gives the status of each request by its number."""
+    got: list[dict[str, Any]] = []
+    asked = 0
+
+    async def take(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        status = answer(asked)
+        if status < 300:
+            got.append({"path": request.path, "type": request.content_type, **await request.json()})
+        return web.Response(status=status, headers={"Location": "/elsewhere"} if 300 <= status < 400 else None)
+
+    app = web.Application()
+    app.add_routes([web.post("/{path:.*}", take)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/{SECRET}", got
+    finally:
+        await runner.cleanup()
+
+
+async def _deliver(notifier: Notifier, *reports: Report) -> None:
+    """Hand over the reports and wait until each has been sent or given up."""
+    wanted = sum(1 for report in reports if worth_telling(report)) * len(notifier.targets)
+    task = asyncio.create_task(notifier.run())
+    for report in reports:
+        notifier.take(report)
+    async with asyncio.timeout(20):
+        while notifier.sent + notifier.dropped < wanted:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _send(answer: Callable[[int], int], *reports: Report, form: str = "json") -> tuple[list[dict[str, Any]], str]:
+    text = io.StringIO()
+
+    async def work() -> list[dict[str, Any]]:
+        async with _receiver(answer) as (url, got):
+            await _deliver(Notifier(targets=(Target(form, url),), log=Log("debug", text)), *reports)
+            return got
+
+    return asyncio.run(work()), text.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = asyncio.sleep
+    monkeypatch.setattr(notify.asyncio, "sleep", lambda seconds: real(min(seconds, 0.01)))
+
+
+def test_beginnings_ends_failures_and_undoings_are_told() -> None:
+    """Of a command's steps four are worth telling, and a pool that backs off; the rest is for the log."""
+    for phase in ("tainting", "done", "rolling-back", "failed"):
+        assert worth_telling(_report(phase))
+    for phase in ("validating", "launching", "waiting", "deleting", "refused"):
+        assert not worth_telling(_report(phase))
+    assert worth_telling(_report("", topic="back-off"))
+    assert not worth_telling(_report("", topic="round"))
+
+
+def test_the_plain_form_has_every_figure() -> None:
+    """A program gets the topic, the command's id, the sentence and all figures."""
+    got, log = _send(lambda _: 200, _report("done"))
+    assert got == [
+        {
+            "path": f"/{SECRET}",
+            "type": "application/json",
+            "source": "dovetail",
+            "topic": "command",
+            "command": "c1",
+            "message": "replaceCost of n1 is done",
+            "figures": {"phase": "done", "action": "replaceCost", "savings": 0.5},
+        }
+    ]
+    assert log == ""
+
+
+def test_slack_gets_one_line_without_markup() -> None:
+    """Markup, mentions and links of Slack in a name stay text."""
+    got, _ = _send(
+        lambda _: 200, _report("failed", message="<!channel> *x* <https://evil|click> &amp; @here"), form="slack"
+    )
+    assert got[0]["text"] == "⚠ Dovetail: &lt;!channel&gt; *x* &lt;https://evil|click&gt; &amp;amp; @here"
+    assert not any(got[0][key] for key in ("mrkdwn", "link_names", "unfurl_links", "unfurl_media"))
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_target_that_is_away_is_tried_again(status: int) -> None:
+    """Two refusals that may pass, then an answer: told once."""
+    got, log = _send(lambda number: status if number < 3 else 200, _report("done"))
+    assert len(got) == 1
+    assert log == ""
+
+
+@pytest.mark.parametrize("status", [301, 400, 403, 404, 410])
+def test_a_target_that_says_no_is_not_asked_again(status: int) -> None:
+    """A wrong address or a moved one: given up at once, with a warning that names neither URL nor secret."""
+    asked: list[int] = []
+
+    def answer(number: int) -> int:
+        asked.append(number)
+        return status
+
+    _, log = _send(answer, _report("done"))
+    assert asked == [1]
+    assert json.loads(log)["why"] == f"status {status}"
+    assert "secret" not in log
+
+
+def test_nobody_there_costs_a_warning_without_the_url() -> None:
+    """A refused connection, or a name that doesn't exist: the log says which form, never where to."""
+    text = io.StringIO()
+    urls = ("http://127.0.0.1:9/very-secret", "https://no-such-host.invalid/very-secret", "http://[bad/very-secret")
+    targets = tuple(Target("json", url) for url in urls)
+    notifier = Notifier(targets=targets, log=Log("debug", text))
+    asyncio.run(_deliver(notifier, _report("done")))
+    lines = [json.loads(line) for line in text.getvalue().splitlines()]
+    assert [line["message"] for line in lines] == ["a notification could not be delivered"] * 3
+    assert "secret" not in text.getvalue()
+    assert "very-secret" not in repr(targets)
+
+
+def test_tls_of_a_target_is_verified() -> None:
+    """A session of ours refuses a certificate that nobody vouches for."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_certificates(Path(folder))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(Path(folder) / "server.crt", Path(folder) / "server.key")
+        reached: list[bytes] = []
+
+        async def work() -> str:
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                reached.append(await reader.read(100))
+                writer.close()
+
+            server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+            port = server.sockets[0].getsockname()[1]
+            text = io.StringIO()
+            target = Target("json", f"https://localhost:{port}/x")
+            await _deliver(Notifier(targets=(target,), log=Log("debug", text)), _report("done"))
+            server.close()
+            await server.wait_closed()
+            return str(json.loads(text.getvalue())["why"])
+
+        assert "Certificate" in asyncio.run(work())
+        assert b"POST" not in b"".join(reached)
+
+
+def test_the_queue_is_bounded_and_drops_the_oldest() -> None:
+    """With nobody to send to, thousands of reports take the room of two hundred, and the newest are kept."""
+    notifier = Notifier(targets=(), log=Log("error", io.StringIO()))
+    for number in range(1000):
+        notifier.take(_report("done", message=str(number)))
+    assert notifier.dropped == 800
+    assert [report.message for report in notifier._waiting] == [str(number) for number in range(800, 1000)]
+
+
+def test_targets_are_read_from_a_folder(tmp_path: Path) -> None:
+    """One file per form, as a mounted Secret has them; other files are passed over."""
+    (tmp_path / "slack").write_text("https://example.invalid/a\n")
+    (tmp_path / "json").write_text("  https://example.invalid/b  ")
+    (tmp_path / "..data").mkdir()
+    assert read_targets(tmp_path) == (
+        Target("slack", "https://example.invalid/a"),
+        Target("json", "https://example.invalid/b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [("json", b"ftp://x/very-secret"), ("json", b""), ("json", b"\xff\xfe"), ("other", b"https://x")],
+)
+def test_a_folder_without_a_url_is_refused_in_one_sentence(tmp_path: Path, name: str, contents: bytes) -> None:
+    """What is no URL is not repeated; a folder without any file that we know is said to be so."""
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(NotifyError) as caught:
+        read_targets(tmp_path)
+    assert "very-secret" not in str(caught.value)
+    with pytest.raises(NotifyError, match="is no folder"):
+        read_targets(tmp_path / "missing")
+
+
+def test_every_body_is_one_json_object() -> None:
+    """Whatever the report says, both forms are JSON that can be read again."""
+    for form in notify.FORMS:
+        assert json.loads(body(form, _report("done", message='"\\\u2028</script>')))
