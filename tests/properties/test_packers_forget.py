@@ -24,7 +24,7 @@ def _constant(value: object) -> Callable[..., object]:
 
 
 def _only_first_pool(run: _Run, *given: Any) -> bool:
-    run.packer.templates[1:] = []
+    run._templates[1:] = []
     return _ADD_TO_NEW(run, *given)
 
 
@@ -54,9 +54,9 @@ FORGOTTEN: dict[str, tuple[tuple[str, ...], Patch]] = {
     "volumes that are gone": (("volumes",), (volumes.Volumes, "is_lost", _constant(False))),
     "relaxing": (("preferences",), (pods, "relaxed", _constant(None))),
     "preferences": (("preferences",), (pods, "all_requirements", pods.strict_requirements)),
-    "OR terms": (("affinity-terms",), (pods, "_without_first_required_term", _constant(None))),
+    "OR terms": (("affinity-terms",), (pods, "without_first_required_term", _constant(None))),
     "required affinity": (("affinity-terms",), (pods, "strict_requirements", _constant(Requirements()))),
-    "daemons on new nodes": (("daemons",), (claims, "runs_on_new_node", _constant(False))),
+    "daemons on new nodes": (("daemons",), (claims.Daemons, "_runs_on", _constant(False))),
     "spread": (("spread",), (Group, "_spread", lambda self, pod, own, node: self._known(node))),
     "pods that run": (("spread",), (Topology, "_count", _count_nothing)),
     "minDomains and which nodes count": (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, RESERVED, ZONE
-from dovetail.model.objects import NodePool, Pod
+from dovetail.model.objects import NodePool, Pod, Taint
 from tests.reference import pods as pod_rules
 from tests.reference.pods import PortUse
 from tests.reference.quantities import Resources, add, fits
@@ -138,36 +138,66 @@ def missing_values(kinds: Sequence[Kind], wanted: Requirements) -> dict[str, int
     return short
 
 
-def group_by_daemons(template: Template, daemons: Sequence[Pod]) -> list[DaemonGroup]:
-    """The template's types, grouped by which daemons would run there."""
-    groups: dict[tuple[str, ...], DaemonGroup] = {}
-    for kind in template.kinds:
-        running = [pod for pod in daemons if runs_on_new_node(template, kind, pod)]
-        key = tuple(sorted(pod_rules.name_of(pod) for pod in running))
-        if key in groups:
-            groups[key].kinds.append(kind)
-            continue
-        ports = PortUse()
-        for pod in running:
-            ports.add(pod)
-        groups[key] = DaemonGroup([kind], pod_rules.requests_of_all(running), ports)
-    return list(groups.values())
+class Daemons:
+    """The pods that DaemonSets put on nodes, and where they run.
+
+    `forgetful`: as in Karpenter, which drops a daemon's first required term for good once an instance type didn't match
+    it, so that what comes later, the nodes that exist included, is judged by the terms left.
+    """
+
+    def __init__(self, pods: Sequence[Pod], *, forgetful: bool) -> None:
+        self._pods = list(pods)
+        self._forgetful = forgetful
+
+    def groups(self, template: Template) -> list[DaemonGroup]:
+        """The template's types, grouped by which daemons would run there."""
+        groups: dict[tuple[str, ...], DaemonGroup] = {}
+        for kind in template.kinds:
+            running = [self._pods[index] for index in range(len(self._pods)) if self._runs_on(template, kind, index)]
+            key = tuple(sorted(pod_rules.name_of(pod) for pod in running))
+            if key in groups:
+                groups[key].kinds.append(kind)
+                continue
+            ports = PortUse()
+            for pod in running:
+                ports.add(pod)
+            groups[key] = DaemonGroup([kind], pod_rules.requests_of_all(running), ports)
+        return list(groups.values())
+
+    def _runs_on(self, template: Template, kind: Kind, index: int) -> bool:
+        """Whether a daemon would run on such a node: taints (but for preferences) and one of its affinity terms."""
+        pod = self._pods[index]
+        if not _tolerates(pod, template.pool.spec.template.spec.taints):
+            return False
+        while True:
+            wanted = pod_rules.strict_requirements(pod)
+            if template.requirements.compatible(wanted, may_lack=template.well_known) and kind.requirements.intersects(
+                wanted
+            ):
+                return True
+            less = pod_rules.without_first_required_term(pod)
+            if less is None:
+                return False
+            pod = less
+            if self._forgetful:
+                self._pods[index] = pod
+
+    def on_existing(self, taints: Sequence[Taint], labels: Requirements) -> list[Pod]:
+        """The daemons that run, or will, on a node that exists."""
+        return [
+            pod
+            for pod in self._pods
+            if _tolerates(pod, taints) and any(labels.compatible(wanted) for wanted in self._alternatives(pod))
+        ]
+
+    def _alternatives(self, pod: Pod) -> list[Requirements]:
+        if self._forgetful:
+            return [pod_rules.strict_requirements(pod)]
+        return pod_rules.required_alternatives(pod) or [pod_rules.strict_requirements(pod)]
 
 
-def runs_on_new_node(template: Template, kind: Kind, daemon: Pod) -> bool:
-    """Whether a daemon would run on such a node: taints (but for preferences) and one of its affinity terms."""
-    tolerant = pod_rules.tolerating_preferences(daemon)
-    if not pod_rules.tolerates(tolerant.spec.tolerations, template.pool.spec.template.spec.taints):
-        return False
-    return any(
-        template.requirements.compatible(wanted, may_lack=template.well_known) and kind.requirements.intersects(wanted)
-        for wanted in daemon_alternatives(daemon)
-    )
-
-
-def daemon_alternatives(daemon: Pod) -> list[Requirements]:
-    """What one of must hold where a daemon runs."""
-    return pod_rules.required_alternatives(daemon) or [from_labels(daemon.spec.node_selector)]
+def _tolerates(daemon: Pod, taints: Sequence[Taint]) -> bool:
+    return pod_rules.tolerates(pod_rules.tolerating_preferences(daemon).spec.tolerations, taints)
 
 
 class Reservations:

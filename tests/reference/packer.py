@@ -19,13 +19,12 @@ from dovetail.model.settings import MinValuesPolicy, PreferencePolicy, Settings
 from tests.reference import pods as pod_rules
 from tests.reference.claims import (
     RESERVATION_ID,
+    Daemons,
     Kind,
     NewClaim,
     Reservations,
     ReservedError,
     Template,
-    daemon_alternatives,
-    group_by_daemons,
     missing_values,
     template_requirements,
 )
@@ -137,7 +136,8 @@ class ReferencePacker:
         self.volumes = Volumes(cluster, unfound=volumes_unfound)
         self.csi_nodes = {item.metadata.name: item for item in cluster.csi_nodes}
         self.pools = usable_pools(cluster.node_pools)
-        self.daemons = [pod_rules.daemon_pod(item, cluster.pods) for item in cluster.daemon_sets]
+        daemon_pods = [pod_rules.daemon_pod(item, cluster.pods) for item in cluster.daemon_sets]
+        self.daemons = Daemons(daemon_pods, forgetful=settings.is_karpenter)
         self.pending = [pod for pod in cluster.pods if pod_rules.is_provisionable(pod) and not self.rejected(pod)]
 
     # What is placed
@@ -220,7 +220,7 @@ class ReferencePacker:
                 continue
             if kinds:
                 template = Template(pool, wanted, kinds, self.well_known)
-                template.daemon_groups = group_by_daemons(template, self.daemons)
+                template.daemon_groups = self.daemons.groups(template)
                 templates.append(template)
         return templates
 
@@ -306,6 +306,8 @@ class _Run:
             taint.effect == "PreferNoSchedule" for pool in packer.pools for taint in pool.spec.template.spec.taints
         )
         self._reservations = Reservations(packer.kinds)
+        # New nodes first: what Karpenter learns there of daemons' terms it applies to the nodes that exist.
+        self._templates = packer.templates
         self.existing = [self._existing(state) for state in by_scheduling_order(staying)]
         self._limits = self._remaining_limits(staying)
         self.claims: list[NewClaim] = []
@@ -325,13 +327,7 @@ class _Run:
         return placeable
 
     def _existing(self, state: StateNode) -> ExistingNode:
-        labels = from_labels(state.labels)
-        daemons = [
-            pod
-            for pod in self.packer.daemons
-            if pod_rules.tolerates(pod_rules.tolerating_preferences(pod).spec.tolerations, state.taints)
-            and any(labels.compatible(wanted) for wanted in daemon_alternatives(pod))
-        ]
+        daemons = self.packer.daemons.on_existing(state.taints, from_labels(state.labels))
         node = ExistingNode(state, daemons, self)
         self.topology.register_host(state.host)
         return node
@@ -415,7 +411,7 @@ class _Run:
 
     def _add_to_new(self, pod: Pod, needs: Requirements, strict: Requirements) -> bool:
         volumes = self.volume_alternatives.get(identity(pod), [])
-        for template in self.packer.templates:
+        for template in self._templates:
             left = self._limits[template.name]
             if left.get("nodes") == 0:
                 continue

@@ -322,7 +322,7 @@ def tolerating_preferences(pod: Pod) -> Pod:
 def relaxed(pod: Pod, *, tolerate_preferences: bool) -> Pod | None:
     """The pod with one thing less to ask for, in Karpenter's order; None where nothing is left to give up."""
     return (
-        _without_first_required_term(pod)
+        without_first_required_term(pod)
         or _without_heaviest(pod, "pod_affinity")
         or _without_heaviest(pod, "pod_anti_affinity")
         or _without_heaviest(pod, "node_affinity")
@@ -331,7 +331,8 @@ def relaxed(pod: Pod, *, tolerate_preferences: bool) -> Pod | None:
     )
 
 
-def _without_first_required_term(pod: Pod) -> Pod | None:
+def without_first_required_term(pod: Pod) -> Pod | None:
+    """The pod without the first of several required node affinity terms."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return None
