@@ -51,10 +51,12 @@ class World:
     in_flight: InFlight = NOTHING_IN_FLIGHT
     managed_pools: tuple[str, ...] | None = None
 
+    previous: Snapshot | None = None
+
     def scene(self) -> Scene:
-        """Look at it."""
+        """Look at it; what `previous` has read already is not read again."""
         settings = self.in_flight.marked_settings(self.settings)
-        snapshot = Snapshot.build(self.cluster, self.catalogue, settings, self.now)
+        snapshot = Snapshot.build(self.cluster, self.catalogue, settings, self.now, previous=self.previous)
         return Scene(snapshot, self.settings, self.now, in_flight=self.in_flight, managed_pools=self.managed_pools)
 
 
@@ -67,6 +69,7 @@ class Answer:
     deciding: Chain
     command: Command | None
     now: bool
+    scene: Scene
 
     @property
     def eligible(self) -> bool:
@@ -100,11 +103,11 @@ def ask(world: World, node: str) -> Answer | None:
     chains = chains_of(scene, runs, facts, batch)
     chain = deciding(chains)
     if not chain.open:
-        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False)
+        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False, scene=scene)
     command = next((c for c in runs[chain.method].commands if node in c.nodes), None)
     now = command is not None
     command = command or _alone(scene, chain.method, facts)
-    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now)
+    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now, scene=scene)
 
 
 def _alone(scene: Scene, method: Method, facts: NodeFacts) -> Command | None:
@@ -122,6 +125,7 @@ def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Count
     if now is None or now.eligible:
         return now, ()
     found = []
+    world = replace(world, previous=now.scene.snapshot)
     for if_, changed in _changes(world, now):
         then = ask(changed, node)
         if then is None:
@@ -346,7 +350,7 @@ def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
 
 def _later(world: World, answer: Answer) -> Changes:
     """Ask again at the next times at which this node's answer could change by itself."""
-    scene = world.scene()
+    scene = answer.scene
     times = {*node_times(answer.facts, scene), *_crossings(answer), *_windows(scene, answer)}
     for when in sorted(when for when in times if when > world.now)[:TIMES_MAX]:
         wait = seconds(when - world.now)

@@ -13,6 +13,8 @@ from dovetail.model.policy import Budget, DisruptionPolicy
 from dovetail.model.verdicts import ELIGIBLE, Gate
 from dovetail.plan.counterfactual import Answer, Counterfactual, World
 from dovetail.plan.document import Json, action, gate
+from dovetail.plan.summary import LINE_MAX
+from dovetail.report.words import safe
 
 _OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 
@@ -91,19 +93,18 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
             verdict = f"It would go{turn}: {answer.command.action.value}, saving {dollars(answer.command.savings)}/h."
     else:
         verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
-    return "\n".join(
-        [
-            head,
-            "",
-            verdict,
-            "",
-            f"Gates ({answer.deciding.method.value}):",
-            *_chain_lines(answer.deciding),
-            *_other_lines(answer),
-            *_policy_lines(facts.policy),
-            *_opening_lines(answer, opened),
-        ]
-    )
+    lines = [
+        head,
+        "",
+        verdict,
+        "",
+        f"Gates ({answer.deciding.method.value}):",
+        *_chain_lines(answer.deciding),
+        *_other_lines(answer),
+        *_policy_lines(facts.policy),
+        *_opening_lines(answer, opened),
+    ]
+    return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
 
 
 def _pods(count: int) -> str:

@@ -10,8 +10,10 @@ from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.report.words import safe
 
 WARNINGS_MAX = 5
+LINE_MAX = 2000
 
 FIRST_STEP = {
     Gate.POD_DO_NOT_DISRUPT: "take do-not-disrupt off pods that can bear a restart",
@@ -54,7 +56,7 @@ def plan_text(result: RoundResult) -> str:
         lines.extend(f"  {text}" for text in result.warnings[:WARNINGS_MAX])
         if len(result.warnings) > WARNINGS_MAX:
             lines.append(f"  and {len(result.warnings) - WARNINGS_MAX} more (-o json lists all)")
-    return "\n".join(lines)
+    return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
 
 
 def _count(number: int, noun: str) -> str:
@@ -76,8 +78,8 @@ def _actions(commands: Sequence[Command]) -> list[str]:
 def _disturbs(command: Command) -> str:
     if not command.pods:
         return "disturbs no pod"
-    moved = f", {_count(len(command.placements), 'other node')} take some" if command.placements else ""
-    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}){moved}"
+    moving = [pod for entry in (*command.placements, *command.replacements) for pod in entry.pods]
+    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}): {_some(moving)}"
 
 
 def _replacement(entry: Replacement) -> str:
