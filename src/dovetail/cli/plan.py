@@ -65,8 +65,11 @@ def run(args: argparse.Namespace) -> int:
         print(plan_page(result), end="")
         return 0
     from dovetail.plan.summary import plan_text
+    from dovetail.report.words import safe
 
     print(plan_text(result))
+    if inputs.catalogue.as_of:
+        print(f"Prices: {safe(inputs.catalogue.source)}, of {safe(inputs.catalogue.as_of)}.")
     return 0
 
 

@@ -74,8 +74,8 @@ def message(report: Report) -> dict[str, Any]:
     figures = {key: safe(value) if isinstance(value, str) else value for key, value in report.figures}
     return {
         "source": "dovetail",
-        "topic": report.topic,
-        "command": report.command_id,
+        "topic": safe(report.topic),
+        "command": safe(report.command_id),
         "message": safe(report.message, 1000),
         "figures": figures,
     }
