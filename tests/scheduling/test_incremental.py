@@ -1,0 +1,71 @@
+"""A snapshot made from the one before answers like one made from nothing."""
+
+import random
+
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.objects import AnyObject
+from dovetail.model.settings import DOVETAIL
+from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+from tests.scheduling.build import KINDS, NOW, homes, near, node, pod, pool, snapshot, spread
+
+CATALOGUE = Catalogue(instance_types=KINDS)
+
+
+def _answers(seen: Snapshot) -> list[object]:
+    found: list[object] = [homes(place(seen))]
+    for view in seen.nodes:
+        result = simulate(seen, [view.index])
+        found.append((view.name, homes(result), [u.pod.metadata.name for u in result.blocking]))
+    return found
+
+
+def _pods(rng: random.Random, count: int, nodes: list[str]) -> list[AnyObject]:
+    rules = ({}, {"topologySpreadConstraints": [spread()]}, {"affinity": near("podAntiAffinity")})
+    return [
+        pod(f"{rng.choice('abc')}-{i}", rng.choice(("0.5", "1", "2")), on=rng.choice([*nodes, ""]), **rng.choice(rules))
+        for i in range(count)
+    ]
+
+
+def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
+    """Pods and nodes come, change and go over many rounds; both ways of building agree each time."""
+    rng = random.Random(7)
+    names = [f"n{i}" for i in range(6)]
+    objects: dict[str, AnyObject] = {"pool": pool()}
+    for name in names:
+        objects.update({f"{name}-{i}": item for i, item in enumerate(node(name, zone=rng.choice("ab")))})
+    objects.update({f"pod-{p.metadata.name}": p for p in _pods(rng, 30, names)})
+    seen: Snapshot | None = None
+    for _ in range(25):
+        for key in rng.sample([k for k in objects if k.startswith("pod-")], 3):
+            del objects[key]
+        for fresh in _pods(rng, 4, names):
+            objects[f"pod-{fresh.metadata.name}"] = fresh
+        name = rng.choice(names)
+        objects.update({f"{name}-{i}": item for i, item in enumerate(node(name, zone=rng.choice("ab")))})
+        cluster: Cluster = cluster_of(objects.values())
+        seen = Snapshot.build(cluster, CATALOGUE, DOVETAIL, NOW, seen)
+        assert _answers(seen) == _answers(Snapshot.build(cluster, CATALOGUE, DOVETAIL, NOW))
+
+
+def test_what_did_not_change_is_not_read_again() -> None:
+    """Views of nodes on which nothing changed are the very same objects."""
+    first, second = node("n1"), node("n2")
+    running, other = pod("a", on="n1"), pod("b", on="n2")
+    before = snapshot(pool_ := pool(), first, second, running, other)
+    views = before.nodes
+    after = snapshot(pool_, first, second, running, pod("b", on="n2"), previous=before)
+    assert after.nodes[0].pods is views[0].pods
+    assert after.nodes[1] is not views[1]
+
+
+def test_new_selectors_look_at_labels_anew() -> None:
+    """A rule that looks at a label for the first time tells pods apart that were the same before."""
+    fixed = [pool(limits={"cpu": "0"}), *node("n1"), *node("n2"), pod("a-1", on="n1", labels={"app": "a", "rev": "1"})]
+    before = snapshot(*fixed)
+    picky = pod("b", affinity=near("podAntiAffinity", labelSelector={"matchLabels": {"rev": "1"}}))
+    after = snapshot(*fixed, picky, previous=before)
+    assert homes(place(after)) == {"b": "n2"}
