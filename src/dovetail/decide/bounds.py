@@ -7,13 +7,14 @@ not cheap enough. Labels, taints and topology only ever make it harder, so they 
 beside moves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.decide.facts import NodeFacts
+from dovetail.model.objects import Pod
 from dovetail.scheduling.classes import PodClass
 from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
@@ -53,13 +54,19 @@ class Bounds:
         found = self._needs.get(index)
         if found is None:
             found = np.zeros(self._room.shape[1], dtype=np.int64)
-            bindings, moving = self._snapshot.bindings, frozenset(map(id, self._snapshot.movable(index)))
-            for place in bindings.on_node(index):
-                if id(bindings.pods[place]) in moving:
-                    for column, amount in bindings.class_at(place).info.need:
-                        found[column] += amount
+            for _, cls in self._moving(index):
+                for column, amount in cls.info.need:
+                    found[column] += amount
             self._needs[index] = found
         return found
+
+    def _moving(self, index: int) -> Iterator[tuple[Pod, PodClass]]:
+        """Give the pods of a node that would move, each with its class."""
+        bindings, moving = self._snapshot.bindings, frozenset(map(id, self._snapshot.movable(index)))
+        for place in bindings.on_node(index):
+            pod = bindings.pods[place]
+            if id(pod) in moving:
+                yield pod, bindings.class_at(place)
 
     def new_nodes_at_least(self, nodes: Sequence[NodeFacts]) -> int:
         """Give a number of new nodes that taking these away needs for certain; 0 or 1 says nothing."""
@@ -95,10 +102,9 @@ class Bounds:
     def _homeless(self, index: int) -> tuple[tuple[int, int], ...]:
         """Sum up what the pods of a node need for which no other node has room, by resource."""
         total: dict[int, int] = {}
-        for pod in self._snapshot.movable(index):
+        for pod, cls in self._moving(index):
             if pod.status.phase == "Pending":
                 continue  # bound but not started: it may go where others are closed out
-            cls = self._snapshot.class_of(pod)
             number, first = self._takers_of(cls)
             if number == 0 or (number == 1 and first == index):
                 for column, amount in cls.info.need:

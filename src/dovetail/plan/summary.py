@@ -78,7 +78,8 @@ def _actions(commands: Sequence[Command]) -> list[str]:
 def _disturbs(command: Command) -> str:
     if not command.pods:
         return "disturbs no pod"
-    moving = [pod for entry in (*command.placements, *command.replacements) for pod in entry.pods]
+    moving = [pod for placement in command.placements for pod in placement.pods]
+    moving.extend(pod for replacement in command.replacements for pod in replacement.pods)
     return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}): {_some(moving)}"
 
 
