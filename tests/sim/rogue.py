@@ -129,9 +129,7 @@ class Rogue:
         record = self.record(ident, (node,), Method.SINGLE_NODE, (name,))
         wanted = Replacement(node_pool="blue", instance_types=("small", "small-b"))
         self.do(
-            CreateNodeClaim(
-                id=f"{ident}/create/{name}", command_id=ident, name=name, replacement=wanted, record=record
-            )
+            CreateNodeClaim(id=f"{ident}/create/{name}", command_id=ident, name=name, replacement=wanted, record=record)
         )
 
 

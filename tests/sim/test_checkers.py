@@ -15,13 +15,9 @@ from tests.sim.rogue import Rogue, rules, settle, small_world, work
 
 
 def watched(world: World) -> tuple[Watch, Rogue]:
+    """All checkers on a world, and a controller that breaks their rules."""
     watch = Watch(world)
     return watch, Rogue(world, watch)
-
-
-def drifted(world: World) -> None:
-    for name in tuple(world.store.claims):
-        world.karpenter._set(world.store.claims[name], names.CONDITION_DRIFTED, "True")
 
 
 def test_budget_of_a_pool_is_watched() -> None:
@@ -126,7 +122,7 @@ def test_lost_pod_is_seen_at_the_end() -> None:
     watch.ended()
     assert rules(watch) == []
     world.workloads._set_of.clear()  # its ReplicaSet forgets the pod: nobody makes it anew
-    world.kubelets.stop(sorted(world.store.pods)[0])
+    world.kubelets.stop(min(world.store.pods))
     settle(world)
     watch.ended()
     assert rules(watch) == ["lost-pod"]

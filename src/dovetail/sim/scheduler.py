@@ -52,7 +52,7 @@ class Scheduler:
         self.stuck: dict[str, None] = {}
         self._dice = dice
         self._cycle_asked = False
-        self._retry_at = -1
+        self._retry_asked = False
         self._next_start = 0
         self._has_ports: dict[Shape, tuple[tuple[int, str], ...]] = {}
         store.listen(self._hear)
@@ -102,11 +102,12 @@ class Scheduler:
             self.clock.after(_CYCLE, self._cycle)
 
     def _retry(self) -> None:
-        if self.stuck and self._retry_at < self.clock.now:
-            self._retry_at = self.clock.now + _BACK_OFF
-            self.clock.at(self._retry_at, self._retry_stuck)
+        if self.stuck and not self._retry_asked:
+            self._retry_asked = True
+            self.clock.after(_BACK_OFF, self._retry_stuck)
 
     def _retry_stuck(self) -> None:
+        self._retry_asked = False
         for key in self.stuck:
             self.waiting[key] = None
         self.stuck.clear()

@@ -1,0 +1,67 @@
+"""Virtual time."""
+
+from datetime import UTC, datetime, timedelta
+
+from dovetail.sim.clock import MINUTE, SECOND, Clock, Dice, seconds
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def test_things_happen_in_order_of_time_then_of_asking() -> None:
+    """Of two things at one instant the one asked for first comes first."""
+    clock, seen = Clock(START), []
+    clock.at(2 * SECOND, seen.append, "late")
+    clock.at(SECOND, seen.append, "first")
+    clock.at(SECOND, seen.append, "second")
+    clock.run(3 * SECOND)
+    assert seen == ["first", "second", "late"]
+    assert clock.now == 3 * SECOND
+
+
+def test_what_is_asked_for_in_the_past_happens_now() -> None:
+    """Time never goes back."""
+    clock, seen = Clock(START), []
+    clock.run(MINUTE)
+    clock.at(SECOND, lambda: seen.append(clock.now))
+    clock.run(MINUTE)
+    assert seen == [MINUTE]
+
+
+def test_cancelled_timer_does_not_happen() -> None:
+    """Cancelling is for good, and twice is fine."""
+    clock, seen = Clock(START), []
+    timer = clock.after(SECOND, seen.append, 1)
+    timer.cancel()
+    timer.cancel()
+    clock.run(MINUTE)
+    assert seen == []
+    assert clock.idle
+
+
+def test_instants_and_nanoseconds_go_both_ways() -> None:
+    """An instant of an object and a time of the clock are the same thing."""
+    clock = Clock(START)
+    clock.run(90 * SECOND)
+    assert clock.instant() == START + timedelta(seconds=90)
+    assert clock.since_start(clock.instant()) == 90 * SECOND
+    assert clock.since_start(START - timedelta(hours=1)) == -60 * MINUTE
+
+
+def test_streams_of_chance_do_not_disturb_each_other() -> None:
+    """What one subsystem draws never moves what another one sees."""
+    alone = [Dice(7).stream("prices").random() for _ in range(1)]
+    dice = Dice(7)
+    for _ in range(100):
+        dice.stream("scheduler").random()
+    assert [dice.stream("prices").random() for _ in range(1)] == alone
+    assert dice.of("spot", "n1").random() == Dice(7).of("spot", "n1").random()
+    assert dice.of("spot", "n1").random() != dice.of("spot", "n2").random()
+
+
+def test_span_stays_within_its_bounds() -> None:
+    """A span without width is its one value and draws nothing."""
+    dice = Dice(1).stream("x")
+    before = dice.getstate()
+    assert seconds(3).draw(dice) == 3 * SECOND
+    assert dice.getstate() == before
+    assert all(SECOND <= seconds(1, 2).draw(dice) <= 2 * SECOND for _ in range(50))

@@ -1,0 +1,170 @@
+"""The simulated kube-scheduler: pods land where the default one would put them."""
+
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from dovetail.model import names
+from dovetail.model.objects import (
+    Affinity,
+    ContainerPort,
+    LabelSelectorSpec,
+    NodeAffinity,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from dovetail.sim.world import World
+from tests.sim.rogue import settle, small_world, work
+
+WEB = LabelSelectorSpec(match_labels={"app": "web"})
+
+
+def nodes_of(world: World, name: str) -> list[str]:
+    """The nodes of a workload's pods, sorted; empty for a pod without one."""
+    return sorted(pod.spec.node_name for pod in world.store.pods.values() if pod.metadata.labels.get("app") == name)
+
+
+def close(world: World, *nodes: str, effect: str = "NoSchedule") -> None:
+    """Put a taint on nodes."""
+    for name in nodes:
+        node = world.store.nodes[name]
+        world.put(replace(node, spec=replace(node.spec, taints=(Taint(key="closed", effect=effect),))))
+
+
+def test_pods_go_to_the_emptiest_node() -> None:
+    """LeastAllocated and the default spread put equal pods on different nodes."""
+    world = small_world(nodes=4)
+    world.workloads.add(work(replicas=4))
+    settle(world)
+    assert nodes_of(world, "web") == ["n0", "n1", "n2", "n3"]
+
+
+def test_pod_that_fits_nowhere_waits_and_asks_for_a_node() -> None:
+    """A pod without a place is marked Unschedulable, and Karpenter opens a node for it."""
+    world = small_world(nodes=1)
+    world.workloads.add(work(replicas=3, cpu="3"))
+    world.run(10**8 + 2 * 10**7)
+    waiting = [pod for pod in world.store.pods.values() if not pod.spec.node_name]
+    assert len(waiting) == 2
+    assert all(pod.status.conditions[0].reason == "Unschedulable" for pod in waiting)
+    settle(world, 30)
+    assert "" not in nodes_of(world, "web")
+    assert len(world.store.nodes) > 1
+
+
+def test_taints_keep_pods_out_unless_tolerated() -> None:
+    """NoSchedule is a must, PreferNoSchedule a wish."""
+    world = small_world(nodes=3)
+    close(world, "n0", "n1")
+    world.workloads.add(work("web", replicas=2))
+    world.workloads.add(work("friend", tolerations=(Toleration(key="closed", operator="Exists"),), replicas=6))
+    settle(world)
+    assert nodes_of(world, "web") == ["n2", "n2"]
+    assert {"n0", "n1"} <= set(nodes_of(world, "friend"))
+
+
+def test_node_that_is_shunned_is_taken_last() -> None:
+    """A PreferNoSchedule taint outweighs an emptier node."""
+    world = small_world(nodes=2)
+    close(world, "n0", effect="PreferNoSchedule")
+    world.workloads.add(work("web", replicas=1))
+    settle(world)
+    assert nodes_of(world, "web") == ["n1"]
+
+
+def test_hard_spread_over_zones_is_kept() -> None:
+    """With maxSkew 1 no zone gets two pods more than another."""
+    world = small_world(nodes=6)
+    spread = TopologySpreadConstraint(topology_key=names.ZONE, max_skew=1, label_selector=WEB)
+    world.workloads.add(work(replicas=7, topology_spread_constraints=(spread,)))
+    settle(world)
+    zones = [world.store.nodes[name].metadata.labels[names.ZONE] for name in nodes_of(world, "web")]
+    assert sorted(zones.count(zone) for zone in sorted(set(zones))) == [2, 2, 3]
+
+
+def test_required_anti_affinity_keeps_pods_apart_both_ways() -> None:
+    """A pod that wants to be alone keeps others of its kind off its node, whoever comes first."""
+    world = small_world(nodes=3)
+    term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=WEB)
+    apart = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
+    world.workloads.add(work("web", replicas=2, affinity=apart))
+    settle(world)
+    alone = nodes_of(world, "web")
+    assert len(set(alone)) == 2
+    world.workloads.add(dataclasses.replace(work("web", replicas=1), name="intruder"))
+    settle(world)
+    intruder = [p.spec.node_name for p in world.store.pods.values() if p.metadata.name.startswith("intruder")]
+    assert intruder[0] not in alone
+
+
+def test_required_affinity_brings_pods_together() -> None:
+    """The first of a group may start anywhere; the others follow it."""
+    world = small_world(nodes=3)
+    term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=WEB)
+    near = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
+    world.workloads.add(work("web", replicas=3, cpu="200m", affinity=near))
+    settle(world)
+    assert len(set(nodes_of(world, "web"))) == 1
+
+
+@pytest.mark.parametrize(("sign", "together"), [(1, True), (-1, False)])
+def test_preferences_decide_among_nodes_that_fit(sign: int, together: bool) -> None:
+    """A preferred affinity draws pods to a node, a preferred anti-affinity away from it."""
+    world = small_world(nodes=2)
+    term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels={"app": "base"}))
+    world.workloads.add(work("base", replicas=1, cpu="100m"))
+    settle(world)
+    wish = PodAffinity(
+        preferred_during_scheduling_ignored_during_execution=(
+            WeightedPodAffinityTerm(weight=100, pod_affinity_term=term),
+        )
+    )
+    affinity = Affinity(pod_affinity=wish) if sign > 0 else Affinity(pod_anti_affinity=wish)
+    world.workloads.add(work("web", replicas=1, cpu="100m", affinity=affinity))
+    settle(world)
+    assert (nodes_of(world, "web") == nodes_of(world, "base")) is together
+
+
+def test_preferred_node_affinity_draws_pods() -> None:
+    """A preferred zone wins over an equal node elsewhere."""
+    world = small_world(nodes=3)
+    entry = SelectorRequirement(key=names.ZONE, operator="In", values=("zone-c",))
+    wish = PreferredSchedulingTerm(weight=50, preference=NodeSelectorTerm(match_expressions=(entry,)))
+    affinity = Affinity(node_affinity=NodeAffinity(preferred_during_scheduling_ignored_during_execution=(wish,)))
+    world.workloads.add(work("web", replicas=1, affinity=affinity))
+    settle(world)
+    assert nodes_of(world, "web") == ["n2"]
+
+
+def test_host_port_is_taken_once_per_node() -> None:
+    """Two pods with one host port can't share a node."""
+    world = small_world(nodes=2)
+    base = work("web", replicas=2, cpu="100m")
+    ports = (ContainerPort(container_port=80, host_port=8080),)
+    containers = tuple(replace(container, ports=ports) for container in base.spec.containers)
+    world.workloads.add(dataclasses.replace(base, spec=replace(base.spec, containers=containers)))
+    settle(world)
+    assert nodes_of(world, "web") == ["n0", "n1"]
+
+
+def test_room_is_given_back_when_pods_go() -> None:
+    """What a pod took is free again once it is gone; while it terminates it is not."""
+    world = small_world(nodes=1)
+    world.workloads.add(work("web", replicas=2, cpu="1900m"))
+    settle(world)
+    table = world.scheduler.table
+    row = table.rows["n0"]
+    full = int(table.room[row, 0])
+    world.workloads.scale("ReplicaSet", "default/web", 1)
+    world.run(world.now + 10**9 // 2)
+    assert int(table.room[row, 0]) == full
+    settle(world)
+    assert int(table.room[row, 0]) == full + 1900
