@@ -153,3 +153,18 @@ def _selector_keys(spec: PodSpec) -> Iterable[str]:
                 yield from _keys_of(term.label_selector)
             for weighted in group.preferred_during_scheduling_ignored_during_execution:
                 yield from _keys_of(weighted.pod_affinity_term.label_selector)
+
+
+def asked_values(spec: PodSpec) -> Iterable[tuple[str, Iterable[str]]]:
+    """Values of node labels that the spec asks for, required or preferred."""
+    for key, value in spec.node_selector.items():
+        yield key, (value,)
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None:
+        return
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = list(required.node_selector_terms) if required is not None else []
+    terms.extend(soft.preference for soft in affinity.preferred_during_scheduling_ignored_during_execution)
+    for term in terms:
+        for entry in term.match_expressions:
+            yield entry.key, entry.values

@@ -284,7 +284,7 @@ class Engine:
         touched.ports.extend(variant.ports)
         touched.attached.extend(variant.attached)
         for state in self._recorders_of(entry.cls):
-            if state.group.takes_part(node):
+            if state.group.will_count(node):
                 state.record_node(node)
 
     # New nodes

@@ -6,14 +6,15 @@ simulations of the round. Immutable to those who simulate: they only ever ask. `
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.model.labels import MATCHES_EVERYTHING, LabelSelector, Requirement
+from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Requirement
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
-from dovetail.scheduling.classes import PodClass
+from dovetail.scheduling.classes import PodClass, asked_values
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.pods import HostPort
@@ -122,12 +123,23 @@ class Frame:
 
     # Topology
 
+    @cached_property
+    def _mentioned(self) -> dict[str, set[str]]:
+        """The values that pods and volumes ask for, by label."""
+        found: dict[str, set[str]] = {}
+        for info in {cls.info.id: cls.info for cls in self.classes}.values():
+            for key, values in asked_values(info.spec):
+                found.setdefault(ALIASES.get(key, key), set()).update(values)
+        for key, values in self.storage.asked_values():
+            found.setdefault(ALIASES.get(key, key), set()).update(values)
+        return found
+
     def domains(self, key: str) -> Domains:
         """The domains of a label."""
         found = self._domains.get(key)
         if found is None:
             universe = domain_universe(key, self.pools, self.machines)
-            found = self._domains[key] = Domains(key, self.columns, universe)
+            found = self._domains[key] = Domains(key, self.columns, universe, self._mentioned.get(key, ()))
         return found
 
     def group(

@@ -56,15 +56,15 @@ class NodeFilter:
         tolerated = frozenset((t.key, t.operator, t.value, t.effect) for t in self.tolerations)
         return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
 
-    def nodes(self, columns: NodeColumns) -> Mask | None:
-        """The nodes that take part; None: all."""
+    def nodes(self, columns: NodeColumns, *, raw: bool) -> Mask | None:
+        """The nodes that take part; None: all. `raw`: with taints that pass while a node starts."""
         mask: Mask | None = None
         if self.honor_affinity and any(len(term) for term in self.terms):
             mask = np.zeros(columns.count, dtype=np.bool_)
             for term in self.terms:
                 mask = mask | columns.meets(term)
         if self.honor_taints:
-            tolerated = columns.tolerated(self.tolerations, raw=True)
+            tolerated = columns.tolerated(self.tolerations, raw=raw)
             mask = tolerated if mask is None else mask & tolerated
         return mask
 
@@ -80,10 +80,17 @@ class Domains:
 
     __slots__ = ("column", "key", "names", "place", "taints")
 
-    def __init__(self, key: str, columns: NodeColumns, universe: Mapping[str, list[tuple[Taint, ...]]]) -> None:
+    def __init__(
+        self,
+        key: str,
+        columns: NodeColumns,
+        universe: Mapping[str, list[tuple[Taint, ...]]],
+        mentioned: Iterable[str] = (),
+    ) -> None:
+        """`mentioned`: values that only pods ask for; such a domain exists once a pod is placed there."""
         self.key = key
         values, codes = columns.labels(key)
-        self.names: list[str] = sorted({*values, *universe})
+        self.names: list[str] = sorted({*values, *universe, *mentioned})
         self.place: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         recode = np.array([*(self.place[value] for value in values), -1], dtype=np.int32)
         self.column: Codes = recode[codes]
@@ -150,6 +157,7 @@ class Group:
         "namespaces",
         "nodes",
         "nodes_in",
+        "nodes_later",
         "openable",
         "per_node",
         "selector",
@@ -179,6 +187,7 @@ class Group:
         self.classes: set[int] = set()
         self.based_on: set[int] = self.classes
         self.nodes: Mask | None = None
+        self.nodes_later: Mask | None = None
         self.domains: Domains | None = None
         self.counts: list[int] = []
         self.elsewhere = 0
@@ -201,7 +210,9 @@ class Group:
         """Counts the pods whose nodes are in `at`; `present`: nodes whose domains exist because of them."""
         self.domains = domains
         if self.filter is not None:
-            self.nodes = self.filter.nodes(columns)
+            # Pods that run count by the taints that are there, pods that are placed by those that will stay.
+            self.nodes = self.filter.nodes(columns, raw=True)
+            self.nodes_later = self.filter.nodes(columns, raw=False)
             if self.nodes is not None:
                 at = at[self.nodes[at]]
                 present = None if present is None else present & self.nodes
@@ -223,8 +234,12 @@ class Group:
             self.openable[place] = True
 
     def takes_part(self, node: int) -> bool:
-        """Whether pods on this node count."""
+        """Whether pods that run on this node count."""
         return self.nodes is None or bool(self.nodes[node])
+
+    def will_count(self, node: int) -> bool:
+        """Whether a pod that is placed on this node counts."""
+        return self.nodes_later is None or bool(self.nodes_later[node])
 
 
 class GroupState:

@@ -87,6 +87,19 @@ class Storage:
             unusable = unusable or self._why_unusable(claim)
         return VolumeNeeds(tuple(alternatives), tuple(attached), lost, unusable or lost)
 
+    def asked_values(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Values of node labels that volumes and storage classes ask for."""
+        for volume in self.volumes.values():
+            affinity = volume.spec.node_affinity
+            required = affinity.required if affinity is not None else None
+            for term in required.node_selector_terms if required is not None else ():
+                for entry in term.match_expressions:
+                    yield entry.key, entry.values
+        for storage_class in self.classes.values():
+            for topology in storage_class.allowed_topologies:
+                for label in topology.match_label_expressions:
+                    yield label.key, label.values
+
     def _claims_of(
         self, namespace: str, pod_name: str, spec: PodSpec
     ) -> Iterator[tuple[str, PersistentVolumeClaim | None]]:
