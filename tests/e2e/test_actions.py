@@ -1,4 +1,4 @@
-"""Each lifecycle action end to end: a real API server, scheduler and controller manager, `dovetail run` as a process."""
+"""Each lifecycle action end to end: real API server, scheduler and controller manager, `dovetail run` as a process."""
 
 import time
 

@@ -126,7 +126,7 @@ def test_killed_at_every_step_of_a_replacement(
 def test_killed_at_every_step_of_a_roll_back(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """A replacement that never comes is undone whoever dies meanwhile: the node is free again, nothing else is there."""
+    """A replacement that never comes is undone whoever dies meanwhile: the node is free again, nothing else is left."""
     web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "0"}]))
     world.node("first", web)
     world.fill("app", ["first", "first"])

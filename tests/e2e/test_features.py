@@ -1,5 +1,6 @@
-"""What each design document asks for, once each, on a real cluster; the API server's own timestamps are the evidence."""
+"""What each design document asks for, once each, on a real cluster; evidence: the API server's own timestamps."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 from tests.api.control_plane import eventually
@@ -34,7 +35,7 @@ def test_grace_period(world: World, running: Process, history: History) -> None:
 
 
 def test_savings_threshold(world: World, running: Process, history: History) -> None:
-    """S1: a move that saves too little for what it disturbs is blocked, counted and told; a lower threshold lets it go."""
+    """S1: a move that saves too little for what it disturbs is blocked, counted, told; a lower threshold lets it go."""
     metric = "karpenter_consolidation_threshold_blocked_total"
     web = world.pool(pool("thrifty", consolidationSavingsThreshold=1.0))
     world.node("left", web)
@@ -81,7 +82,7 @@ def test_three_zones_one_after_another(world: World, running: Process, history: 
              min(_left_at(history, n) for n in names), max(_left_at(history, n) for n in names))
         )  # fmt: skip
     spans.sort()
-    for before, after in zip(spans, spans[1:], strict=False):
+    for before, after in itertools.pairwise(spans):
         assert before[1] < after[0], f"{after[2]} began before {before[2]} was done"
         assert before[4] <= after[3]
 

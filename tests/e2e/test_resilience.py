@@ -1,5 +1,6 @@
-"""The same outcome whatever the cluster does meanwhile: rivals for the Lease, a server that restarts, cut watches,
-throttling, conflicts, clocks that are an hour off.
+"""The same outcome whatever the cluster does meanwhile.
+
+Rivals for the Lease, a server that restarts, cut watches, throttling, conflicts, clocks that are an hour off.
 """
 
 import itertools

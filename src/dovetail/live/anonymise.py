@@ -5,16 +5,16 @@ label keys, label values, uids) are ranked, and each gets the number of its rank
 types, architectures) and plain numbers stay, since rules read them. Free text and command records are dropped.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+import yaml
 
 from dovetail.model import names
 from dovetail.model.labels import WELL_KNOWN
 
 Tree = dict[str, Any]
-_KEPT_NAMES: Final = frozenset(
-    {"", "default", "kube-system", "kube-public", "kube-node-lease", "system-cluster-critical", "system-node-critical"}
-)
 _KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "dovetail.dev", "azure.com", "gke.io")
 _NAME_FIELDS: Final = frozenset(
     {
@@ -23,6 +23,7 @@ _NAME_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _UNNAMED_PARTS: Final = frozenset({"containers", "initContainers", "volumes", "schedulingGates", "ports", "drivers"})
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _DROPPED: Final = frozenset({"message", "imageID", "generateName", "finalizers"})
 
 
@@ -34,19 +35,39 @@ def anonymise(trees: list[Tree]) -> list[Tree]:
         seen[sort].add(text)
         return text
 
+    trees = _with_named_claims(trees)
     for tree in trees:
         _walk(tree, note)
     made = {sort: _ranked(sort, texts) for sort, texts in seen.items()}
     return [_walk(tree, lambda sort, text: made[sort][text]) for tree in trees]
 
 
+def _with_named_claims(trees: list[Tree]) -> list[Tree]:
+    """Ephemeral volumes by the name of their claim: it is made of two names, which would no longer fit together."""
+    claims = {
+        (tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
+        for tree in trees
+        if tree["kind"] == "PersistentVolumeClaim"
+    }
+
+    def named(pod: Tree, volume: Tree) -> Tree:
+        name = f"{pod['metadata']['name']}-{volume.get('name', '')}"
+        if "ephemeral" not in volume or (pod["metadata"].get("namespace", ""), name) not in claims:
+            return volume
+        return {"name": volume["name"], "persistentVolumeClaim": {"claimName": name}}
+
+    return [
+        {**tree, "spec": {**tree["spec"], "volumes": [named(tree, volume) for volume in tree["spec"]["volumes"]]}}
+        if tree["kind"] == "Pod" and tree.get("spec", {}).get("volumes")
+        else tree
+        for tree in trees
+    ]
+
+
 def _ranked(sort: str, texts: Iterable[str]) -> dict[str, str]:
     ordered = sorted(texts)
     width = len(str(len(ordered)))
-    made = {text: f"{sort[0]}{rank:0{width}d}" for rank, text in enumerate(ordered)}
-    if sort == "name":
-        made.update({text: text for text in ordered if text in _KEPT_NAMES})
-    return made
+    return {text: f"{sort[0]}{rank:0{width}d}" if text else "" for rank, text in enumerate(ordered)}
 
 
 def _walk(tree: Tree, rename: Callable[[str, str], str]) -> Tree:
@@ -57,13 +78,15 @@ def _member(key: str, value: Any, rename: Callable[[str, str], str]) -> Any:
     if key in ("labels", "matchLabels", "nodeSelector") and isinstance(value, dict):
         return {_label_key(k, rename): _label_value(k, v, rename) for k, v in value.items()}
     if key == "annotations":
-        return {k: v for k, v in value.items() if k != names.COMMAND}
+        return {k: _annotation(k, v, rename) for k, v in value.items() if k != names.COMMAND}
     if key == "uid":
         return rename("uid", value)
     if key == "topologyKey":
         return _label_key(value, rename)
     if key in ("matchLabelKeys", "mismatchLabelKeys"):
         return [_label_key(entry, rename) for entry in value]
+    if key == "matchFields":
+        return [_field_requirement(entry, rename) for entry in value]
     if key == "namespaces":
         return [rename("name", entry) for entry in value]
     if key in _NAME_FIELDS and isinstance(value, str):
@@ -99,17 +122,41 @@ def _requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
     return changed
 
 
+def _field_requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
+    """The only field that can be asked for is a node's name."""
+    return {**entry, "values": [rename("name", value) for value in entry.get("values") or ()]}
+
+
+def _annotation(key: str, value: str, rename: Callable[[str, str], str]) -> str:
+    """Of the annotations that are kept, two name things: our policy may name labels, a claim's volume its node."""
+    if key == _SELECTED_NODE:
+        return rename("name", value)
+    if key != names.POLICY_ANNOTATION:
+        return value
+    try:
+        tree = yaml.safe_load(value)
+    except yaml.YAMLError:
+        return "unreadable: ["  # as broken as it was, without its text
+    return json.dumps(_walk(tree, rename)) if isinstance(tree, dict) else "unreadable"
+
+
 def _label_key(key: str, rename: Callable[[str, str], str]) -> str:
     domain = key.rpartition("/")[0]
-    known = key in WELL_KNOWN or any(domain == kept or domain.endswith("." + kept) for kept in _KEPT_DOMAINS)
+    kept = _is_providers(domain) or any(domain == each or domain.endswith("." + each) for each in _KEPT_DOMAINS)
+    known = key in WELL_KNOWN or kept
     return key if known or not key else rename("key", key)
+
+
+def _is_providers(domain: str) -> bool:
+    """Whether labels of this domain come from Karpenter or its cloud: the catalogue speaks of them too."""
+    return domain.startswith("karpenter.")
 
 
 def _label_value(key: str, value: str, rename: Callable[[str, str], str]) -> str:
     if key in (names.HOSTNAME, names.NODEPOOL):
         return rename("name", value)
     domain = key.rpartition("/")[0]
-    if key in WELL_KNOWN or domain in ("karpenter.sh", "karpenter.kwok.sh", "karpenter.k8s.aws"):
+    if key in WELL_KNOWN or (_is_providers(domain) and not key.endswith("nodeclass")):
         return value
     if value.lstrip("-").isdigit() or value in ("", "true", "false"):
         return value

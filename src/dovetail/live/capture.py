@@ -131,22 +131,38 @@ _VERSIONS: Final = {resource.kind: resource.api_version for resource in RESOURCE
 def _tree(item: AnyObject) -> dict[str, Any]:
     tree: dict[str, Any] = msgspec.to_builtins(item)
     tree["apiVersion"] = _VERSIONS[tree["kind"]]
-    _cut_annotations(tree)
+    _cut(tree)
     return tree
 
 
-def _cut_annotations(tree: Any) -> None:
-    """Everywhere in the object, templates included."""
+_IN_TREE_VOLUMES: Final = ("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "local", "hostPath")
+
+
+def _cut(tree: Any) -> None:
+    """Everywhere in the object, templates included: annotations that no rule reads, messages, names of containers."""
     if isinstance(tree, dict):
-        annotations = tree.get("annotations")
-        if isinstance(annotations, dict):
-            kept = {key: value for key, value in annotations.items() if key in _ANNOTATIONS}
-            if kept:
-                tree["annotations"] = kept
-            else:
-                del tree["annotations"]
-        for value in tree.values():
-            _cut_annotations(value)
+        _cut_annotations(tree)
+        for key in ("message", "generateName", "finalizers", "imageID"):
+            if key in tree:
+                del tree[key]
+        for key in _IN_TREE_VOLUMES:
+            if tree.get(key) is not None:
+                tree[key] = {}  # that it is one is all that counts
+        for key, value in tree.items():
+            if key in ("containers", "initContainers"):
+                for container in value:
+                    container.pop("name", None)
+            _cut(value)
     elif isinstance(tree, list | tuple):
         for value in tree:
-            _cut_annotations(value)
+            _cut(value)
+
+
+def _cut_annotations(tree: dict[str, Any]) -> None:
+    annotations = tree.get("annotations")
+    if isinstance(annotations, dict):
+        kept = {key: value for key, value in annotations.items() if key in _ANNOTATIONS}
+        if kept:
+            tree["annotations"] = kept
+        else:
+            del tree["annotations"]

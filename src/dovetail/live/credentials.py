@@ -235,7 +235,7 @@ def _material(section: dict[str, Any], key: str) -> bytes | None:
     """PEM bytes given inline (`key-data`) or by file name, relative to the kubeconfig."""
     inline = section.get(f"{key}-data")
     if inline:
-        return base64.b64decode(inline)
+        return base64.b64decode("".join(str(inline).split()), validate=True)
     if section.get(key):
         return (section["_folder"] / section[key]).read_bytes()  # type: ignore[no-any-return]
     return None

@@ -1,0 +1,130 @@
+"""The client: what is tried again and what is not, the server's own wishes, tokens that are renewed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from dovetail.live.client import ApiError
+from dovetail.live.credentials import TokenSource, UnreachableError
+from tests.live.fake_server import talking_to
+
+
+def _error(status: int, **headers: str) -> web.Response:
+    return web.json_response({"code": status, "reason": "R", "message": "m\x1b[31m"}, status=status, headers=headers)
+
+
+def test_reads_are_tried_again_writes_only_when_throttled() -> None:
+    """A failing server is asked again for reads; a write that may have been carried out is not repeated."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if request.path == "/throttled":
+            return _error(429) if number % 2 else {"ok": True}
+        return _error(503) if number < 3 else {"ok": True}
+
+    async def scene() -> None:
+        async with talking_to(answer) as (server, client):
+            assert await client.request("GET", "/read") == b'{"ok": true}'
+            assert len(server.requests) == 3
+        async with talking_to(answer) as (server, client):
+            with pytest.raises(ApiError, match="503"):
+                await client.request("PATCH", "/write", body=b"{}")
+            assert len(server.requests) == 1
+        async with talking_to(answer) as (server, client):
+            await client.request("POST", "/throttled", body=b"{}")
+            assert len(server.requests) == 2
+
+    asyncio.run(scene())
+
+
+def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry-After is honoured, but not for ever."""
+    waits: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await real(0)
+
+    def answer(request: web.Request, number: int) -> Any:
+        return _error(429, **{"Retry-After": "7" if number == 1 else "7000"}) if number < 3 else {"ok": True}
+
+    async def scene() -> None:
+        async with talking_to(answer) as (_, client):
+            monkeypatch.setattr("dovetail.live.client.asyncio.sleep", sleep)
+            await client.request("GET", "/x")
+            monkeypatch.undo()
+
+    asyncio.run(scene())
+    assert [wait for wait in waits if wait > 1] == [7.0, 30.0]
+
+
+def test_a_refused_token_is_renewed_and_the_request_repeated(tmp_path: Path) -> None:
+    """Also a write: the server did nothing with it."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    tokens = TokenSource(file=file)
+
+    def answer(request: web.Request, number: int) -> Any:
+        if request.headers["Authorization"] == "Bearer old":
+            file.write_text("new")
+            tokens._renewed_at -= 10
+            return _error(401)
+        return {"ok": True}
+
+    async def scene() -> None:
+        async with talking_to(answer, tokens) as (server, client):
+            assert await client.request("POST", "/x", body=b"{}") == b'{"ok": true}'
+            assert len(server.requests) == 2
+
+    asyncio.run(scene())
+
+
+def test_a_fixed_token_that_is_refused_is_an_answer() -> None:
+    """There is no other one to be had."""
+
+    async def scene() -> None:
+        async with talking_to(lambda request, number: _error(401)) as (server, client):
+            with pytest.raises(ApiError) as caught:
+                await client.request("GET", "/x")
+            assert caught.value.status == 401
+            assert len(server.requests) == 1
+
+    asyncio.run(scene())
+
+
+def test_errors_are_safe_to_show() -> None:
+    """What a server says may come from a person's object: it can't colour a terminal, and no header is in it."""
+
+    async def scene() -> None:
+        async with talking_to(lambda request, number: _error(409)) as (_, client):
+            with pytest.raises(ApiError) as caught:
+                await client.request("PATCH", "/x", body=b"{}")
+            assert "\x1b" not in str(caught.value)
+            assert "Bearer" not in str(caught.value)
+        async with talking_to(lambda request, number: {"ok": True}) as (_, client):
+            client.connection.server = "http://127.0.0.1:9"
+            with pytest.raises(UnreachableError) as lost:
+                await client.request("PATCH", "/x", body=b"{}")
+            assert "Bearer" not in str(lost.value)
+
+    asyncio.run(scene())
+
+
+def test_a_list_starts_over_where_a_page_came_too_late() -> None:
+    """A continuation that has grown too old is no error of the caller's."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if number == 2:
+            return _error(410)
+        more = "" if "continue" in request.query else "next"
+        return {"metadata": {"resourceVersion": "1", "continue": more}, "items": [{"n": number}]}
+
+    async def scene() -> None:
+        async with talking_to(answer) as (_, client):
+            found = await client.list_all("/things")
+            assert [bytes(item) for item in found.items] == [b'{"n": 3}', b'{"n": 4}']
+
+    asyncio.run(scene())

@@ -1,0 +1,235 @@
+"""The informer: lists, watches, bookmarks, resuming, growing too old, odd objects, denied kinds."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
+from dovetail.live.client import ApiClient
+from dovetail.live.resources import BY_KIND
+from dovetail.live.watch import Informer
+from tests.live.fake_server import Script, talking_to, until
+
+Tree = dict[str, Any]
+
+
+def _pod(name: str, version: int, **spec: Any) -> Tree:
+    return {
+        "metadata": {"name": name, "namespace": "d", "uid": f"u-{name}", "resourceVersion": str(version)},
+        "spec": spec,
+    }
+
+
+def _list(version: int, *items: Tree, more: str = "") -> Tree:
+    return {"metadata": {"resourceVersion": str(version), "continue": more}, "items": list(items)}
+
+
+def _gone() -> Tree:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}
+
+
+class Heard:
+    """What an informer delivered and noted."""
+
+    def __init__(self, client: ApiClient, kind: str = "Pod") -> None:
+        self.events: list[Event] = []
+        self.notes: list[str] = []
+        self.informer = Informer(
+            client=client,
+            resource=BY_KIND[kind],
+            deliver=self._deliver,
+            note=lambda kind, message: self.notes.append(message),
+        )
+
+    async def _deliver(self, event: Event) -> None:
+        self.events.append(event)
+
+    def said(self) -> list[str]:
+        """`+name` and `-name`, in order."""
+        return [
+            f"+{event.object.metadata.name}" if isinstance(event, ObjectObserved) else f"-{event.name}"
+            for event in self.events
+            if isinstance(event, ObjectObserved | ObjectVanished)
+        ]
+
+
+@contextlib.asynccontextmanager
+async def _listening(answer: Script, kind: str = "Pod") -> AsyncIterator[tuple[Heard, Any]]:
+    async with talking_to(answer) as (server, client):
+        heard = Heard(client, kind)
+        task = asyncio.create_task(heard.informer.run())
+        try:
+            yield heard, server
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def test_lists_in_pages_then_watches_and_resumes() -> None:
+    """Every page is delivered, a watch starts at the list's version and goes on where the last one ended."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" in request.query:
+            at = int(request.query["resourceVersion"])
+            return [{"type": "MODIFIED", "object": _pod("b", at + 1)}] if at < 12 else []
+        if request.query.get("continue") == "next":
+            return _list(10, _pod("b", 2))
+        return _list(10, _pod("a", 1), more="next")
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, server):
+            await until(lambda: len(server.watched_from) >= 4)
+            assert heard.informer.synced.is_set()
+            assert heard.said() == ["+a", "+b", "+b", "+b"]
+            assert server.watched_from[:3] == ["10", "11", "12"]
+            assert heard.informer.lists == 1
+
+    asyncio.run(scene())
+
+
+def test_bookmarks_move_the_version_on() -> None:
+    """A quiet kind resumes from the last bookmark, not from its last change."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" in request.query:
+            return [{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}}]
+        return _list(5)
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, server):
+            await until(lambda: len(server.watched_from) >= 2)
+            assert server.watched_from[:2] == ["5", "77"]
+            assert heard.events == []
+
+    asyncio.run(scene())
+
+
+def test_too_old_means_a_new_list_and_what_is_missing_has_vanished() -> None:
+    """After 410 only changed objects are delivered again, and those that are gone are reported as gone."""
+    lists = iter([_list(5, _pod("a", 1), _pod("b", 2), _pod("c", 3)), _list(9, _pod("a", 1), _pod("c", 8))])
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return next(lists)
+        return [_gone()] if request.query["resourceVersion"] == "5" else []
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, server):
+            await until(lambda: "9" in server.watched_from)
+            assert heard.said() == ["+a", "+b", "+c", "+c", "-b"]
+            assert heard.informer.lists == 2
+
+    asyncio.run(scene())
+
+
+def test_too_old_as_an_answer_to_the_watch_itself() -> None:
+    """A 410 before the first line is the same."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return _list(number)
+        return web.json_response({"code": 410, "reason": "Expired"}, status=410) if number < 4 else []
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, server):
+            await until(lambda: heard.informer.lists >= 2 and server.watched_from[-1] == "3")
+
+    asyncio.run(scene())
+
+
+def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
+    """A server that can't go on with a watch is asked for everything anew, not for the same again and again."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return _list(number)
+        return [{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}] if number == 2 else []
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, _):
+            await until(lambda: heard.informer.lists == 2 and heard.informer.watches > 2)
+            assert any("etcd" in note for note in heard.notes)
+
+    asyncio.run(scene())
+
+
+def test_an_object_that_can_not_be_read_is_left_out_and_not_taken_for_gone() -> None:
+    """One odd pod is noted once and skipped; if it was known before it stays as it was; its end is still seen."""
+    odd = _pod("odd", 7)
+    odd["spec"] = {"priority": "high"}
+    lists = iter([_list(5, _pod("odd", 1), _pod("fine", 2)), _list(9, odd, _pod("fine", 2))])
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return next(lists)
+        if request.query["resourceVersion"] == "5":
+            return [{"type": "MODIFIED", "object": odd}, _gone()]
+        return [{"type": "DELETED", "object": odd}] if request.query["resourceVersion"] == "9" else []
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, _):
+            await until(lambda: "-odd" in heard.said())
+            assert heard.said() == ["+odd", "+fine", "-odd"]
+            assert heard.informer.skipped == 2
+            assert [note for note in heard.notes if "Pod d/odd can't be read" in note] == heard.notes
+
+    asyncio.run(scene())
+
+
+def test_nulls_are_read_as_absent() -> None:
+    """What Go writes for an empty list or map is no reason to skip an object."""
+    item = _pod("a", 1, containers=None, nodeSelector=None)
+
+    def answer(request: web.Request, number: int) -> Any:
+        return [] if "watch" in request.query else _list(5, item)
+
+    async def scene() -> None:
+        async with _listening(answer) as (heard, _):
+            await until(lambda: heard.said() == ["+a"])
+
+    asyncio.run(scene())
+
+
+def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
+    """It is noted once, with the rule and what is lost; an essential one keeps the gate shut."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        return web.json_response({"code": 403, "reason": "Forbidden", "message": "no"}, status=403)
+
+    async def scene() -> None:
+        async with _listening(answer, "CSINode") as (heard, server):
+            await until(heard.informer.synced.is_set)
+            assert len(heard.notes) == 1
+            assert 'resources: ["csinodes"]' in heard.notes[0]
+            assert "attach" in heard.notes[0]
+            assert len(server.requests) == 1
+        async with _listening(answer, "Pod") as (heard, server):
+            await until(lambda: len(server.requests) > 3)
+            assert not heard.informer.synced.is_set()
+            assert len(heard.notes) == 1
+
+    asyncio.run(scene())
+
+
+def test_a_watch_that_ends_at_once_is_no_busy_loop() -> None:
+    """Watches that the server cuts right away are asked for with growing pauses."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        return [] if "watch" in request.query else _list(5)
+
+    async def scene() -> None:
+        async with talking_to(answer) as (_, client):
+            pauses: list[int] = []
+            client.backoff = lambda attempt, most=30.0: pauses.append(attempt) or 0.001  # type: ignore[method-assign,func-returns-value]
+            heard = Heard(client)
+            task = asyncio.create_task(heard.informer.run())
+            await until(lambda: len(pauses) >= 5)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert pauses == sorted(pauses)
+            assert pauses[-1] >= 4
+
+    asyncio.run(scene())
