@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail.decide import single_node
 from dovetail.decide.moves import Move
+from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.round import plan_round
 from dovetail.decide.scene import Scene
 from dovetail.decide.timers import in_grace_period
@@ -172,6 +173,36 @@ def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
         assert isinstance(again, Command), again
         assert again.nodes == command.nodes
         assert [r.instance_types for r in again.replacements] == [r.instance_types for r in command.replacements]
+
+
+@often
+@given(
+    towns, st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["pod", "event", "pdb", "gone", "later"])), max_size=6)
+)
+def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) -> None:
+    """Rounds that remember what pods came to answer as rounds that don't, whatever happens in between."""
+    memory, snapshot = PodMemory(), None
+    for number, (which, what) in enumerate([(0, "start"), *steps]):
+        _happen(town, f"n{which}", what, number)
+        settings = town.in_flight.marked_settings(town.settings)
+        snapshot = Snapshot.build(town.cluster, town.catalogue, settings, town.now, previous=snapshot)
+        kept = plan_round(snapshot, town.settings, town.now, every_method=True, memory=memory)
+        plain = town.round(every_method=True)
+        assert msgspec.json.encode(plan_document(kept)) == msgspec.json.encode(plan_document(plain))
+
+
+def _happen(town: Town, node: str, what: str, number: int) -> None:
+    if what == "pdb":
+        town.others.clear()
+        town.pdb("guard", {"guarded": "yes"}, allowed=number % 2)
+    elif what == "later":
+        town.now += timedelta(minutes=20)
+    elif node in town.nodes and what == "pod":
+        town.pod(f"new-{number}", node, labels={"guarded": "yes"})
+    elif node in town.nodes and what == "event":
+        town.event(node)
+    elif node in town.nodes and what == "gone" and len(town.nodes) > 1:
+        town.remove(node)
 
 
 @sometimes

@@ -8,68 +8,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from dovetail.decide import cost, timers
-from dovetail.decide.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
+from dovetail.decide import timers
+from dovetail.decide.drainability import Guards
 from dovetail.decide.facts import NodeFacts, read_expiry
 from dovetail.decide.in_flight import InFlight
+from dovetail.decide.pod_sums import PodMemory, PodSums, sum_up
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
-from dovetail.model.objects import NodeClaim, Pod, condition, is_true
+from dovetail.model.objects import NodeClaim, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
-from dovetail.scheduling.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
-
-
-class _PodSums:
-    """What the pods of one node come to."""
-
-    __slots__ = ("all", "moving", "positive", "protection", "reschedulable", "tracked", "unreadable", "veto")
-
-    def __init__(self) -> None:
-        self.reschedulable: list[Pod] = []
-        self.moving = self.positive = self.all = self.tracked = 0
-        self.protection: Protection | None = None
-        self.veto: PdbVeto | None = None
-        self.unreadable: list[str] = []
-
-    def add(self, pod: Pod, flags: int) -> None:
-        """Count a pod's cost in."""
-        amount = cost.eviction_cost(pod)
-        self.all += amount
-        if flags & TERMINAL:
-            return
-        if amount > 0 and not flags & DAEMON:
-            self.tracked += amount
-        if flags & RESCHEDULABLE:
-            self.reschedulable.append(pod)
-            self.moving += amount
-            if amount > 0:
-                self.positive += amount
-
-    def ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
-        """Ask an active pod what it has against being disrupted."""
-        annotations = pod.metadata.annotations
-        if annotations:
-            if self.protection is None and names.DO_NOT_DISRUPT in annotations:
-                self.protection = protection(pod, now)
-            self._note_unreadable(pod)
-        if self.veto is None and pod.metadata.namespace in guards.namespaces:
-            self.veto = guards.veto(pod, now)
-
-    def _note_unreadable(self, pod: Pod) -> None:
-        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
-        value = unreadable_protection(pod)
-        if value is not None:
-            self.unreadable.append(
-                f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
-            )
-        bad = cost.unreadable_cost(pod)
-        if bad is not None:
-            self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
 
 
 class Reader:
@@ -82,6 +34,7 @@ class Reader:
         settings: Settings,
         now: datetime,
         in_flight: InFlight,
+        memory: PodMemory | None = None,
     ) -> None:
         self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, now
         self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
@@ -89,6 +42,9 @@ class Reader:
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated))
         self.guards = Guards(snapshot.cluster.pdbs)
+        self.memory = memory
+        if memory is not None:
+            memory.look_at(snapshot.cluster.pdbs, [state.name for state in snapshot.states])
 
     def read(self) -> tuple[NodeFacts, ...]:
         """Give the facts of every node and of every claim without one, by name.
@@ -103,24 +59,22 @@ class Reader:
         found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
         return tuple(sorted(found, key=lambda facts: facts.name))
 
-    def _sum_up(self, index: int) -> _PodSums:
-        sums = _PodSums()
+    def _sum_up(self, index: int, name: str) -> PodSums:
         if index < 0:
-            return sums
-        bindings, guarded = self.snapshot.bindings, self.guards.namespaces
-        for pod, place in zip(self.snapshot.pods_on[index], bindings.on_node(index), strict=True):
-            flags = bindings.bits[place]
-            sums.add(pod, flags)
-            meta = pod.metadata
-            if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
-                sums.ask(pod, self.guards, self.now)
-        return sums
+            return PodSums()
+        pods = self.snapshot.pods_on[index]
+        known = self.memory.recall(name, pods) if self.memory is not None else None
+        if known is None:
+            known = sum_up(self.snapshot, index, self.guards, self.now)
+            if self.memory is not None:
+                self.memory.keep(name, pods, known)
+        return known
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:
         node, claim, name, labels = state.node, state.claim, state.name, state.labels
         pool_name = labels.get(names.NODEPOOL, "")
         policy = self.policies.get(pool_name)
-        sums = self._sum_up(index)
+        sums = self._sum_up(index, name)
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
         kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))

@@ -15,6 +15,7 @@ from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.method import MethodRun, blocked_move
 from dovetail.decide.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import verdicts
@@ -42,12 +43,14 @@ def plan_round(
     every_method: bool = False,
     every_candidate: bool = False,
     managed_pools: Iterable[str] | None = None,
+    memory: PodMemory | None = None,
 ) -> RoundResult:
     """Decide what to do next.
 
     `every_method`: ask all methods, each on the untouched snapshot, though only the first that acts counts.
     `every_candidate`: also what drift and one-node cost would do with each candidate alone, budgets left aside.
-    `managed_pools`: pools that may be touched; None: all.
+    `managed_pools`: pools that may be touched; None: all. `memory`: kept by whoever asks again and again, so that only
+    what changed is counted anew; it never changes an answer.
     """
     scene = Scene(
         snapshot,
@@ -56,6 +59,7 @@ def plan_round(
         in_flight=in_flight,
         stabilized_until=stabilized_until,
         managed_pools=managed_pools,
+        memory=memory,
     )
     return decide(scene, every_method=every_method, every_candidate=every_candidate)
 

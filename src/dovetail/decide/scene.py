@@ -21,6 +21,7 @@ from dovetail.decide.candidates import Chain, Ground, gates_of
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.reading import Reader
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
@@ -46,9 +47,11 @@ class Scene:
         in_flight: InFlight = NOTHING_IN_FLIGHT,
         stabilized_until: datetime | None = None,
         managed_pools: Iterable[str] | None = None,
+        memory: PodMemory | None = None,
     ) -> None:
         self.snapshot, self.settings, self.now, self.in_flight = snapshot, settings, now, in_flight
         self.stabilized_until = stabilized_until
+        self._memory = memory
         managed = None if managed_pools is None or settings.is_karpenter else frozenset(managed_pools)
         self.ground = Ground(settings=settings, now=now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
@@ -59,7 +62,8 @@ class Scene:
     @cached_property
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
-        return Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight).read()
+        reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
+        return reader.read()
 
     @cached_property
     def by_name(self) -> dict[str, NodeFacts]:

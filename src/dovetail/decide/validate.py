@@ -15,6 +15,7 @@ from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.method import budget_result, domain_result
 from dovetail.decide.moves import Move, bare_command, command_of, cost_move, plain_move, score, source_of
+from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Command, Method
@@ -33,9 +34,10 @@ def revalidate(
     *,
     in_flight: InFlight = NOTHING_IN_FLIGHT,
     managed_pools: Iterable[str] | None = None,
+    memory: PodMemory | None = None,
 ) -> Command | Refusal:
     """Look at a command again; `in_flight` must not hold the command itself."""
-    scene = Scene(snapshot, settings, now, in_flight=in_flight, managed_pools=managed_pools)
+    scene = Scene(snapshot, settings, now, in_flight=in_flight, managed_pools=managed_pools, memory=memory)
     standing, refusal = _still_standing(scene, command)
     if refusal is not None and (not standing or not _only_empties(command)):
         return refusal

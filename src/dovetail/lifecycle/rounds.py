@@ -4,6 +4,7 @@ Sits in lifecycle, below `engine`.
 """
 
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.round import plan_round
 from dovetail.decide.validate import revalidate
@@ -17,6 +18,7 @@ class RoundPlanner:
 
     def __init__(self) -> None:
         self._last: Snapshot | None = None
+        self._pods = PodMemory()
 
     def _snapshot(self, ask: Ask) -> Snapshot:
         settings = ask.in_flight.marked_settings(ask.settings)
@@ -32,6 +34,7 @@ class RoundPlanner:
             in_flight=ask.in_flight,
             stabilized_until=ask.cost_held_until,
             managed_pools=ask.pools,
+            memory=self._pods,
         )
 
     def validate(self, command: Command, ask: Ask) -> Command | Refusal:
@@ -43,4 +46,5 @@ class RoundPlanner:
             ask.now,
             in_flight=ask.in_flight,
             managed_pools=ask.pools,
+            memory=self._pods,
         )
