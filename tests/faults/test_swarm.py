@@ -1,0 +1,58 @@
+"""A thousand short runs with faults: no promise is broken, and a seed alone repeats a run."""
+
+import pytest
+
+from dovetail.sim.swarm import main, parse_seeds, run_seed, run_seeds
+
+RUNS = 1000
+PIECE = 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, RUNS, PIECE))
+def test_no_promise_is_broken(first: int) -> None:
+    """Whatever is lost, late, refused, killed or changed on the way: in the end all promises hold."""
+    broken = [
+        f"{violation.rule} at {violation.at} s: {violation.what}; repeat it: {outcome.repeat}"
+        for outcome in run_seeds(range(first, first + PIECE), workers=1)
+        for violation in outcome.violations[:1]
+    ]
+    assert broken == []
+
+
+def test_seeds_do_something() -> None:
+    """The runs are no empty exercise: most of them carry out commands, many crash."""
+    outcomes = list(run_seeds(range(20), workers=1))
+    assert sum(outcome.commands > 0 for outcome in outcomes) >= 10
+    assert sum(outcome.crashes > 0 for outcome in outcomes) >= 5
+
+
+def test_seed_repeats_its_run() -> None:
+    """The same seed gives the same outcome, to the last event."""
+    assert run_seed(11) == run_seed(11)
+
+
+def test_failing_seed_prints_the_command_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a promise that can't be kept (nothing may ever be quiet) the swarm says how to see it again."""
+    monkeypatch.setattr("dovetail.sim.swarm.LONGEST", 0)
+    assert main(["--seeds", "5", "--workers", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "seed 5 at" in said
+    assert "repeat it: python -m dovetail.sim.swarm --seeds 5" in said
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("7", range(7, 8)), ("0-99", range(100))])
+def test_seeds_are_a_number_or_a_range(text: str, seeds: range) -> None:
+    """`7` and `0-99`."""
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-", "-3", "1-x"])
+def test_seeds_that_are_neither_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no range of seeds is wrong usage, said in one sentence."""
+    with pytest.raises(SystemExit) as leaving:
+        main([f"--seeds={text}"])
+    assert leaving.value.code == 2
+    assert "write 7 or 0-99" in capsys.readouterr().err
