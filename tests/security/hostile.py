@@ -17,6 +17,7 @@ HOSTILE = {
     "shell": "$(reboot); `reboot` && reboot | tee ../../etc/passwd",
     "long": "n" * 253,
     "very long": "<" * 5000,
+    "wide": "節" * 1500,
     "other": "naïve-節点-🦊",
 }
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})

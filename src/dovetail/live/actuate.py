@@ -44,6 +44,7 @@ _CLAIMS: Final = BY_KIND["NodeClaim"]
 _POOLS: Final = BY_KIND["NodePool"]
 _CONFLICT_TRIES: Final = 5
 _EVENTS_IN: Final = "default"  # where events about objects without a namespace live
+_EVENT_NAME_MAX: Final = 200
 _FAILURES: Final = {403: Failure.FORBIDDEN, 404: Failure.NOT_FOUND, 409: Failure.CONFLICT, 429: Failure.THROTTLED}
 
 
@@ -187,17 +188,17 @@ class Actuator:
         uid = self.uid_of(order.kind, order.name)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         said = sha256("\x00".join((uid, order.reason, order.message)).encode()).hexdigest()[:16]
-        name = f"{order.name[:200]}.{said}"
+        name = f"{order.name[:_EVENT_NAME_MAX].rstrip('-.')}.{said}"
         tree = {
             "apiVersion": EVENT.api_version,
             "kind": "Event",
             "metadata": {"name": name, "namespace": _EVENTS_IN},
             "eventTime": now,
             "reportingController": "dovetail.dev/controller",
-            "reportingInstance": safe(self.identity, 128),
+            "reportingInstance": _fitting(self.identity, 128),
             "action": "Disrupt",
             "reason": order.reason,
-            "note": safe(order.message, 1000),
+            "note": _fitting(order.message, 1024),
             "type": "Warning" if order.warning else "Normal",
             "regarding": {"apiVersion": resource.api_version, "kind": order.kind, "name": order.name, "uid": uid},
         }
@@ -300,6 +301,12 @@ def release_patch(item: Tree) -> Tree | None:
     if _annotation(item, names.HOLD) is None:
         return None
     return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: None, names.HOLD: None}}}
+
+
+def _fitting(text: str, bytes_max: int) -> str:
+    """Safe text of at most so many bytes: the server counts bytes where people count characters."""
+    shown = safe(text, bytes_max)
+    return shown.encode()[:bytes_max].decode(errors="ignore")
 
 
 def _annotation(item: Tree, key: str) -> str | None:

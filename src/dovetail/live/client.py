@@ -28,6 +28,7 @@ _TIMEOUT_SECONDS: Final = 60.0
 _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
 _RETRY_AFTER_MOST: Final = 30.0
+_REFUSAL_BYTES_MAX: Final = 64 << 10
 _QUIET_SECONDS: Final = 150.0  # a watch without even a bookmark for so long may be dead: resume it
 
 
@@ -226,7 +227,11 @@ class ApiClient:
     async def _raise_for(self, answer: aiohttp.ClientResponse, token: str) -> None:
         if answer.status < 400:
             return
-        raw = await answer.content.read(64 << 10)
+        raw = b""
+        async for chunk in answer.content.iter_any():  # a single read may give only a part
+            raw += chunk
+            if len(raw) >= _REFUSAL_BYTES_MAX:
+                break
         try:
             status = msgspec.json.decode(raw, type=_Status)
         except msgspec.DecodeError:
