@@ -86,29 +86,29 @@ class ExistingNode:
             self.ports.add(pod)
             self.volumes.add(run.packer.volumes_of(pod))
 
-    def fit(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> Requirements | None:
-        """The node's requirements with the pod; None where it can't take it."""
+    def takes(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> bool:
+        """Whether the node can take the pod."""
         if not pod_rules.tolerates(pod.spec.tolerations, self.taints):
-            return None
+            return False
         if self.volumes.exceeded_by(run.packer.volumes_of(pod)) or self.ports.conflicts(pod):
-            return None
+            return False
         if not fits(pod_rules.requests_of(pod), self.free) or not self.requirements.compatible(needs):
-            return None
+            return False
         for where in run.volume_alternatives.get(identity(pod)) or [Requirements()]:
             if not self.requirements.compatible(where):
                 continue
             node = Requirements([*self.requirements, *needs, *where])
             narrowed = self._topology.narrowed(pod, self.taints, strict, node)
             if narrowed is not None and self.requirements.defines(narrowed) and node.intersects(narrowed):
-                return narrowed
-        return None
+                return True
+        return False
 
-    def add(self, pod: Pod, requirements: Requirements, run: _Run) -> None:
+    def add(self, pod: Pod, run: _Run) -> None:
         """Places the pod."""
         self.pods.append(pod)
         wanted = pod_rules.requests_of(pod)
         self.free = {name: self.free.get(name, 0) - wanted.get(name, 0) for name in {**self.free, **wanted}}
-        self._topology.record(pod, self.taints, requirements)
+        self._topology.record(pod, self.taints, self.requirements)
         self.ports.add(pod)
         self.volumes.add(run.packer.volumes_of(pod))
 
@@ -389,9 +389,8 @@ class _Run:
         for node in self.existing:
             if shut_out and node.state.name in self._closed:
                 continue
-            requirements = node.fit(pod, needs, strict, self)
-            if requirements is not None:
-                node.add(pod, requirements, self)
+            if node.takes(pod, needs, strict, self):
+                node.add(pod, self)
                 return True
         return False
 
