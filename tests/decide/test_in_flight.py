@@ -2,10 +2,13 @@
 
 from datetime import timedelta
 
+import msgspec
+
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.command import Method
+from dovetail.model.objects import Taint
 from dovetail.model.settings import DOVETAIL
 from tests.designs.world import NOW, Town, kind, moved
 
@@ -43,6 +46,17 @@ def test_a_nominated_node_stays() -> None:
     assert moved(town.act()) == ("deleteEmpty", ("b",))
     town.nominated = ("claim-b",)  # a replacement is known by its NodeClaim before its node has come
     assert moved(town.act()) == ("deleteEmpty", ("a",))
+
+
+def test_a_node_that_the_scheduler_makes_room_on_stays() -> None:
+    """A pod that waits for its place after a preemption nominates the node."""
+    town = _empty("a", "b")
+    town.pod("waiting")
+    pod = town.pods["waiting"]
+    status = msgspec.structs.replace(pod.status, nominated_node_name="a")
+    town.pods["waiting"] = msgspec.structs.replace(pod, status=status)
+    assert moved(town.act()) == ("deleteEmpty", ("b",))
+    assert town.verdicts()["a"] == "nominated"
 
 
 def test_pods_of_leaving_nodes_take_room() -> None:
@@ -97,10 +111,6 @@ def test_the_hold_does_not_count() -> None:
 
 def test_our_taint_marks_a_node() -> None:
     """A node with the disruption taint is leaving, whoever put it there (after a change of leader)."""
-    import msgspec
-
-    from dovetail.model.objects import Taint
-
     town = _empty("a", "b")
     taint = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
     node = town.nodes["a"]

@@ -26,6 +26,7 @@ from dovetail.scheduling.snapshot import Snapshot
 from tests.decide.towns import build, shapes, towns
 from tests.designs.world import Town
 
+happenings = st.sampled_from(["pod", "event", "pdb", "gone", "later"])
 often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 sometimes = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -4,7 +4,7 @@ Decides nothing but what the objects say (what counts as marked, initialized or 
 and 4). Sits in decide, above facts, below the scene.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -40,7 +40,8 @@ class Reader:
         self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
         self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
-        self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated))
+        expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
+        self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.guards = Guards(snapshot.cluster.pdbs)
         self.memory = memory
         if memory is not None:
@@ -136,3 +137,10 @@ class Reader:
         if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
+
+
+def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:
+    """Give the nodes that the scheduler is making room on for a pod that waits."""
+    for pod in snapshot.bindings.unbound:
+        if pod.status.nominated_node_name:
+            yield pod.status.nominated_node_name

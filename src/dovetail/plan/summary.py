@@ -115,7 +115,7 @@ def _rest(result: RoundResult, verdicts: Sequence[NodeVerdict]) -> list[str]:
     for name, members in ordered:
         worth, example = dollars(_worth(result, members), places=2), members[0]
         lines.append(f"  {len(members):>5} {name:<24} {worth:>10}/h  e.g. {example.node}: {example.why}")
-    lines.extend(_first_step(ordered[0]))
+    lines.extend(_first_step(ordered))
     return lines
 
 
@@ -123,9 +123,13 @@ def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
     return sum(result.prices.get(entry.node, 0) for entry in members)
 
 
-def _first_step(group: tuple[str, list[NodeVerdict]]) -> list[str]:
-    name, members = group
-    step = FIRST_STEP.get(Gate(name))
-    if step is None:
-        return []
-    return ["", f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it."]
+def _first_step(groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
+    """Name what to change for the dearest group that a change could help."""
+    for name, members in groups:
+        step = _FIRST_STEP.get(Gate(name))
+        if step is not None:
+            return [
+                "",
+                f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it.",
+            ]
+    return []
