@@ -34,7 +34,7 @@ from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
 from dovetail.scheduling.nodes import StateNode, join, state_node, why_leaving
 from dovetail.scheduling.pods import HostPort
-from dovetail.scheduling.templates import build_templates, usable_pools
+from dovetail.scheduling.templates import Shelf, usable_pools
 from dovetail.scheduling.validation import why_ignored
 from dovetail.scheduling.volumes import Storage
 
@@ -83,6 +83,7 @@ class _Memory:
     classes: Classes
     machines: Machines
     names: NodeNames
+    shelf: Shelf
     states: dict[tuple[int, int], StateNode]
 
 
@@ -133,11 +134,11 @@ class Snapshot:
         if previous is None:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
-            return _Memory(resources, Classes(resources), machines, NodeNames(), {})
+            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), {})
         old = previous._memory
         same = previous.catalogue is self.catalogue
         machines = old.machines if same else Machines(self.catalogue, old.resources)
-        return _Memory(old.resources, old.classes, machines, old.names, {})
+        return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {})
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         known = previous._memory.states if previous is not None else {}
@@ -316,16 +317,19 @@ class Snapshot:
         pools = usable_pools(self.cluster.node_pools)
         columns = NodeColumns(self.states)
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        terms = DaemonTerms(daemons_of(self.cluster.daemon_sets, daemon_pods), sticky=self.settings.is_karpenter)
-        for daemon in terms.daemons:
-            for name in daemon.requests:
-                memory.resources.place(name)
-        for state in self.states:
-            for name in state.allocatable:
+        daemons = daemons_of(self.cluster.daemon_sets, daemon_pods)
+        for amounts in (*(d.requests for d in daemons), *(state.allocatable for state in self.states)):
+            for name in amounts:
                 memory.resources.place(name)
         memory.machines.widen(len(memory.resources.names))
-        best_effort = self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
-        templates = build_templates(pools, memory.machines, terms, memory.resources, best_effort=best_effort)
+        terms, templates = memory.shelf.templates(
+            pools,
+            memory.machines,
+            daemons,
+            memory.resources,
+            sticky=self.settings.is_karpenter,
+            best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
+        )
         room, sound = self._room(columns, terms)
         ports, attached = self._taken()
         classes = [memory.classes.all[at] for at in np.unique(self.bindings.cls).tolist()]

@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, condition
-from dovetail.scheduling.daemons import DaemonTerms
+from dovetail.scheduling.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
 from dovetail.scheduling.pods import HostPort, amounts
 
@@ -100,6 +100,36 @@ def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str,
             if seen < entry.min_values:
                 short[entry.key] = seen
     return short
+
+
+class Shelf:
+    """Keeps the last templates: pools and daemons change far less often than pods."""
+
+    __slots__ = ("_made", "_mark", "_pools")
+
+    def __init__(self) -> None:
+        self._pools: tuple[NodePool, ...] = ()
+        self._mark: tuple[object, ...] = ()
+        self._made: tuple[DaemonTerms, tuple[Template, ...]] | None = None
+
+    def templates(
+        self,
+        pools: Sequence[NodePool],
+        machines: Machines,
+        daemons: tuple[Daemon, ...],
+        resources: Resources,
+        *,
+        sticky: bool,
+        best_effort: bool,
+    ) -> tuple[DaemonTerms, tuple[Template, ...]]:
+        """The daemons' terms and the templates; those of last time where pools, types and daemons are the same."""
+        mark = (machines, daemons, len(resources.names), sticky, best_effort)
+        same = len(pools) == len(self._pools) and all(a is b for a, b in zip(pools, self._pools, strict=True))
+        if self._made is None or not same or self._mark != mark:
+            terms = DaemonTerms(daemons, sticky=sticky)
+            made = build_templates(pools, machines, terms, resources, best_effort=best_effort)
+            self._pools, self._mark, self._made = tuple(pools), mark, (terms, made)
+        return self._made
 
 
 def build_templates(
