@@ -126,7 +126,7 @@ def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
 def _first_step(groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
     """Name what to change for the dearest group that a change could help."""
     for name, members in groups:
-        step = _FIRST_STEP.get(Gate(name))
+        step = FIRST_STEP.get(Gate(name))
         if step is not None:
             return [
                 "",
