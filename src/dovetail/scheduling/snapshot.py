@@ -39,6 +39,9 @@ from dovetail.scheduling.validation import why_ignored
 from dovetail.scheduling.volumes import Storage
 
 
+_REGISTRY_MAX = 20_000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeView:
     """One node as decisions see it. `marked`: why it is leaving, in a few words; empty where it stays.
@@ -102,6 +105,8 @@ class Snapshot:
         self.catalogue = catalogue
         self.settings = settings
         self.now = now
+        if previous is not None and previous.is_bloated:
+            previous = None
         self._movable: dict[int, tuple[Pod, ...]] = {}
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
@@ -127,6 +132,12 @@ class Snapshot:
     ) -> "Snapshot":
         """Makes the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
         return Snapshot(cluster, catalogue, settings, now, previous)
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether the registries hold mostly what is long gone, after months of deployments: then start afresh."""
+        known = len(self._memory.classes.all)
+        return known > _REGISTRY_MAX and known > 4 * len(np.unique(self.bindings.cls))
 
     # Reading
 
