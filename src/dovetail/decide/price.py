@@ -16,7 +16,7 @@ from dovetail.decide.words import dollars
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
-from dovetail.model.settings import Settings
+from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.result import LaunchPrice, NewNode
 
@@ -214,8 +214,11 @@ def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
 
 
 def _refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
-    """Check minValues again on what is left (Karpenter does, after each price filter)."""
-    if not new_node.has_min_values or (not kept and not settings.is_karpenter):
+    """Check minValues again on what is left (Karpenter does, after each price filter); best effort lets it pass."""
+    if not new_node.has_min_values:
+        return None
+    lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+    if not settings.is_karpenter and (lenient or not kept):
         return None
     check = new_node.check_min_values(kept)
     if check.met:
