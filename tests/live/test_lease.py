@@ -1,0 +1,236 @@
+"""Leader election on a real API server: rivals, renewal, stepping down, giving back."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from aiohttp import web
+
+from dovetail.live.client import ApiClient
+from dovetail.live.credentials import connect
+from dovetail.live.lease import LeaderElection
+from tests.api.control_plane import ControlPlane
+from tests.live.fake_server import talking_to, until
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+class Candidate:
+    """One that wants to lead; remembers what it was told."""
+
+    def __init__(self, client: ApiClient, identity: str, lease: str, **times: float) -> None:
+        self.told: list[str] = []
+        self.notes: list[str] = []
+
+        async def gained() -> None:
+            self.told.append("gained")
+
+        async def lost() -> None:
+            self.told.append("lost")
+
+        settings = {"lease_duration": 2.0, "renew_deadline": 1.0, "retry_period": 0.1, **times}
+        self.election = LeaderElection(
+            client=client,
+            namespace="default",
+            name=lease,
+            identity=identity,
+            gained=gained,
+            lost=lost,
+            note=self.notes.append,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.task = asyncio.create_task(self.election.run())
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _client(plane: ControlPlane) -> AsyncIterator[ApiClient]:
+    async with ApiClient(connect(str(plane.kubeconfig))) as client:
+        yield client
+    await asyncio.sleep(0.1)
+
+
+def _holder(plane: ControlPlane, lease: str) -> Any:
+    with plane.client() as api:
+        return api.request("GET", f"{PATH}/{lease}")[1]["spec"].get("holderIdentity")
+
+
+def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: ControlPlane) -> None:
+    """The second waits while the first renews, and leads at once after an orderly stop; transitions are counted."""
+
+    async def scene() -> None:
+        async with _client(api_server) as client:
+            one = Candidate(client, "one", "orderly")
+            await until(lambda: one.told == ["gained"])
+            two = Candidate(client, "two", "orderly")
+            await asyncio.sleep(2.5)
+            assert (one.told, two.told) == (["gained"], [])
+            assert one.election.may_act
+            assert not two.election.may_act
+            began = time.monotonic()
+            await one.stop()
+            await until(lambda: two.told == ["gained"])
+            assert time.monotonic() - began < 1.9
+            assert _holder(api_server, "orderly") == "two"
+            await two.stop()
+            assert not _holder(api_server, "orderly")
+
+    asyncio.run(scene())
+
+
+def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane) -> None:
+    """A Lease whose times are an hour off is taken over after its duration as this process saw it, not before."""
+    stamp = "2099-01-01T00:00:00.000000Z"
+    spec = {"holderIdentity": "dead", "leaseDurationSeconds": 2, "renewTime": stamp, "acquireTime": stamp}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dead"}, "spec": spec}
+    lease["metadata"] = {"name": "dead", "namespace": "default", "labels": {"kept": "yes"}}
+    with api_server.client() as api:
+        assert api.create(lease)[0] == 201
+
+    async def scene() -> None:
+        async with _client(api_server) as client:
+            began = time.monotonic()
+            heir = Candidate(client, "heir", "dead")
+            await until(lambda: heir.told == ["gained"])
+            assert time.monotonic() - began >= 2.0
+            await heir.stop()
+
+    asyncio.run(scene())
+    with api_server.client() as api:
+        stored = api.request("GET", f"{PATH}/dead")[1]
+    assert stored["metadata"]["labels"] == {"kept": "yes"}
+    assert stored["spec"]["leaseTransitions"] == 1
+
+
+def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
+    """Five candidates on one Lease that die without a word one after another: at no time do two believe they lead."""
+
+    async def scene() -> None:
+        async with _client(api_server) as client:
+            rivals = [Candidate(client, f"rival-{number}", "crowd") for number in range(5)]
+            seen: list[str] = []
+            deadline = time.monotonic() + 30
+            while len(seen) < 3:
+                assert time.monotonic() < deadline
+                acting = [rival for rival in rivals if rival.election.may_act]
+                assert len(acting) <= 1
+                if acting and acting[0].election.identity not in seen:
+                    seen.append(acting[0].election.identity)
+                    acting[0].election.leading = False  # so that it gives nothing back
+                    acting[0].task.cancel()
+                await asyncio.sleep(0.01)
+            for rival in rivals:
+                await rival.stop()
+
+    asyncio.run(scene())
+
+
+def _lease(holder: str) -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 2}}
+
+
+def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
+    """Before the deadline it may still act, from the deadline on it may not, whether the server fails or hangs."""
+    broken = False
+
+    def answer(request: web.Request, number: int) -> Any:
+        if broken:
+            return web.json_response({"code": 500}, status=500)
+        return _lease("me")
+
+    async def scene() -> None:
+        nonlocal broken
+        async with talking_to(answer) as (_, client):
+            me = Candidate(client, "me", "x", renew_deadline=0.6)
+            await until(lambda: me.told == ["gained"])
+            broken = True
+            began = time.monotonic()
+            await until(lambda: not me.election.may_act)
+            await until(lambda: me.told == ["gained", "lost"])
+            assert time.monotonic() - began < 2.0
+            assert any("can't be renewed" in note for note in me.notes)
+            await me.stop()
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
+    """A renewal that gets no answer is given up when the deadline comes."""
+    hang = False
+
+    def answer(request: web.Request, number: int) -> Any:
+        if not hang:
+            return _lease("me")
+        response = web.StreamResponse()
+        response.content_length = 10
+        return response
+
+    async def scene() -> None:
+        nonlocal hang
+        async with talking_to(answer) as (_, client):
+            me = Candidate(client, "me", "x", renew_deadline=0.6)
+            await until(lambda: me.told == ["gained"])
+            hang = True
+            await until(lambda: me.told == ["gained", "lost"])
+            await me.stop()
+
+    asyncio.run(scene())
+
+
+def test_conflicts_and_missing_rights() -> None:
+    """A lost race is read again; a missing right is noted once with the rule."""
+    status: list[int] = [409, 403]
+
+    def answer(request: web.Request, number: int) -> Any:
+        if request.method == "GET":
+            return _lease("")
+        if status:
+            code = status[0] if number < 12 else 200
+            if number >= 6:
+                code = 403 if number < 12 else 200
+            if code != 200:
+                return web.json_response({"code": code, "reason": "R", "message": "m"}, status=code)
+        return _lease("me")
+
+    async def scene() -> None:
+        async with talking_to(answer) as (_, client):
+            me = Candidate(client, "me", "x")
+            await until(lambda: me.told == ["gained"])
+            await me.stop()
+            assert [note for note in me.notes if "coordination.k8s.io" in note] == me.notes
+            assert len(me.notes) == 1
+
+    asyncio.run(scene())
+
+
+def test_the_written_spec() -> None:
+    """What is written is a patch that only fits the version that was read."""
+    bodies: list[dict[str, Any]] = []
+
+    def answer(request: web.Request, number: int) -> Any:
+        return _lease("me") if request.method == "GET" else {"metadata": {}}
+
+    async def scene() -> None:
+        async with talking_to(answer) as (_, client):
+            original: Callable[..., Any] = client.request
+
+            async def spy(method: str, path: str, **rest: Any) -> bytes:
+                if method == "PATCH":
+                    bodies.append(json.loads(rest["body"]))
+                return await original(method, path, **rest)  # type: ignore[no-any-return]
+
+            client.request = spy  # type: ignore[method-assign]
+            me = Candidate(client, "me", "x")
+            await until(lambda: me.told == ["gained"])
+            await me.stop()
+
+    asyncio.run(scene())
+    assert bodies[0]["metadata"] == {"resourceVersion": "1"}
+    assert "acquireTime" not in bodies[0]["spec"], "it was ours already"
+    assert bodies[-1]["spec"] == {"holderIdentity": None, "leaseDurationSeconds": 1}
