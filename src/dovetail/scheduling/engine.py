@@ -22,6 +22,7 @@ from dovetail.scheduling.pods import HostPort, ports_clash
 from dovetail.scheduling.topology import INVERSE, GroupState
 from dovetail.scheduling.variants import Variant
 
+_NONE: Final[frozenset[int]] = frozenset()
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -98,8 +99,11 @@ class Engine:
     def run(self, entries: list[Entry]) -> None:
         """Places the pods."""
         entries.sort(key=_by_key)
+        first = self.frame.first
         for cls in {entry.cls.id: entry.cls for entry in entries}.values():
-            self._activate(self.frame.first(cls))
+            variant = first(cls)
+            if variant.rules:
+                self._activate(variant)
         queue = deque(entries)
         failed_at: dict[int, int] = {}
         while queue:
@@ -212,20 +216,41 @@ class Engine:
         masks = self._open_domains(variant) if variant.zone_rules else ()
         best = -1
         for number, (places, nodes) in enumerate(buckets):
-            position = cursors[number]
-            if position >= len(nodes) or (0 <= best <= nodes[position]):
-                continue
             if masks and not _all_open(masks, places):
                 continue
-            while position < len(nodes):
-                node = nodes[position]
-                if 0 <= best <= node:
-                    break
-                if self._takes(node, variant, exempt=exempt):
+            best = self._advance(variant, nodes, cursors, number, best, exempt=exempt)
+        return best
+
+    def _advance(
+        self, variant: Variant, nodes: list[int], cursors: list[int], number: int, best: int, *, exempt: bool
+    ) -> int:
+        """Moves a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
+
+        What a node says no to stays no in this simulation: rooms only shrink, hosts only fill.
+        """
+        removed, touched, need = self.removed, self.touched, variant.need
+        closed = _NONE if exempt else self.closed
+        company = bool(variant.ports or variant.attached or variant.host_rules)
+        position, count = cursors[number], len(nodes)
+        while position < count:
+            node = nodes[position]
+            if 0 <= best <= node:
+                break
+            if node not in removed and node not in closed:
+                here = touched.get(node)
+                if here is None:
                     best = node
                     break
-                position += 1
-            cursors[number] = position
+                left = here.left
+                for column, amount in need:
+                    if left[column] < amount:
+                        break
+                else:
+                    if not company or self._keeps_company(node, variant, here):
+                        best = node
+                        break
+            position += 1
+        cursors[number] = position
         return best
 
     def _open_domains(self, variant: Variant) -> list[tuple[int, int]]:
@@ -257,19 +282,21 @@ class Engine:
         return -1
 
     def _takes(self, node: int, variant: Variant, *, exempt: bool) -> bool:
-        """Whether the overlay leaves the node open to the variant; what it says no to stays no in this simulation."""
+        """Whether the overlay leaves the node open to the variant."""
         if node in self.removed or (not exempt and node in self.closed):
             return False
-        touched = self.touched.get(node)
-        if touched is None:
+        here = self.touched.get(node)
+        if here is None:
             return True
-        left = touched.left
-        for column, amount in variant.need:
-            if left[column] < amount:
-                return False
-        if variant.ports and ports_clash(variant.ports, touched.ports):
+        if any(here.left[column] < amount for column, amount in variant.need):
             return False
-        if touched.attached and not self.frame.attaches(node, variant.attached, touched.attached):
+        return self._keeps_company(node, variant, here)
+
+    def _keeps_company(self, node: int, variant: Variant, here: _Touched) -> bool:
+        """Whether ports, attach limits and host rules go with the pods that were placed on the node."""
+        if variant.ports and ports_clash(variant.ports, here.ports):
+            return False
+        if here.attached and not self.frame.attaches(node, variant.attached, here.attached):
             return False
         return all(self.states[rule.group.id].node_takes(node, rule.own) for rule in variant.host_rules)
 

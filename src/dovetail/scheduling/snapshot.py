@@ -38,7 +38,6 @@ from dovetail.scheduling.templates import Shelf, usable_pools
 from dovetail.scheduling.validation import why_ignored
 from dovetail.scheduling.volumes import Storage
 
-
 _REGISTRY_MAX = 20_000
 
 
