@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide import verdict
 from dovetail.model import names
 from dovetail.model.objects import NodePool
 from tests.designs.world import NOW, Town, kind
@@ -170,3 +171,21 @@ def test_forceful_expiry_first_is_a_warning() -> None:
     town = _town(expireAfter="100h")
     town.node("n", "m", life="50h")
     assert any("1 NodeClaims" in text and "forcefully" in text for text in town.round().warnings)
+
+
+def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of pods, nodes that nobody had to simulate are told as waiting; the plan is the same."""
+    town = Town(kind("m", "0.20"), kind("s", "0.05", cpu=1, memory=4))
+    town.pool(disruption={**FREE, "budgets": [{"nodes": "1"}]})
+    town.node("idle", "s")
+    for name in ("a", "b", "c"):
+        town.node(name, "m")
+        town.fill(name, 1, cpu="3900m")
+    plain = town.round()
+    monkeypatch.setattr(verdict, "PODS_MAX", 0)
+    hasty = town.round()
+    assert hasty.commands == plain.commands
+    assert {entry.verdict for entry in plain.verdicts if entry.node in "abc"} == {"price"}
+    waiting = [entry for entry in hasty.verdicts if "turn" in entry.gates[-1].why]
+    assert [entry.node for entry in waiting] == ["a", "b", "c"]
+    assert {entry.verdict for entry in waiting} == {"eligible"}

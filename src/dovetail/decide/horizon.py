@@ -30,6 +30,7 @@ def _scene_times(scene: Scene) -> Iterator[datetime]:
     if scene.stabilized_until is not None:
         yield scene.stabilized_until
     yield from scene.in_flight.back_off.values()
+    yield from scene.in_flight.regrown.values()
     for policy in scene.policies.values():
         yield from window_times(policy, scene.now)
 

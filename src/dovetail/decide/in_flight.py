@@ -29,12 +29,14 @@ class InFlight:
 
     `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
     NodeClaims that have no node yet, that pods are on their way to: replacements and destinations (gate 4).
+    `regrown`: pools whose last cost action did not hold (its pods opened a node again), and until when they try none.
     `back_off`: pools whose replacements failed to come, and until when no command launches another there.
     """
 
     leaving: tuple[LeavingNode, ...] = ()
     nominated: tuple[str, ...] = ()
     back_off: Mapping[str, datetime] = field(default_factory=dict)
+    regrown: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def leaving_names(self) -> tuple[str, ...]:

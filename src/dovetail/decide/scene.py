@@ -106,6 +106,11 @@ class Scene:
         """Whether cost actions wait for an earlier action to settle (S4, LifecycleAction Tunables)."""
         return self.stabilized_until is not None and self.now < self.stabilized_until
 
+    def regrown_until(self, facts: NodeFacts) -> datetime | None:
+        """Give until when the node's pool tries no cost action, because the last one did not hold."""
+        until = self.in_flight.regrown.get(facts.pool_name)
+        return until if until is not None and self.now < until else None
+
     def passing(self, method: Method) -> list[NodeFacts]:
         """Give the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
         return [facts for facts in self.nodes if self.chains[facts.name][method].open]
@@ -113,7 +118,8 @@ class Scene:
     @cached_property
     def cost_order(self) -> tuple[NodeFacts, ...]:
         """Cost candidates in the order they are taken: lowest disruption cost, or highest savings ratio; then name."""
-        return tuple(in_cost_order(self.passing(Method.MULTI_NODE), self.settings))
+        waiting = [facts for facts in self.passing(Method.MULTI_NODE) if self.regrown_until(facts) is None]
+        return tuple(in_cost_order(waiting, self.settings))
 
     def left(self, method: Method) -> dict[str, int]:
         """Give what every pool has left for the method's reason; the caller may count it down."""

@@ -6,6 +6,7 @@ are worked out only when someone looks. Sits in decide, above the methods, below
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from fractions import Fraction
 
 from dovetail.decide import leaving, single_node
@@ -41,24 +42,35 @@ def verdicts(scene: Scene, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdic
 
 
 def chains_of(
-    scene: Scene, runs: Mapping[Method, MethodRun], facts: NodeFacts, batch: frozenset[str]
+    scene: Scene,
+    runs: Mapping[Method, MethodRun],
+    facts: NodeFacts,
+    batch: frozenset[str],
+    *,
+    thorough: bool = False,
 ) -> dict[Method, Chain]:
-    """Run one node through all gates of every method; the two cost methods share one chain."""
+    """Run one node through all gates of every method; the two cost methods share one chain.
+
+    `thorough`: simulate whatever it takes.
+    """
     chains = {}
     for method, chain in scene.chains[facts.name].items():
         if method is Method.MULTI_NODE and facts.name not in batch:
             continue  # alone it may still go: the last method says
         if method is Method.SINGLE_NODE and facts.name in batch:
             continue
-        chains[method] = _go_on(scene, runs[method], facts, chain) if chain.open else chain
+        chains[method] = _go_on(scene, runs[method], facts, chain, thorough=thorough) if chain.open else chain
     return chains
 
 
-def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chain:
+def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain, *, thorough: bool) -> Chain:
     """Gates 8 to 10."""
     method = run.method
     if method in _COST and scene.stabilizing:
         return chain.then(_stabilizing(scene))
+    until = scene.regrown_until(facts) if method in _COST else None
+    if until is not None:
+        return chain.then(_regrown(facts, until, scene))
     if facts.name in run.held:
         return chain.then(run.held[facts.name])
     chain = chain.then(_budget_passed(scene, method, facts))
@@ -67,7 +79,7 @@ def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain) -> Chai
     if method is Method.MULTI_NODE:
         together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
         return chain.then(together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch"))
-    if _waits_for_its_turn(scene, method, facts):
+    if not thorough and _waits_for_its_turn(scene, method, facts):
         return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
     if method is Method.SINGLE_NODE:
         return chain.then(*_priced(single_node.judge(scene, facts)))
@@ -100,6 +112,12 @@ def _stabilizing(scene: Scene) -> GateResult:
         f"An action has just finished; cost actions wait for the cluster to settle, {left} more.",
         until=clock(scene.stabilized_until),
     )
+
+
+def _regrown(facts: NodeFacts, until: datetime, scene: Scene) -> GateResult:
+    left = seconds(until - scene.now)
+    why = f"The last cost action in NodePool {facts.pool_name} did not hold, a node came back; it waits {left} more."
+    return stopped(Gate.STABILIZATION, why, until=clock(until))
 
 
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:

@@ -100,7 +100,7 @@ def ask(world: World, node: str) -> Answer | None:
         return None
     runs = {method: run(scene) for method, run in METHODS.items()}
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-    chains = chains_of(scene, runs, facts, batch)
+    chains = chains_of(scene, runs, facts, batch, thorough=True)
     chain = deciding(chains)
     if not chain.open:
         return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False, scene=scene)
