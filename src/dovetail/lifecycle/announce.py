@@ -6,6 +6,7 @@ Topics of reports, and their figures:
   command             a step: phase, from, signal, action, method, nodes, replacements, pools, seconds, savings
   instruction-failed  id, failure
   back-off            pool, failures, seconds
+  regrowth            a cost action that did not hold: pool, failures, seconds
   proposal            observe mode: what would be done: action, method, nodes
   proposal-dropped    a command that can't be begun: action, nodes
   round               a round was worked out: commands, rounds, skipped

@@ -41,6 +41,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
 from dovetail.lifecycle.records import DOVETAIL, Candidate, Record
+from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.run import Run, View, is_initialized
 from dovetail.lifecycle.signals import advance
 from dovetail.lifecycle.steps import instructions
@@ -110,6 +111,7 @@ class Engine:
         self._managed_key: tuple[int, int] = (-1, -1)
         self._settings_version = 0
         self._pacing = Pacing()
+        self._regrowth = Regrowth()
         self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
@@ -122,6 +124,7 @@ class Engine:
         self._holds = Holds()
         self._conditions = Conditions()
         self._sweeps = Attempts()
+        self._regrowth.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -178,6 +181,7 @@ class Engine:
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
+            regrown={pool: self._wall(until) for pool, until in self._regrowth.waits.active(self._elapsed).items()},
         )
 
     def nominated(self) -> tuple[str, ...]:
@@ -310,7 +314,11 @@ class Engine:
 
     def _expire(self) -> None:
         """Drop what time has ended; decisions may differ from then on."""
-        if self._pacing.expire(self._elapsed):
+        for pool, pause in self._regrowth.judge(self.store, self._elapsed):
+            self._facts_version += 1
+            figures = (("pool", pool), ("failures", self._regrowth.waits.failures(pool)), ("seconds", pause // SECOND))
+            self._report("regrowth", "", f"a cost action in pool {pool} did not hold: nodes came back", figures)
+        if self._pacing.expire(self._elapsed) | self._regrowth.waits.expire(self._elapsed):
             self._facts_version += 1
             self._marks_seen = -1
         for name in [name for name in self._pacing.lingering if flight.has_pods(name, self.store)]:
@@ -387,6 +395,8 @@ class Engine:
             self._facts_version += 1
             self._out.append(command_report(run, source, found, target, self._elapsed))
             self._out.extend(command_event(run, target))
+            if target is Phase.DELETING and run.method in COST_METHODS and not self.settings.is_karpenter:
+                self._regrowth.begin(run, self.store)
         self._out.extend(instructions(run, view))
         if run.is_over:
             self._end(run, view)
@@ -416,6 +426,7 @@ class Engine:
         self._pacing.ended[run.id] = self._elapsed + ENDED_MEMORY
         self._facts_version += 1
         self._marks_seen = -1
+        self._regrowth.end(run, self._elapsed, well=run.phase is Phase.DONE)
         if run.phase is Phase.REFUSED:
             again = run.nodes == self._refused_last
             self._refused_last = run.nodes
@@ -536,9 +547,9 @@ class Engine:
         """Ask to be woken for whatever comes first."""
         assert self._now is not None
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
-        askers = (self._holds, self._conditions, self._sweeps)
+        askers = (self._holds, self._conditions, self._sweeps, self._regrowth)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
-        times += self._pacing.times()
+        times += [*self._pacing.times(), *self._regrowth.waits.until.values()]
         # What is due was done a moment ago; only a round can be wanted at once.
         coming = min((at for at in times if at > self._elapsed), default=self._round_at)
         self._quiet_until = min(coming, self._round_at)

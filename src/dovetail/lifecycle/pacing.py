@@ -18,30 +18,38 @@ NOMINATED_AFTER: Final = 60 * SECOND
 
 
 class BackOff:
-    """Pools that may launch no replacement for a while."""
+    """Pools that must wait for a while, twice as long each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = BACK_OFF_FIRST, longest: int = BACK_OFF_MAX) -> None:
+        self._first, self._longest = first, longest
         self._failures: dict[str, int] = {}
         self.until: dict[str, int] = {}
 
     def failed(self, pool: str, elapsed: int) -> int | None:
-        """Note that a replacement failed; gives the pause, or None where the pool already waits for an earlier one."""
+        """Note that something failed; gives the pause, or None where the pool already waits for an earlier one."""
         if self.until.get(pool, -1) > elapsed:
             return None  # several commands side by side fail together: one wave, one step
         count = self._failures.get(pool, 0) + 1
         self._failures[pool] = count
-        pause = min(BACK_OFF_FIRST << min(count - 1, 16), BACK_OFF_MAX)
+        pause = min(self._first << min(count - 1, 16), self._longest)
         self.until[pool] = elapsed + pause
         return pause
 
     def succeeded(self, pool: str) -> None:
-        """Note that a replacement came: the pool is well again."""
+        """Note that it went well: the pool is like any other again."""
         self._failures.pop(pool, None)
         self.until.pop(pool, None)
 
     def failures(self, pool: str) -> int:
         """How many times in a row the pool has failed."""
         return self._failures.get(pool, 0)
+
+    def expire(self, elapsed: int) -> bool:
+        """Drop the waits that are over; True where there was one."""
+        over = [pool for pool, until in self.until.items() if until <= elapsed]
+        for pool in over:
+            del self.until[pool]
+        return bool(over)
 
     def active(self, elapsed: int) -> dict[str, int]:
         """The pools that wait, by name, and until when."""

@@ -1,0 +1,102 @@
+"""Did a cost action hold? A node that comes back for the very pods that were moved says no.
+
+The plan packs pods tightly, the scheduler of the cluster spreads them: now and then a moved pod finds no place after
+all, a node is opened for it, and the next round would take that node away again, for ever. So every cost action is
+looked at a minute after its end: where NodeClaims that nobody here asked for have come and carry pods of the moved
+ones' owners, the pools wait before they try another cost action, twice as long each time. Other methods and other
+pools don't wait. Not for the profile `karpenter-1.15`. Sits in lifecycle, below `engine`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.lifecycle.attempts import SECOND
+from dovetail.lifecycle.pacing import BackOff
+from dovetail.lifecycle.run import Run
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.objects import NodeClaim, Pod
+
+LOOK_AFTER: Final = 60 * SECOND
+FIRST_WAIT: Final = 600 * SECOND
+LONGEST_WAIT: Final = 4 * 3600 * SECOND
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A cost action whose outcome is not known yet. `due` is set at its end."""
+
+    pools: tuple[str, ...]
+    owners: dict[str, None]
+    known: dict[str, None]
+    due: int | None = None
+
+
+class Regrowth:
+    """Cost actions under watch, and the pools that wait because the last one did not hold."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _Watched] = {}
+        self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
+
+    def begin(self, run: Run, store: Store) -> None:
+        """Remember whose pods are about to move, and which NodeClaims are there before."""
+        owners: dict[str, None] = {}
+        for node in run.nodes:
+            for pod in store.pods_on(node):
+                owners |= dict.fromkeys(_owners(pod))
+        known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
+        pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
+        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known)
+
+    def end(self, run: Run, elapsed: int, *, well: bool) -> None:
+        """Note the end of a cost action; one that was undone moved nothing."""
+        watched = self._watched.get(run.id)
+        if watched is None:
+            return
+        if well:
+            watched.due = elapsed + LOOK_AFTER
+        else:
+            del self._watched[run.id]
+
+    def forget(self) -> None:
+        """Drop what is under watch: another process leads."""
+        self._watched = {}
+
+    def next_at(self) -> int | None:
+        """When the next outcome is known."""
+        return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
+
+    def judge(self, store: Store, elapsed: int) -> list[tuple[str, int]]:
+        """Look at what is due; gives the pools that must wait from now on, and for how long."""
+        waits = []
+        for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
+            watched = self._watched.pop(ident)
+            back = _came_back(watched, store)
+            for pool in watched.pools:
+                pause = self.waits.failed(pool, elapsed) if back else None
+                if pause is not None:
+                    waits.append((pool, pause))
+                elif not back and pool not in self.waits.until:
+                    self.waits.succeeded(pool)
+        return waits
+
+
+def _owners(pod: Pod) -> list[str]:
+    return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
+
+
+def _came_back(watched: _Watched, store: Store) -> bool:
+    """Whether a NodeClaim that is not ours has come since and carries, or waits for, pods of the moved ones' owners."""
+    fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not _is_ours(claim)]
+    waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
+    return any(
+        (waiting and not claim.status.node_name)
+        or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in _owners(pod))
+        for claim in fresh
+    )
+
+
+def _is_ours(claim: NodeClaim) -> bool:
+    """Whether a command of ours launched it: it was held from the start."""
+    return names.HOLD in claim.metadata.annotations or names.COMMAND in claim.metadata.annotations
