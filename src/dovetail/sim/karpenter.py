@@ -83,6 +83,7 @@ class Karpenter:
         self.images: dict[str, str] = {}
         self.bad_images: set[str] = set()
         self.stillborn: set[str] = set()
+        self.ready_from = 0
         self.on_registered: Callable[[Node], None] = lambda node: None
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
@@ -147,7 +148,7 @@ class Karpenter:
         self.store.put(node)
         self._set(claim, names.CONDITION_REGISTERED, "True", node_name=name)
         wait = self.cloud.times.ready.draw(self.dice.stream("launch"))
-        self.clock.after(wait, self._ready, name, uid)
+        self.clock.at(max(self.clock.now + wait, self.ready_from), self._ready, name, uid)
 
     def _ready(self, name: str, uid: str) -> None:
         claim, node = self._mine(name, uid), self.store.nodes.get(name)
