@@ -124,10 +124,10 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
     return of_node
 
 
-def why_leaving(state: StateNode, settings: Settings) -> str:
+def why_leaving(state: StateNode, settings: Settings, marked: frozenset[str] | None = None) -> str:
     """Why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
     node, claim = state.node, state.claim
-    if state.name in settings.marked_for_deletion_nodes:
+    if state.name in (settings.marked_for_deletion_nodes if marked is None else marked):
         return "marked for deletion"
     if claim is not None and claim.metadata.deletion_timestamp is not None:
         return "its NodeClaim is being deleted"

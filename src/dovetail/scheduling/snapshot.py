@@ -164,7 +164,9 @@ class Snapshot:
         found.sort(key=lambda state: (not state.initialized, state.name))
         self.states: tuple[StateNode, ...] = tuple(found)
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(found)}
-        self._marked: list[str] = [why_leaving(state, self.settings) for state in found]
+        marked = frozenset(self.settings.marked_for_deletion_nodes)
+        self._nominated = frozenset(self.settings.nominated_nodes)
+        self._marked: list[str] = [why_leaving(state, self.settings, marked) for state in found]
         self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
@@ -304,7 +306,7 @@ class Snapshot:
             registered=state.registered,
             ready=is_true(conditions, "Ready"),
             marked=self._marked[index],
-            nominated=state.name in self.settings.nominated_nodes,
+            nominated=state.name in self._nominated,
         )
 
     def _is_same(self, earlier: NodeView, state: StateNode, pods: tuple[Pod, ...]) -> bool:
@@ -314,7 +316,7 @@ class Snapshot:
             and earlier.claim is state.claim
             and earlier.pool is self.pools.get(earlier.pool_name)
             and earlier.marked == self._marked[self._index[state.name]]
-            and earlier.nominated == (state.name in self.settings.nominated_nodes)
+            and earlier.nominated == (state.name in self._nominated)
             and earlier.pods is pods
         )
 
