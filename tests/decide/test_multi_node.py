@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.decide.moves import Move
-from dovetail.decide.multi_node import bisect, look_further
+from dovetail.decide.multi_node import bisect, look_further, search
 from dovetail.decide.price import Refusal
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
@@ -53,8 +53,8 @@ def test_a_batch_that_bisection_misses(profile: object) -> None:
 def test_never_less_than_bisection(passing: set[int], largest: int) -> None:
     """Looking further never ends at a smaller batch than bisection, and only at one that passes."""
     attempt, asked = _answers(passing)
-    plain = bisect(attempt, largest)
-    best = look_further(attempt, plain, largest, asked, [1] * largest)
+    plain = bisect(_answers(passing)[0], largest)
+    best = search(attempt, largest, asked, [1] * largest)
     assert best >= plain
     assert best == 0 or best in passing
     assert best <= largest

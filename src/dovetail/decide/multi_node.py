@@ -1,8 +1,8 @@
 """Save money with several nodes at once: the largest prefix of the ordered candidates that passes as one command.
 
 Spec section 5; S1, Multi-node consolidation (costs of all nodes add up). Found by bisection, as Karpenter does;
-because a larger batch can pass where a smaller one does not, the profile `dovetail` then tries some larger ones, so it
-never finds less. Sits in decide, beside the other methods, which it does not know.
+because a larger batch can pass where a smaller one does not, the profile `dovetail` asks for all first and then looks a
+little beyond, so it never finds less. Sits in decide, beside the other methods, which it does not know.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,9 +33,10 @@ def run(scene: Scene) -> MethodRun:
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, scene, taken, asked)
     largest = min(len(taken), scene.settings.batch_maximum)
-    best = bisect(attempt, largest)
-    if not scene.settings.is_karpenter:
-        best = look_further(attempt, best, largest, asked, [len(facts.reschedulable) for facts in taken])
+    if scene.settings.is_karpenter:
+        best = bisect(attempt, largest)
+    else:
+        best = search(attempt, largest, asked, [len(facts.reschedulable) for facts in taken])
     move = asked.get(best)
     commands = (command_of(scene, METHOD, move),) if isinstance(move, Move) else ()
     refused = tuple(
@@ -63,6 +64,13 @@ def bisect(attempt: Try, largest: int) -> int:
         else:
             high = middle - 1
     return best
+
+
+def search(attempt: Try, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
+    """Give the size of the best batch: all of it where that passes, else by bisection, and a look beyond."""
+    if largest >= 2 and isinstance(attempt(largest), Move):
+        return largest
+    return look_further(attempt, bisect(attempt, largest), largest, asked, pods)
 
 
 def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
