@@ -177,11 +177,12 @@ class Engine:
             runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
             runs = [run for run in runs if run.id != without]
         launches = self._pacing.launches.active(self._elapsed)
+        regrown = self._regrowth.held(self.store, self._elapsed)
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
-            regrown={pool: self._wall(until) for pool, until in self._regrowth.waits.active(self._elapsed).items()},
+            regrown={pool: self._wall(until) for pool, until in regrown.items()},
         )
 
     def nominated(self) -> tuple[str, ...]:
@@ -408,7 +409,11 @@ class Engine:
         if held is not None:
             run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
             return
-        answer = self._planner.validate(run.command, self._ask(without=run.id))
+        ask = self._ask(without=run.id)
+        if run.method in COST_METHODS and any(entry.pool in ask.in_flight.regrown for entry in run.candidates):
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
+            return
+        answer = self._planner.validate(run.command, ask)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
             return

@@ -67,6 +67,15 @@ class Regrowth:
         """When the next outcome is known."""
         return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
 
+    def held(self, store: Store, elapsed: int) -> dict[str, int]:
+        """Give the pools that try no cost action now, and until when: those that wait, those under suspicion."""
+        held: dict[str, int] = {}
+        for watched in self._watched.values():
+            if _came_back(watched, store):
+                until = elapsed + LOOK_AFTER if watched.due is None else watched.due
+                held |= dict.fromkeys(watched.pools, until)
+        return {**held, **self.waits.active(elapsed)}
+
     def judge(self, store: Store, elapsed: int) -> list[tuple[str, int]]:
         """Look at what is due; gives the pools that must wait from now on, and for how long."""
         waits = []

@@ -1,0 +1,129 @@
+"""Cost actions that do not hold: the node comes back for the very pods that were moved."""
+
+from dataclasses import replace
+
+import msgspec
+
+from dovetail.lifecycle.planner import Ask
+from dovetail.model import names
+from dovetail.model.command import Command
+from dovetail.model.objects import (
+    Condition,
+    Node,
+    NodeClaim,
+    NodeClaimStatus,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
+from dovetail.model.settings import Profile
+from tests.lifecycle.world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
+
+
+class PatientPlanner(ScriptedPlanner):
+    """Leaves pools alone that the engine says have regrown, as `decide` does for cost actions."""
+
+    def _wish(self, node: Node, ask: Ask) -> Command | None:
+        until = ask.in_flight.regrown.get(node.metadata.labels[names.NODEPOOL])
+        waits = until is not None and ask.now < until
+        cost = node.metadata.annotations.get(WANT, "").startswith("cost-")
+        return None if waits and cost else super()._wish(node, ask)
+
+
+class Springy(World):
+    """Opens a new node for the pods of each node that goes, at once, as a provisioner would."""
+
+    springs: int = 0
+    keeps_springing: bool = True
+
+    def add_pod(self, name: str, node: str) -> None:
+        """Add a pod of a ReplicaSet that runs."""
+        owner = OwnerReference(kind="ReplicaSet", name="app", uid="rs-1")
+        meta = ObjectMeta(name=name, namespace="", owner_references=(owner,))
+        self.put(Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase="Running")))
+
+    def finish(self, name: str) -> None:
+        """Move the pods to a node that Karpenter opens for them, or to the first that is there."""
+        claim = self.get(NodeClaim, name)
+        assert claim is not None
+        pods = [pod for pod in self.all(Pod) if pod.spec.node_name == claim.status.node_name]
+        super().finish(name)
+        home = "z"
+        if self.keeps_springing:
+            self.springs += 1
+            home = f"s{self.springs}"
+            done = Condition(type=names.CONDITION_INITIALIZED, status="True")
+            labels = {names.NODEPOOL: "web"}
+            status = NodeClaimStatus(node_name=home, conditions=(done,))
+            self.put(NodeClaim(metadata=ObjectMeta(name=f"{home}-claim", labels=labels), status=status))
+            self.put(Node(metadata=ObjectMeta(name=home, labels=labels, annotations={WANT: "cost-delete"})))
+        for pod in pods:
+            self.put(msgspec.structs.replace(pod, spec=PodSpec(node_name=home)))
+
+
+def springy(*, keeps_springing: bool = True) -> Springy:
+    """Make a world with one node to take away, one to stay, and a pod to move."""
+    world = Springy()
+    world.keeps_springing = keeps_springing
+    world.add_pool()
+    world.add_node("z")
+    world.add_node("a", want="cost-delete")
+    world.add_pod("p", "a")
+    return world
+
+
+def test_cycle_is_broken_by_ever_longer_waits() -> None:
+    """A node that comes back each time is taken away a few times in a day, not every minute."""
+    world = springy()
+    driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(24 * 3600)
+    assert driver.ends().count("done") <= 12
+    waits = [dict(report.figures)["seconds"] for report in driver.reports("regrowth")]
+    assert waits[:4] == [600, 1200, 2400, 4800]
+    assert max(int(wait) for wait in waits) == 4 * 3600
+
+
+def test_action_that_holds_makes_nobody_wait() -> None:
+    """Where the pods find room, nothing is said and nothing waits."""
+    world = springy(keeps_springing=False)
+    driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(600)
+    assert driver.ends() == ["done"]
+    assert driver.reports("regrowth") == []
+    assert driver.engine.in_flight().regrown == {}
+
+
+def test_nodes_for_other_pods_are_no_regrowth() -> None:
+    """A node that is opened in the meantime for somebody else's pods is no sign that the action did not hold."""
+    world = springy(keeps_springing=False)
+    driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(20)
+    world.add_node("elsewhere")
+    changes, world.changes = world.changes, []
+    for event in changes:
+        driver.send(event)
+    driver.run(600)
+    assert driver.ends() == ["done"]
+    assert driver.reports("regrowth") == []
+
+
+def test_other_methods_do_not_wait() -> None:
+    """Drift goes on in a pool whose cost actions wait."""
+    world = springy()
+    driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(120)
+    assert driver.engine.in_flight().regrown.keys() == {"web"}
+    world.add_node("old", want="delete")
+    changes, world.changes = world.changes, []
+    for event in changes:
+        driver.send(event)
+    driver.run(60)
+    assert driver.ends() == ["done", "done"]
+    assert world.get(Node, "old") is None
+
+
+def test_karpenters_profile_does_not_watch() -> None:
+    """An engine that plays Karpenter repeats what Karpenter does, cycles included."""
+    world = springy()
+    settings = replace(CALM, profile=Profile.KARPENTER_1_15)
+    driver = Driver(world, engine_for(settings, PatientPlanner())).begin().run(600)
+    assert driver.ends().count("done") > 5
+    assert driver.reports("regrowth") == []
