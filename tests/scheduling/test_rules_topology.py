@@ -166,6 +166,9 @@ def test_preferences_are_musts_until_nothing_else_is_left() -> None:
     }
     objects = (node("n1"), pod("a-1", on="n1"), pod("b", affinity=soft))
     assert placed(pool(), *objects) == {"b": "new p #1"}
+    assert place(snapshot(pool(), *objects)).new[0].kept_preferences() == (
+        "default/b holds on to a preferred pod anti-affinity",
+    )
     assert placed(SHUT, *objects) == {"b": "n1"}
     ignore = replace(DOVETAIL, preference_policy=PreferencePolicy.IGNORE)
     assert placed(pool(), *objects, settings=ignore) == {"b": "n1"}

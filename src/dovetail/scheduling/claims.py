@@ -14,6 +14,7 @@ from dovetail.model.objects import Pod
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.machines import RESERVATION, ReqSet, TypeBits, places_of
 from dovetail.scheduling.pods import HostPort, ports_clash
+from dovetail.scheduling.relax import next_preference
 from dovetail.scheduling.templates import Template, short_values
 from dovetail.scheduling.topology import GroupState
 from dovetail.scheduling.variants import Variant
@@ -37,6 +38,7 @@ class Claim:
         "template",
         "total",
         "types",
+        "variants",
     )
 
     def __init__(self, number: int, template: Template, types: TypeBits) -> None:
@@ -46,6 +48,7 @@ class Claim:
         self.types = types
         self.total: dict[int, int] = {}
         self.pods: list[Pod] = []
+        self.variants: list[Variant] = []
         self.ports: list[HostPort] = []
         self.reserved: list[Offering] = []
         self.short_values = False
@@ -280,3 +283,13 @@ def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
     for name, amount in least.items():
         total[name] = total.get(name, 0) + amount
     return total
+
+
+def kept_preferences(claim: Claim) -> tuple[str, ...]:
+    """The preferences that pods still held when they came to a new node: without them an old one might have done."""
+    found = []
+    for pod, variant in zip(claim.pods, claim.variants, strict=True):
+        what = next_preference(variant.spec)
+        if what is not None:
+            found.append(f"{pod.metadata.namespace}/{pod.metadata.name} holds on to {what}")
+    return tuple(found)

@@ -352,6 +352,7 @@ class Engine:
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
+        claim.variants.append(variant)
         claim.reqs = fit.reqs
         claim.types = fit.types
         claim.short_values = claim.short_values or fit.relaxed

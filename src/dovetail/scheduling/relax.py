@@ -120,3 +120,11 @@ def relaxed(spec: PodSpec, *, tolerate_prefer_no_schedule: bool) -> tuple[PodSpe
         if softer is not None:
             return softer, "its refusal of PreferNoSchedule taints"
     return None
+
+
+def next_preference(spec: PodSpec) -> str | None:
+    """The preference that would be given up next, in words; terms of a required affinity are no preference."""
+    for step, what in _STEPS[1:]:
+        if step(spec) is not None:
+            return what
+    return None

@@ -55,6 +55,7 @@ class NewNode:
     key) with the template's labels in it. `offered` says whether an offering goes with the requirements; `values_of`
     gives the values of a type for a key that the requirement still allows (minValues counts them). `prices`, where
     given, remembers (worst, cheapest) launch prices per type across all nodes with the same requirements.
+    `kept_preferences` names, when asked, the preferences of pods that may be why no node that exists would do.
     `serves_only_pending`: every pod on it was pending before, so the default profile neither counts nor prices it.
     """
 
@@ -70,6 +71,7 @@ class NewNode:
     min_values_relaxed: bool = False
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
+    kept_preferences: Callable[[], tuple[str, ...]] = tuple
 
     def requirement(self, key: str) -> SelectorRequirement | None:
         """The (first) requirement on a key, if there is one."""

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.objects import Pod
+from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling import pods as filters
-from dovetail.scheduling.claims import Claim, final_requests, final_requirements
+from dovetail.scheduling.claims import Claim, final_requests, final_requirements, kept_preferences
 from dovetail.scheduling.classes import PodClass
 from dovetail.scheduling.engine import Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
@@ -197,6 +198,7 @@ def _too_many_types(claim: Claim, pod: Pod, *, was_pending: bool) -> Unplaced:
 def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode | None:
     """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
+    respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
     reqs = final_requirements(claim, is_karpenter=snapshot.settings.is_karpenter)
     kinds = tuple(machines.kinds[place] for place in sorted_types(claim.types, reqs))
     node = NewNode(
@@ -212,6 +214,7 @@ def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode
         min_values_relaxed=claim.short_values,
         taints=claim.template.taints,
         startup_taints=claim.template.startup_taints,
+        kept_preferences=lambda: kept_preferences(claim) if respected else (),
     )
     strict = snapshot.settings.min_values_policy.value == "Strict"
     if len(kinds) > TYPES_MAX and strict and not node.check_min_values().met:
