@@ -182,11 +182,11 @@ def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.Mo
         town.node(name, "m")
         town.fill(name, 1, cpu=cpu)
     plain = town.round()
-    monkeypatch.setattr(verdict, "PODS_MAX", 0)
-    hasty = town.round()
-    assert hasty.commands == plain.commands
     assert {entry.node: entry.verdict for entry in plain.verdicts} == {
         "a": "eligible", "b": "price", "c": "price", "idle": "eligible",
     }  # fmt: skip
+    monkeypatch.setattr(verdict, "PODS_MAX", 0)
+    hasty = town.round()
+    assert hasty.commands == plain.commands
     waiting = [entry for entry in hasty.verdicts if "turn" in entry.gates[-1].why]
     assert [(entry.node, entry.verdict) for entry in waiting] == [("b", "eligible"), ("c", "eligible")]
