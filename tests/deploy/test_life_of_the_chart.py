@@ -7,8 +7,10 @@ token of its account. The built-in provider plays Karpenter and the cloud, from 
 import contextlib
 import json
 import subprocess
+import threading
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,43 @@ from tests.deploy.world import MERGE, World, catalogue_file
 from tests.live.background import cloud_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
+SECRET = "very-secret-path"
 QUICK = (
     "--set=observe=false",
     '--set-json=settings={"pollInterval": "1s", "validationDelay": "1s"}',
     '--set-json=settings.stabilization={"empty": "0s", "expired": "0s", "drifted": "0s", "cost": "0s"}',
 )
+
+
+@contextlib.contextmanager
+def webhook(folder: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    """A receiver of notifications, and the folder that names it."""
+    told: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    folder.mkdir()
+    (folder / "json").write_text(f"http://127.0.0.1:{server.server_port}/{SECRET}\n")
+    try:
+        yield folder, told
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _phase(note: dict[str, Any]) -> str:
+    return str(note["figures"].get("phase", ""))
 
 
 def _metrics(controller: Running) -> dict[str, float]:
@@ -57,6 +91,8 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         applied = install(admin, render(), NAMESPACE)
         account = kubeconfig_for(plane, token_of(admin, "dovetail", NAMESPACE), tmp_path / "kubeconfig", NAMESPACE)
         here = [f"--kubeconfig={account}", f"--catalog={catalogue}", "--listen=127.0.0.1:0"]
+        hooks, told = stack.enter_context(webhook(tmp_path / "hooks"))
+        here.append(f"--notify={hooks}")
 
         def start(name: str, trees: list[Tree], identity: str) -> Running:
             arguments = container_arguments(trees, "Deployment", tmp_path / name)
@@ -81,6 +117,9 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
             actor.wait_for(topic="command", phase="done", action=action.value)
         eventually(lambda: "DovetailPolicyReadable" in " ".join(world.traces()))
         eventually(lambda: all(names.HOLD in item["metadata"]["annotations"] for item in world.all("Node")))
+        ended = {action.value for action in Action}
+        eventually(lambda: ended <= {note["figures"].get("action") for note in told if _phase(note) == "done"})
+        assert SECRET not in actor.text
         assert _refusals(actor) == []
         counted = _metrics(actor)
         assert counted["dovetail_leader"] == 1

@@ -179,6 +179,24 @@ def test_the_start_says_what_stands_in() -> None:
         asyncio.run(begin(prices, Log("info", text)))
 
 
+def test_the_start_does_not_wait_for_ever() -> None:
+    """AWS that neither answers nor fails: what stands in is used before a probe would lose its patience."""
+    text, release = io.StringIO(), threading.Event()
+
+    class Hanging(LivePrices):
+        def refresh(self) -> Catalogue:
+            release.wait()
+            raise PricesError("too late")
+
+    table = asyncio.run(begin(Hanging(region="us-east-1", now=lambda: NOW), Log("info", text), patience=0.05))
+    release.set()
+    assert table.source == "built-in EC2 table of us-east-1"
+    assert (
+        "AWS has not told the prices of us-east-1 within 0.05 s"
+        in json.loads(text.getvalue().splitlines()[0])["message"]
+    )
+
+
 def test_a_question_that_hangs_does_not_hold_up_the_end() -> None:
     """While AWS thinks, the controller can be stopped: nobody waits for the thread."""
     release = threading.Event()

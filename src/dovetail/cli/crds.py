@@ -8,7 +8,7 @@ A superset of Karpenter v1.15's NodePool and NodeClaim: what Karpenter accepts i
 unchanged. Where Karpenter's chart owns the CRDs, leave them and use the annotation dovetail.dev/disruption instead.
 
 examples:
-  dovetail crds | kubectl apply --server-side -f -
+  dovetail crds | kubectl apply --server-side --force-conflicts -f -
   dovetail crds | kubectl diff -f -
 """
 

@@ -47,22 +47,27 @@ class LivePrices:
     warnings: list[str] = field(default_factory=list)
 
     def load(self) -> Catalogue:
-        """The table to start with: a cache of this hour, AWS, an older cache, the built-in table, in this order.
-
-        PricesError where there is none of them.
-        """
-        cached = self._read_cache()
-        age = self.age()
-        if cached is not None and age is not None and timedelta(0) <= age < FRESH_FOR:
-            return cached
+        """The table to start with: a cache of this hour, AWS, an older cache, the built-in table, in this order."""
+        table = self.recent()
+        if table is not None:
+            return table
         try:
             return self.refresh()
         except PricesError as error:
-            table = cached if cached is not None else self._built_in()
-            if table is None:
-                raise
-            self.warnings.append(f"{error}; using the {table.source} of {table.as_of} until it answers")
-            return table
+            return self.fallback(error)
+
+    def recent(self) -> Catalogue | None:
+        """The cached table if it is of this hour."""
+        cached, age = self._read_cache(), self.age()
+        return cached if age is not None and timedelta(0) <= age < FRESH_FOR else None
+
+    def fallback(self, why: PricesError) -> Catalogue:
+        """What stands in for AWS, with a warning: an older cache, else the built-in table; else the error itself."""
+        table = self._read_cache() or self._built_in()
+        if table is None:
+            raise why
+        self.warnings.append(f"{why}; using the {table.source} of {table.as_of} until it answers")
+        return table
 
     def refresh(self) -> Catalogue:
         """Asks AWS for everything; on failure the last good table stays and the error says so."""

@@ -63,6 +63,7 @@ def judge_crd(tree: dict[str, Any]) -> CrdState:
     if missing:
         note = (
             f"the CRD {NAME} lacks our fields ({', '.join(missing)}): Karpenter's own was put back; the annotation "
-            "dovetail.dev/disruption goes on working, or run: dovetail crds | kubectl apply --server-side -f -"
+            "dovetail.dev/disruption goes on working, or run: "
+            "dovetail crds | kubectl apply --server-side --force-conflicts -f -"
         )
     return CrdState(known=True, missing=missing, note=note)

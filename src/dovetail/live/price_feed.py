@@ -25,6 +25,7 @@ PREFIX: Final = "aws-live:"
 OLD_AFTER: Final = timedelta(days=90)
 _REFRESH_SECONDS: Final = 3600.0
 _RETRY_SECONDS: Final = 300.0
+_START_SECONDS: Final = 45.0
 _REGION: Final = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}")
 T = TypeVar("T")
 
@@ -39,15 +40,24 @@ def live_prices(where: str | None, cache: str | None = None) -> LivePrices | Non
     return LivePrices(region=region, cache=Path(cache) / f"ec2-{region}.json.gz" if cache else None)
 
 
-async def begin(prices: LivePrices, log: Log) -> Catalogue:
-    """The table to start with, and a word about where it comes from."""
+async def begin(prices: LivePrices, log: Log, patience: float = _START_SECONDS) -> Catalogue:
+    """The table to start with, and a word about where it comes from. AWS has less than a probe's patience to answer."""
     try:
-        table = await apart(prices.load)
+        table = prices.recent() or await _ask_or_fall_back(prices, patience)
     except PricesError as error:
         raise InputError(f"{error}; give --catalog aws:REGION or a file, or see to the credentials") from None
     _warn(prices, log)
     log.info("prices", source=table.source, as_of=table.as_of, types=len(table.instance_types))
     return table
+
+
+async def _ask_or_fall_back(prices: LivePrices, patience: float) -> Catalogue:
+    try:
+        return await asyncio.wait_for(apart(prices.refresh), patience)
+    except TimeoutError:
+        return prices.fallback(PricesError(f"AWS has not told the prices of {prices.region} within {patience:g} s"))
+    except PricesError as error:
+        return prices.fallback(error)
 
 
 def watch_prices(
@@ -61,7 +71,7 @@ def watch_prices(
 
     async def price_feed(controller: "Controller") -> None:
         if prices is not None:
-            await _follow(controller, prices, pause)
+            await _follow(controller, prices, table, pause)
             return
         dated = _date(table.as_of)
         if dated is None:
@@ -73,12 +83,13 @@ def watch_prices(
     return price_feed
 
 
-async def _follow(controller: "Controller", prices: LivePrices, pause: Callable[[float], Awaitable[None]]) -> None:
+async def _follow(
+    controller: "Controller", prices: LivePrices, told: Catalogue, pause: Callable[[float], Awaitable[None]]
+) -> None:
     controller.metrics.price_age.set_function(lambda: _seconds(prices))
     wait = _RETRY_SECONDS if prices.staleness() else _REFRESH_SECONDS
     while True:
         await pause(wait)
-        before = prices.current
         try:
             table = await apart(prices.refresh)
         except PricesError as error:
@@ -87,7 +98,8 @@ async def _follow(controller: "Controller", prices: LivePrices, pause: Callable[
             continue
         wait = _REFRESH_SECONDS
         _warn(prices, controller.log)
-        if before is None or table.instance_types != before.instance_types:
+        if table.instance_types != told.instance_types:
+            told = table
             controller.log.info("prices have changed", source=table.source, as_of=table.as_of)
             await controller.put(CatalogueChanged(catalogue=table))
 
