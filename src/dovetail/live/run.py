@@ -251,8 +251,10 @@ class Controller:
                     first = await self._queue.get()
                 return [first, *self._waiting()]
         batch = self._waiting()
-        if not batch or (self._wake is not None and self._wake <= self.clock()):
-            self._wake = None
+        is_due = self._wake is not None and self._wake <= self.clock()
+        if is_due:
+            self._wake = None  # and not a moment before: a timer may fire early, and the engine asks only once
+        if is_due or not batch:
             batch.append(ClockAdvanced())
         return batch
 
