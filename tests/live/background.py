@@ -67,9 +67,9 @@ class Background:
 class Cloud:
     """The built-in provider on its own: launches and ends machines whatever happens to controllers."""
 
-    def __init__(self, kubeconfig: Path, catalogue: Path) -> None:
+    def __init__(self, kubeconfig: Path, catalogue: Path, **parts: Any) -> None:
         self.is_on = True
-        self._kubeconfig, self._catalogue = kubeconfig, catalogue
+        self._kubeconfig, self._catalogue, self._parts = kubeconfig, catalogue, parts
 
     async def work(self) -> None:
         settings = load_settings(None)
@@ -80,6 +80,7 @@ class Cloud:
                 settings=lambda: settings,
                 log=Log("error", StringIO()),
                 is_on=lambda: self.is_on,
+                **self._parts,
             )
 
             async def deliver(event: Event) -> None:
@@ -93,9 +94,9 @@ class Cloud:
 
 
 @contextlib.contextmanager
-def cloud_on(kubeconfig: Path, catalogue: Path) -> Iterator[Cloud]:
+def cloud_on(kubeconfig: Path, catalogue: Path, **parts: Any) -> Iterator[Cloud]:
     """Play the cloud meanwhile."""
-    cloud = Cloud(kubeconfig, catalogue)
+    cloud = Cloud(kubeconfig, catalogue, **parts)
     background = Background(cloud.work)
     background.start()
     try:

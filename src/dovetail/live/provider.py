@@ -70,7 +70,10 @@ def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitabl
 
 @dataclass(slots=True, kw_only=True)
 class Provider:
-    """A cloud, its kubelets and a provisioner over one API server."""
+    """A cloud, its kubelets and a provisioner over one API server.
+
+    With `only_kubelets` it leaves all else to another one, whose nodes' provider IDs begin with `machines`.
+    """
 
     client: ApiClient
     catalogue: Catalogue
@@ -78,6 +81,8 @@ class Provider:
     log: Log
     is_on: Callable[[], bool] = lambda: True
     provisions: bool = True
+    only_kubelets: bool = False
+    machines: str = _PROVIDER
     launch_seconds: float = 0.0
     store: Store = field(default_factory=Store)
     _snapshot: Snapshot | None = None
@@ -118,7 +123,8 @@ class Provider:
         """Looks at everything twice a second, until cancelled."""
         while True:
             if self.is_on():
-                for step in (self._pools, self._claims, self._kubelets, self._statuses, self._provision):
+                whole = (self._pools, self._claims, self._kubelets, self._statuses, self._provision)
+                for step in (self._kubelets,) if self.only_kubelets else whole:
                     await self._try(step())
             await asyncio.sleep(_TICK_SECONDS)
 
@@ -224,7 +230,7 @@ class Provider:
         works: list[Work] = []
         for node in self.store.nodes():
             name = node.metadata.name
-            if not node.spec.provider_id.startswith(_PROVIDER):
+            if not node.spec.provider_id.startswith(self.machines):
                 continue
             if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
                 self._leases[name] = now
