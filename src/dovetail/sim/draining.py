@@ -7,6 +7,7 @@ the patience. Knows nothing of machines: it says when a node is empty.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from msgspec.structs import replace
@@ -37,8 +38,11 @@ class _Drain:
 class Draining:
     """All nodes that are being emptied."""
 
-    def __init__(self, store: Store, clock: Clock, shapes: Shapes, evictions: Evictions, kubelets: Kubelets) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, shapes: Shapes, evictions: Evictions, kubelets: Kubelets, dice: Random
+    ) -> None:
         self.store = store
+        self.dice = dice
         self.clock = clock
         self.shapes = shapes
         self.evictions = evictions
@@ -131,6 +135,7 @@ class Draining:
 
     def _evict(self, drain: _Drain, wave: list[str], name: str) -> None:
         again: int | None = None
+        self.dice.shuffle(wave)  # Karpenter evicts a wave all at once: which pod is first is chance
         for key in wave:
             pod = self.store.pods.get(key)
             if pod is None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +87,7 @@ class Recording:
 
 def _when(growing: list[tuple[float, int]], total: int) -> float:
     """When a count was reached, evenly between two looks."""
-    for (t0, low), (t1, high) in zip(growing, growing[1:], strict=False):
+    for (t0, low), (t1, high) in pairwise(growing):
         if low < total <= high:
             return t0 + (t1 - t0) * (total - low) / (high - low)
     return growing[-1][0] if growing else 0.0
