@@ -101,6 +101,13 @@ def test_the_demo_runs_in_the_image(image: Path, tmp_path: Path) -> None:
     assert (tmp_path / "dovetail-demo.html").stat().st_size > 1000
 
 
+def test_the_builder_gets_what_it_copies() -> None:
+    """The list of what goes to the builder has everything that the build stage copies."""
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    assert {f"!{source}" for source, _ in _copied()} == {line for line in ignored if line.startswith("!")}
+
+
 def test_the_image_is_nobody_and_observes_by_default() -> None:
     """The second stage runs as a numbered user that is not root, and by default only looks."""
     last = DOCKERFILE.split("FROM ")[-1]

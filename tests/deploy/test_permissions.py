@@ -332,6 +332,34 @@ def test_without_any_single_permission_something_breaks(
     assert [text for text in complaints if not _names(text, resource, verb)] == []
 
 
+@pytest.mark.parametrize("kind", [resource.kind for resource in RESOURCES])
+def test_optional_kinds_degrade_and_essential_ones_wait(api_server: ControlPlane, tmp_path: Path, kind: str) -> None:
+    """Without any right: an optional kind counts as seen and says what is lost; an essential one names the rule."""
+    notes: list[str] = []
+    resource = next(entry for entry in RESOURCES if entry.kind == kind)
+
+    async def deliver(event: Event) -> None:
+        raise AssertionError(event)
+
+    async def look() -> bool:
+        async with ApiClient(connect(str(api_server.write_kubeconfig(tmp_path / "config", user="nobody")))) as client:
+            informer = Informer(
+                client=client, resource=resource, deliver=deliver, note=lambda kind, text: notes.append(text)
+            )
+            task = asyncio.create_task(informer.run())
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not notes:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return informer.synced.is_set()
+
+    assert asyncio.run(look()) is not resource.essential
+    assert _names(notes[0], resource.plural, "watch")
+    assert (resource.without in notes[0]) is bool(resource.without) or resource.essential
+
+
 @pytest.fixture(scope="module")
 def viewer(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """Bind the role for people to an account."""

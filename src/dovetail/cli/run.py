@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     log = Log(args.log_level)
 
     async def work(client: "ApiClient") -> int:
-        return await _control(args, client, log, host or "0.0.0.0", int(port))  # noqa: S104 - asked for with :PORT
+        where = host.strip("[]") or "0.0.0.0"  # noqa: S104 - asked for with :PORT
+        return await _control(args, client, log, where, int(port))
 
     return with_client(args, work)
 

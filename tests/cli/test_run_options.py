@@ -1,0 +1,44 @@
+"""Options of `dovetail run` that are refused, or mean something, before a cluster is asked."""
+
+from pathlib import Path
+
+import pytest
+
+from dovetail.cli.main import main
+from tests.api.control_plane import ControlPlane
+from tests.deploy.processes import running
+
+
+@pytest.mark.parametrize("listen", ["8080x", "localhost", "127.0.0.1:"])
+def test_a_port_is_a_number(listen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What names no port is wrong usage."""
+    assert main(["run", f"--listen={listen}"]) == 2
+    assert "write HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
+def test_both_kinds_of_addresses_can_be_listened_on(api_server: ControlPlane, tmp_path: Path, listen: str) -> None:
+    """IPv4, and IPv6 in brackets."""
+    if "::" in listen and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    arguments = ["run", "--observe", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws:us-east-1"]
+    with running([*arguments, f"--listen={listen}"], tmp_path / "log") as controller:
+        assert controller.wait_for(message="starting")["port"] > 0
+        assert controller.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--notify=missing"], "is no folder"),
+        (["--catalog=aws-live:nowhere"], "names no region"),
+        (["--catalog=aws:mars-1"], "there is no built-in table for region"),
+    ],
+)
+def test_what_cant_be_used_stops_at_once(
+    api_server: ControlPlane, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder without webhooks, a region that is none: one sentence, status 2, nothing started."""
+    arguments = ["run", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws:us-east-1", "--listen=127.0.0.1:0"]
+    assert main([*arguments, *options]) == 2
+    assert sentence in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Helm itself on a real control plane: install, upgrade, uninstall with its hook."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.model import names
+from tests.api.control_plane import Client, ControlPlane, eventually
+from tests.deploy.account import kubeconfig_for, token_of
+from tests.deploy.chart import CHART, NAMESPACE, tool
+from tests.deploy.processes import COMMAND, environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "dovetail", "namespace": NAMESPACE},
+}
+MERGE = "application/merge-patch+json"
+
+
+class Helm:
+    """Helm with a kubeconfig and a home of its own."""
+
+    def __init__(self, plane: ControlPlane, home: Path) -> None:
+        self._common = ["--namespace", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
+        self._environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+
+    def __call__(self, *arguments: str) -> str:
+        command = [str(tool("helm")), *arguments, *self._common]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment, timeout=180)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
+    """The server takes every object; an upgrade leaves the Lease to its holder; the hook runs before all is gone."""
+    plane = new_api_server(whole=True)
+    helm = Helm(plane, tmp_path)
+    with plane.client() as admin:
+        said = helm("install", "dovetail", str(CHART), "--create-namespace")
+        assert "Dovetail observes" in said
+        assert _deployed(admin) == ["--observe"]
+        assert admin.get(LEASE) is not None
+
+        # A leader holds the Lease; Helm's merge must not take it away.
+        spec = {"holderIdentity": "leader", "leaseDurationSeconds": 15, "renewTime": "2026-11-01T12:00:00.000000Z"}
+        assert admin.request("PATCH", admin.path_of(LEASE), {"spec": spec}, kind=MERGE)[0] == 200
+        said = helm("upgrade", "dovetail", str(CHART), "--set=observe=false", "--set=dashboard.enabled=true")
+        assert "acts on the NodePools" in said
+        assert _deployed(admin) == []
+        assert admin.get(LEASE)["spec"]["holderIdentity"] == "leader"
+
+        # Nodes that are held; the hook is Helm's Job, its pod is ours to run: there is no kubelet here.
+        annotations = {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "held", "annotations": annotations}}
+        admin.apply(node)
+        token = token_of(admin, "dovetail", NAMESPACE)
+        account = kubeconfig_for(plane, token, tmp_path / "account")
+        removal = threading.Thread(target=helm, args=("uninstall", "dovetail", "--timeout=120s"))
+        removal.start()
+        try:
+            pod = eventually(lambda: _hook_pod(admin))
+            assert admin.get(LEASE) is not None, "the hook comes first"
+            done = subprocess.run(
+                [*COMMAND, *pod["spec"]["containers"][0]["args"], f"--kubeconfig={account}"],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environment(),
+            )
+            assert done.returncode == 0, done.stderr
+            assert names.HOLD not in admin.get(node)["metadata"].get("annotations", {})
+            _succeed(admin, pod)
+        finally:
+            removal.join(150)
+        assert not removal.is_alive()
+        eventually(lambda: _left(admin) == [])
+
+
+def _deployed(admin: Client) -> list[str]:
+    path = admin.path("apps/v1", "Deployment", NAMESPACE, "dovetail")
+    arguments = admin.request("GET", path)[1]["spec"]["template"]["spec"]["containers"][0]["args"]
+    return [argument for argument in arguments if argument == "--observe"]
+
+
+def _hook_pod(admin: Client) -> dict[str, Any] | None:
+    pods = admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")[1]["items"]
+    return next((pod for pod in pods if pod["metadata"]["name"].startswith("dovetail-release")), None)
+
+
+def _succeed(admin: Client, pod: dict[str, Any]) -> None:
+    """Play the kubelet whose container has ended well."""
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    status = {
+        "phase": "Succeeded",
+        "containerStatuses": [
+            {"name": "release", "image": "x", "imageID": "x", "ready": False, "restartCount": 0, "state": ended}
+        ],
+    }
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}/status"
+    assert admin.request("PATCH", path, {"status": status}, kind=MERGE)[0] == 200
+
+
+def _left(admin: Client) -> list[str]:
+    """Objects whose name or label says that they are ours."""
+    found = []
+    for path in (
+        f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
+        f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
+        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
+        f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+        f"/api/v1/namespaces/{NAMESPACE}/services",
+        f"/api/v1/namespaces/{NAMESPACE}/secrets",
+        f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+    ):
+        items = admin.request("GET", path)[1]["items"]
+        found += [
+            f"{path} {item['metadata']['name']}" for item in items if "dovetail" in json.dumps(item["metadata"]["name"])
+        ]
+    return found

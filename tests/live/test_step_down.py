@@ -1,0 +1,117 @@
+"""Controllers step down before everything is taken away: the Lease is taken over, and time is given."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dovetail.cli.main import main
+from dovetail.live.client import ApiClient
+from dovetail.live.credentials import connect
+from dovetail.live.lease import LeaderElection
+from dovetail.live.step_down import IDENTITY, stop_controllers
+from tests.api.control_plane import Client, ControlPlane
+
+
+@contextlib.contextmanager
+def _lease(client: Client, name: str, **spec: Any) -> Iterator[dict[str, Any]]:
+    tree = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+    client.apply(tree)
+    try:
+        yield tree
+    finally:
+        client.delete(tree)
+
+
+def _stop(plane: ControlPlane, name: str) -> tuple[str, list[float]]:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def work() -> str:
+        async with ApiClient(connect(str(plane.kubeconfig))) as client:
+            return await stop_controllers(client, "default", name, pause=pause)
+
+    return asyncio.run(work()), pauses
+
+
+def test_a_leader_is_given_time_to_see_it(api_server: ControlPlane) -> None:
+    """The Lease is ours for an hour; its holder had longer to notice than a leader may act without renewing."""
+    with api_server.client() as client, _lease(client, "held", holderIdentity="a", leaseDurationSeconds=15) as tree:
+        assert _stop(api_server, "held") == ("a", [12.0])
+        spec = client.get(tree)["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (IDENTITY, 3600)
+    assert LeaderElection.__dataclass_fields__["renew_deadline"].default < 12.0  # type: ignore[attr-defined]
+
+
+def test_nobody_is_waited_for_where_nobody_leads(api_server: ControlPlane) -> None:
+    """A Lease that nobody holds, or that we took already, costs no time; one that is not there is no error."""
+    with api_server.client() as client:
+        with _lease(client, "free"):
+            assert _stop(api_server, "free") == ("", [])
+        with _lease(client, "ours", holderIdentity=IDENTITY):
+            assert _stop(api_server, "ours") == (IDENTITY, [])
+    assert _stop(api_server, "missing") == ("", [])
+
+
+def test_a_leader_sees_it_and_steps_down_and_does_not_come_back(api_server: ControlPlane) -> None:
+    """A real election: the leader loses the Lease within a few renewals, and does not take it again."""
+    happened: list[str] = []
+
+    async def work() -> None:
+        lost = asyncio.Event()
+
+        async def gained() -> None:
+            happened.append("gained")
+
+        async def on_lost() -> None:
+            happened.append("lost")
+            lost.set()
+
+        async with ApiClient(connect(str(api_server.kubeconfig))) as client:
+            election = LeaderElection(
+                client=client,
+                namespace="default",
+                name="fought",
+                identity="leader",
+                gained=gained,
+                lost=on_lost,
+                retry_period=0.05,
+                lease_duration=1.0,
+            )
+            task = asyncio.create_task(election.run())
+            async with asyncio.timeout(30):
+                while not happened:
+                    await asyncio.sleep(0.01)
+                assert await stop_controllers(client, "default", "fought", pause=lambda _: lost.wait()) == "leader"  # type: ignore[arg-type, return-value]
+                assert not election.may_act
+                await asyncio.sleep(1.5)  # longer than its own Lease would have lasted
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    with api_server.client() as client, _lease(client, "fought"):
+        asyncio.run(work())
+    assert happened == ["gained", "lost"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--all", "--stop-controller", "dovetail"],
+        ["--all", "--stop-controller", "/dovetail"],
+        ["--all", "--stop-controller", "a/b/c"],
+        ["pool", "--stop-controller", "dovetail/dovetail"],
+    ],
+)
+def test_a_lease_is_named_in_full(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a name, or one without --all, is wrong usage."""
+    assert main(["release", *arguments]) == 2
+    assert "--stop-controller goes with --all and names a Lease" in capsys.readouterr().err
