@@ -10,6 +10,14 @@ from tests.e2e.history import History, history_of
 from tests.e2e.world import World, write_catalogue, write_settings
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, where it can't be missed, that Karpenter itself was not there."""
+    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if "KARPENTER_BIN" in str(each.longrepr)]
+    if skipped:
+        line = f"{len(skipped)} tests beside the real Karpenter did not run: set KARPENTER_BIN"
+        terminalreporter.write_line(line, red=True, bold=True)
+
+
 @pytest.fixture
 def world(cluster: ControlPlane) -> Iterator[World]:
     """The cluster, empty before and after."""

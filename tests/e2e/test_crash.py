@@ -81,6 +81,11 @@ def _drift(world: World, of: Tree, generation: int) -> None:
     world.patch(of, {"spec": {"template": {"metadata": {"labels": {"generation": f"g{generation}"}}}}})
 
 
+def _moments(writes: int) -> list[tuple[int, bool]]:
+    """Before the first write and after each: all states that a death can leave the cluster in."""
+    return [(1, False), *((number, True) for number in range(1, writes + 1))]
+
+
 def _most_at_once(history: History) -> int:
     """The largest number of claims that were there and not leaving at one time."""
     alive: set[str] = set()
@@ -103,23 +108,22 @@ def test_killed_at_every_step_of_a_replacement(
     world.fill("app", ["first", "first"])
     through = _through(proxy, cluster, tmp_path)
     steps = []
-    for number in range(1, WRITES_OF_A_REPLACEMENT + 1):
-        for late in (False, True):
-            (old,) = world.nodes()
-            proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
-            with controller(tmp_path, f"victim-{number}-{late}", *_flags(tmp_path, through)) as victim:
-                victim.wait_for("leading")
-                eventually(lambda old=old: "dovetail.dev/hold" in world.nodes()[old]["metadata"]["annotations"])
-                blade = Guillotine(victim, number, after=late)
-                proxy.before, proxy.after = blade.before, blade.after
-                _drift(world, web, 10 * number + late)
-                eventually(lambda blade=blade: blade.fell)
-            steps.append(blade.writes[-1].method)
-            with controller(tmp_path, f"successor-{number}-{late}", *_flags(tmp_path, cluster.kubeconfig)):
-                eventually(lambda old=old: old not in world.claims() and len(world.nodes()) == 1)
-                eventually(lambda: not world.leftovers())
-                world.wait_running("app", 2)
-    assert steps[::2] == ["PATCH", "POST", "DELETE", "PATCH", "PATCH"]
+    for number, late in _moments(WRITES_OF_A_REPLACEMENT):
+        (old,) = world.nodes()
+        proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
+        with controller(tmp_path, f"victim-{number}-{late}", *_flags(tmp_path, through)) as victim:
+            victim.wait_for("leading")
+            eventually(lambda old=old: "dovetail.dev/hold" in world.nodes()[old]["metadata"]["annotations"])
+            blade = Guillotine(victim, number, after=late)
+            proxy.before, proxy.after = blade.before, blade.after
+            _drift(world, web, 10 * number + late)
+            eventually(lambda blade=blade: blade.fell)
+        steps.append(blade.writes[-1].method)
+        with controller(tmp_path, f"successor-{number}-{late}", *_flags(tmp_path, cluster.kubeconfig)):
+            eventually(lambda old=old: old not in world.claims() and len(world.nodes()) == 1)
+            eventually(lambda: not world.leftovers())
+            world.wait_running("app", 2)
+    assert steps == ["PATCH", "PATCH", "POST", "DELETE", "PATCH", "PATCH"]
     assert _most_at_once(history) == 2
 
 
@@ -132,27 +136,26 @@ def test_killed_at_every_step_of_a_roll_back(
     world.fill("app", ["first", "first"])
     through = _through(proxy, cluster, tmp_path)
     steps = []
-    for number in range(1, WRITES_OF_A_ROLL_BACK + 1):
-        for late in (False, True):
-            cloud.is_on = True
-            proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
-            flags = _flags(tmp_path, through, replacementTimeout="2s")
-            with controller(tmp_path, f"victim-{number}-{late}", *flags) as victim:
-                victim.wait_for("leading")
-                blade = Guillotine(victim, number, after=late)
-                proxy.before, proxy.after = blade.before, blade.after
-                _drift(world, web, 10 * number + late)
-                eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
-                cloud.is_on = False
-                world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})
-                eventually(lambda blade=blade: blade.fell)
-            steps.append(blade.writes[-1].method)
-            world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}})
-            flags = _flags(tmp_path, cluster.kubeconfig, replacementTimeout="2s")
-            with controller(tmp_path, f"successor-{number}-{late}", *flags) as successor:
-                successor.wait_for("leading")
-                eventually(lambda: not world.leftovers() and list(world.claims()) == ["first"])
-    assert steps[:4] == ["PATCH", "PATCH", "POST", "POST"]
-    assert sorted(steps[4:]) == ["DELETE", "DELETE", "PATCH", "PATCH"]
+    for number, late in _moments(WRITES_OF_A_ROLL_BACK):
+        cloud.is_on = True
+        proxy.before, proxy.after = lambda seen: None, lambda seen, status: None
+        flags = _flags(tmp_path, through, replacementTimeout="2s")
+        with controller(tmp_path, f"victim-{number}-{late}", *flags) as victim:
+            victim.wait_for("leading")
+            blade = Guillotine(victim, number, after=late)
+            proxy.before, proxy.after = blade.before, blade.after
+            _drift(world, web, 10 * number + late)
+            eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
+            cloud.is_on = False
+            world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})
+            eventually(lambda blade=blade: blade.fell)
+        steps.append(blade.writes[-1].method)
+        world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}})
+        flags = _flags(tmp_path, cluster.kubeconfig, replacementTimeout="2s")
+        with controller(tmp_path, f"successor-{number}-{late}", *flags) as successor:
+            successor.wait_for("leading")
+            eventually(lambda: not world.leftovers() and list(world.claims()) == ["first"])
+    assert steps[:3] == ["PATCH", "PATCH", "POST"]
+    assert sorted(steps[3:]) == ["DELETE", "PATCH"]
     assert len(world.wait_running("app", 2)) == 2
     assert _most_at_once(history) == 2

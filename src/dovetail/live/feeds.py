@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dovetail.live.run import Controller
 
 _REGION: Final = "topology.kubernetes.io/region"
-_LOOK_EVERY_SECONDS: Final = 15.0
+_LOOK_EVERY_SECONDS: Final = 5.0
 
 
 async def catalogue_for(client: ApiClient, where: str | None, log: Log) -> Catalogue:

@@ -1,0 +1,108 @@
+"""Logs, reports and metrics: one JSON object a line, the command's id on each, nothing forged, nothing secret."""
+
+import json
+from io import StringIO
+
+import pytest
+
+from dovetail.lifecycle.messages import Report
+from dovetail.live.logs import Log
+from dovetail.live.metrics import Metrics
+from dovetail.live.telemetry import Telemetry
+
+
+def _lines(stream: StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_name_can_not_forge_a_line() -> None:
+    """Line breaks and control characters in messages and fields are shown, not obeyed."""
+    stream = StringIO()
+    Log("info", stream).info('node "x"\n{"level":"error"}', node="a\u2028b\x1b[31m")
+    (line,) = _lines(stream)
+    assert line["level"] == "info"
+    assert "\n" not in str(line["message"])
+    assert "\x1b" not in str(line["node"])
+    assert "\u2028" not in stream.getvalue()
+
+
+def test_levels_and_bound_fields() -> None:
+    """Lines below the level are dropped; bound fields are on every line."""
+    stream = StringIO()
+    log = Log("warning", stream).bind(part="watch")
+    log.debug("a")
+    log.info("b")
+    log.warning("c")
+    log.error("d", part="other")
+    assert [(line["message"], line["part"]) for line in _lines(stream)] == [("c", "watch"), ("d", "other")]
+
+
+def _command(phase: str, action: str = "deleteCost", method: str = "singleNode", **more: float) -> Report:
+    figures = {"phase": phase, "action": action, "method": method, "nodes": "n1", "pools": "web", **more}
+    return Report(topic="command", command_id="c1", message=f"is {phase}", figures=tuple(figures.items()))
+
+
+@pytest.fixture
+def told() -> tuple[Telemetry, StringIO]:
+    """A telemetry and what it writes."""
+    stream = StringIO()
+    return Telemetry(log=Log("debug", stream), metrics=Metrics()), stream
+
+
+def _value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+    return telemetry.metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_command_from_decision_to_end(told: tuple[Telemetry, StringIO]) -> None:
+    """Every step is a line with the command's id; decisions, commands in flight and savings are counted."""
+    telemetry, stream = told
+    for phase in ("validating", "tainting", "deleting"):
+        telemetry.take(_command(phase))
+    labels = {"decision": "delete", "reason": "Underutilized", "consolidation_type": "single"}
+    assert _value(telemetry, "karpenter_voluntary_disruption_decisions_total", **labels) == 1
+    assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 1
+    telemetry.take(_command("done", savings=0.25))
+    assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 0
+    assert _value(telemetry, "dovetail_realised_savings_dollars_per_hour_total", nodepool="web") == 0.25
+    assert {line["command"] for line in _lines(stream)} == {"c1"}
+
+
+def test_roll_backs_and_refusals_are_warnings(told: tuple[Telemetry, StringIO]) -> None:
+    """They are counted under Karpenter's names as well."""
+    telemetry, stream = told
+    telemetry.take(_command("rolling-back", "replaceDrifted", "drifted"))
+    telemetry.take(_command("refused", "deleteEmpty", "empty"))
+    assert _value(telemetry, "dovetail_commands_rolled_back_total", reason="Drifted") == 1
+    failed = "karpenter_voluntary_disruption_failed_validations_total"
+    assert _value(telemetry, failed, consolidation_type="empty") == 1
+    assert {line["level"] for line in _lines(stream)} == {"warning"}
+
+
+def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) -> None:
+    """Gauges follow the reports; a gate that holds nobody any more is gone."""
+    telemetry, _ = told
+    figures = (("pool", "web"), ("reason", "Empty"), ("allowed", 5), ("used", 2), ("left", 3))
+    telemetry.take(Report(topic="budget", command_id="", message="m", figures=figures))
+    names = {"nodepool": "web", "reason": "Empty"}
+    assert _value(telemetry, "dovetail_budget_limit_nodes", **names) == 5
+    assert _value(telemetry, "dovetail_budget_used_nodes", **names) == 2
+    assert _value(telemetry, "karpenter_nodepools_allowed_disruptions", **names) == 3
+    for gate in ("pdb", "budget"):
+        figures = (("pool", "web"), (gate, 4), ("eligible", 1))
+        telemetry.take(Report(topic="verdicts", command_id="", message="m", figures=figures))
+    assert _value(telemetry, "dovetail_node_verdicts", nodepool="web", gate="budget") == 4
+    assert _value(telemetry, "dovetail_node_verdicts", nodepool="web", gate="pdb") is None
+    blocked = Report(topic="threshold-blocked", command_id="", message="m", figures=(("pool", "web"), ("moves", 3)))
+    telemetry.take(blocked)
+    assert _value(telemetry, "karpenter_consolidation_threshold_blocked_total", nodepool="web") == 3
+
+
+def test_every_report_reaches_the_notifier() -> None:
+    """Whoever wants to hear of reports hears of all of them."""
+    heard: list[str] = []
+    telemetry = Telemetry(
+        log=Log("error", StringIO()), metrics=Metrics(), notify=lambda report: heard.append(report.topic)
+    )
+    for topic in ("leadership", "warning", "back-off"):
+        telemetry.take(Report(topic=topic, command_id="", message="m"))
+    assert heard == ["leadership", "warning", "back-off"]
