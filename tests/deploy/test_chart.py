@@ -1,5 +1,6 @@
 """What Helm makes of the chart: safe by default, complete with everything on, strict about typing errors."""
 
+import gzip
 import json
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from dovetail import __version__
+from dovetail.api.catalogue import decode_catalogue, encode_catalogue, load_catalogue
 from dovetail.api.settings import load_settings
 from tests.deploy.chart import CHART, NAMESPACE, one, pod_specs, render, script, tool
 
@@ -105,6 +107,23 @@ def test_all_switches_are_on() -> None:
     assert all(file.startswith(tuple(mounts.values())) for file in files)
     assert pod["containers"][0]["image"].endswith("@sha256:" + "0" * 64)
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_a_catalogue_that_exists_is_mounted() -> None:
+    """A region's prices are too much for values: a ConfigMap of that name is mounted in the same place."""
+    trees = render("--set=catalogueConfigMap=prices", "--set=catalogue=/etc/dovetail/catalogue/prices.json.gz")
+    pod = one(trees, "Deployment")["spec"]["template"]["spec"]
+    assert {"name": "catalogue", "configMap": {"name": "prices"}} in pod["volumes"]
+    mount = {"name": "catalogue", "mountPath": "/etc/dovetail/catalogue", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert "dovetail-catalogue" not in [tree["metadata"]["name"] for tree in trees]
+
+
+def test_a_regions_prices_fit_into_a_configmap() -> None:
+    """The largest built-in table, packed, is well below the mebibyte that the API server takes."""
+    packed = gzip.compress(encode_catalogue(load_catalogue("aws:us-east-1")))
+    assert len(packed) * 4 / 3 < 1 << 20
+    assert decode_catalogue(packed).instance_types == load_catalogue("aws:us-east-1").instance_types
 
 
 def test_secrets_are_named_never_held() -> None:

@@ -88,9 +88,14 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         contextlib.ExitStack() as stack,
     ):
         world = World(admin)
-        applied = install(admin, render(), NAMESPACE)
+        carried = (
+            f"--set-file=catalogueFiles.own\\.json={catalogue}",
+            "--set=catalogue=/etc/dovetail/catalogue/own.json",
+        )
+        first = render(*carried)
+        applied = install(admin, first, NAMESPACE)
         account = kubeconfig_for(plane, token_of(admin, "dovetail", NAMESPACE), tmp_path / "kubeconfig", NAMESPACE)
-        here = [f"--kubeconfig={account}", f"--catalog={catalogue}", "--listen=127.0.0.1:0"]
+        here = [f"--kubeconfig={account}", "--listen=127.0.0.1:0"]
         hooks, told = stack.enter_context(webhook(tmp_path / "hooks"))
         here.append(f"--notify={hooks}")
 
@@ -101,7 +106,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         _populate(world)
 
         # Installed with its defaults it says what it would do, and touches nothing.
-        watcher = start("first", render(), "first")
+        watcher = start("first", first, "first")
         watcher.wait_for(topic="proposal")
         assert world.traces() == []
         assert "holderIdentity" not in admin.get(one(applied, "Lease")).get("spec", {})
@@ -109,7 +114,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         assert watcher.stop() == 0
 
         # Upgraded to act, it carries out every action there is with the permissions of the chart alone.
-        trees = render(*QUICK)
+        trees = render(*carried, *QUICK)
         applied = install(admin, trees, NAMESPACE)
         actor = start("second", trees, "second")
         world.drift("drift")
