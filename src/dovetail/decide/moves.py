@@ -31,21 +31,16 @@ class Move:
     approved: Approved
 
 
-def cost_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
-    """Judge taking these nodes away together to save money; the Balanced score is asked apart (`score`)."""
+def cost_move(scene: Scene, nodes: Sequence[NodeFacts], *, in_full: bool = False) -> Move | Refusal:
+    """Judge taking these nodes away together to save money; the Balanced score is asked apart (`score`).
+
+    `in_full`: gate after gate. Otherwise what no simulation could save is refused without one, by a later gate than
+    the first closed one perhaps: the same yes or no for less.
+    """
     sources = [source_of(facts) for facts in nodes]
-    hopeless = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
-    if isinstance(hopeless, Refusal):
-        return replace(hopeless, simulated=False)  # not even a deletion saves enough: no simulation changes that
-    if len(nodes) > 1:
-        least = scene.bounds.new_nodes_at_least(nodes)
-        if least > 1:
-            return _too_many(least, certain=False)
-    else:
-        certain, launch = scene.bounds.replacement_at_least(nodes[0])
-        too_dear = price.refuse_at_least(sources[0], launch, scene.settings) if certain and launch else None
-        if too_dear:
-            return too_dear
+    hopeless = None if in_full else _hopeless(scene, nodes, sources)
+    if hopeless:
+        return hopeless
     simulation = scene.simulate(nodes, for_cost=True)
     refusal = refuse_unplaced(simulation)
     if refusal:
@@ -64,6 +59,18 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     if backing_off:
         return backing_off
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged)
+
+
+def _hopeless(scene: Scene, nodes: Sequence[NodeFacts], sources: Sequence[Source]) -> Refusal | None:
+    """Refuse what no simulation could save: not even a deletion saves enough, or the sums can't work out."""
+    deletion = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
+    if isinstance(deletion, Refusal):
+        return replace(deletion, simulated=False)
+    if len(nodes) > 1:
+        least = scene.bounds.new_nodes_at_least(nodes)
+        return _too_many(least, certain=False) if least > 1 else None
+    certain, launch = scene.bounds.replacement_at_least(nodes[0])
+    return price.refuse_at_least(sources[0], launch, scene.settings) if certain and launch else None
 
 
 def score(scene: Scene, move: Move) -> Refusal | None:
@@ -117,7 +124,7 @@ def refuse_unplaced(simulation: SimulationResult) -> Refusal | None:
     entry = blocking[0]
     return Refusal(
         gate=Gate.UNINITIALIZED_DESTINATION,
-        why=f"Pod {pod_name(entry.pod)} would land on a node that is not initialized yet: {entry.why}",
+        why=f"Pod {entry.why}.",
         figures={"pod": pod_name(entry.pod), "pods": len(blocking)},
     )
 
@@ -126,7 +133,7 @@ def _no_place(entry: Unplaced, count: int) -> Refusal:
     others = f" (and {count - 1} more)" if count > 1 else ""
     return Refusal(
         gate=Gate.SIMULATION,
-        why=f"Pod {pod_name(entry.pod)}{others} finds no place: {entry.why}",
+        why=f"Pod {pod_name(entry.pod)}{others} finds no place: {entry.why}.",
         figures={"pod": pod_name(entry.pod), "pods": count},
     )
 

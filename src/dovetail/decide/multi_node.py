@@ -24,12 +24,17 @@ FURTHER_PODS_MAX = 1000
 Try = Callable[[int], Move | Refusal]
 
 
+def candidates(scene: Scene) -> tuple[NodeFacts, ...]:
+    """Give the cost candidates in the order they are taken."""
+    return scene.cost_order
+
+
 def run(scene: Scene) -> MethodRun:
     """Give the command for the largest batch that passes, if there is one of at least two nodes."""
-    candidates = scene.cost_order
-    taken, held = take_within(scene, METHOD, candidates, scene.left(METHOD))
+    found = candidates(scene)
+    taken, held = take_within(scene, METHOD, found, scene.left(METHOD))
     if scene.stabilizing:
-        return MethodRun(method=METHOD, candidates=candidates, held=held)
+        return MethodRun(method=METHOD, candidates=found, held=held)
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, scene, taken, asked)
     largest = min(len(taken), scene.settings.batch_maximum)
@@ -42,7 +47,7 @@ def run(scene: Scene) -> MethodRun:
     refused = tuple(
         (tuple(taken[:size]), outcome) for size, outcome in sorted(asked.items()) if isinstance(outcome, Refusal)
     )
-    return MethodRun(method=METHOD, candidates=candidates, commands=commands, held=held, refused=refused)
+    return MethodRun(method=METHOD, candidates=found, commands=commands, held=held, refused=refused)
 
 
 def _attempt(scene: Scene, taken: Sequence[NodeFacts], asked: dict[int, Move | Refusal], size: int) -> Move | Refusal:

@@ -83,19 +83,26 @@ class RoundResult:
 
     `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
     budget's window opens or closes, a node expires. None: never by time alone. `verdicts` are worked out when first
-    looked at: a controller that only acts does not pay for 5,000 sentences. `prices`: what each node costs per hour.
+    looked at: a controller that only acts does not pay for 5,000 sentences. So are `methods`, always all of them: one
+    that was not asked, because another acts, has its candidates and no command. `prices`: what each node costs per
+    hour.
     """
 
     now: datetime
     profile: Profile
     commands: tuple[Command, ...]
-    methods: tuple[MethodResult, ...]
     budgets: tuple[BudgetRow, ...]
     warnings: tuple[str, ...]
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
     say: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
+    list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
+
+    @cached_property
+    def methods(self) -> tuple[MethodResult, ...]:
+        """Every method, in the order they are asked."""
+        return self.list_methods()
 
     @cached_property
     def verdicts(self) -> tuple[NodeVerdict, ...]:

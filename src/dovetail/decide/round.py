@@ -5,7 +5,7 @@ pure function of snapshot, settings, time and what is in flight. The methods don
 module that knows them all. Sits on top of decide; `plan` and `lifecycle` call it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from dovetail.decide import drifted, empty, expired, leaving, multi_node, single_node
@@ -30,6 +30,14 @@ METHODS: dict[Method, Callable[[Scene], MethodRun]] = {
     Method.DRIFTED: drifted.run,
     Method.MULTI_NODE: multi_node.run,
     Method.SINGLE_NODE: single_node.run,
+}
+
+_CANDIDATES: dict[Method, Callable[[Scene], Sequence[NodeFacts]]] = {
+    Method.EMPTY: empty.candidates,
+    Method.EXPIRED: expired.candidates,
+    Method.DRIFTED: drifted.candidates,
+    Method.MULTI_NODE: multi_node.candidates,
+    Method.SINGLE_NODE: single_node.candidates,
 }
 
 
@@ -76,14 +84,22 @@ def decide(scene: Scene, *, every_method: bool = False, every_candidate: bool = 
         now=scene.now,
         profile=scene.settings.profile,
         commands=acting.commands if acting else (),
-        methods=tuple(_method_result(scene, run, every_candidate=every_candidate) for run in runs.values()),
         budgets=scene.ledger.rows(),
         warnings=warnings_of(scene),
         blocked=tuple(blocked_move(*entry) for run in runs.values() for entry in run.refused if entry[1].is_price),
         next_change=next_change(scene, [refusal for run in runs.values() for refusal in run.refused]),
         prices={facts.name: facts.price for facts in scene.nodes},
         say=lambda: verdicts(scene, {method: runs.get(method) or ask(scene) for method, ask in METHODS.items()}),
+        list_methods=lambda: tuple(
+            _method_result(scene, runs.get(method) or _unasked(scene, method), every_candidate=every_candidate)
+            for method in METHODS
+        ),
     )
+
+
+def _unasked(scene: Scene, method: Method) -> MethodRun:
+    """Give what a method would look at that was not asked, as one before it acts."""
+    return MethodRun(method=method, candidates=tuple(_CANDIDATES[method](scene)))
 
 
 def _method_result(scene: Scene, run: MethodRun, *, every_candidate: bool) -> MethodResult:

@@ -5,6 +5,8 @@ profile `karpenter-1.15` takes the pools in turn, one node of each. Sits in deci
 does not know.
 """
 
+from dataclasses import replace
+
 from dovetail.decide import balanced
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.method import MethodRun, budget_result
@@ -62,6 +64,15 @@ def judge(scene: Scene, facts: NodeFacts) -> Move | Refusal:
         known = balanced.cannot_pass(facts, scene.totals, scene.settings) or _judge(scene, facts)
         scene.judged[facts.name] = known
     return known
+
+
+def judge_in_full(scene: Scene, facts: NodeFacts) -> Move | Refusal:
+    """Judge one node gate after gate, so that a refusal is by the first gate that is closed."""
+    known = judge(scene, facts)
+    if isinstance(known, Move) or known.simulated:
+        return known
+    outcome = cost_move(scene, (facts,), in_full=True)
+    return outcome if isinstance(outcome, Refusal) else replace(known, simulated=True)
 
 
 def _judge(scene: Scene, facts: NodeFacts) -> Move | Refusal:

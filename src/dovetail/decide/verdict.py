@@ -51,7 +51,7 @@ def chains_of(
 ) -> dict[Method, Chain]:
     """Run one node through all gates of every method; the two cost methods share one chain.
 
-    `thorough`: simulate whatever it takes.
+    `thorough`: simulate whatever it takes, and every gate in its turn.
     """
     chains = {}
     for method, chain in scene.chains[facts.name].items():
@@ -82,7 +82,8 @@ def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain, *, thor
     if not thorough and _waits_for_its_turn(scene, method, facts):
         return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
     if method is Method.SINGLE_NODE:
-        return chain.then(*_priced(single_node.judge(scene, facts)))
+        judge = single_node.judge_in_full if thorough else single_node.judge
+        return chain.then(*_priced(judge(scene, facts)))
     outcome = leaving.alone(scene, method, facts)
     if isinstance(outcome, Command):
         return chain.then(passed(Gate.SIMULATION, "Every pod finds a place."))

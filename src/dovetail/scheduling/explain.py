@@ -66,11 +66,9 @@ class _Reasons:
         self.variant: Variant = variant
 
     def sentence(self) -> str:
-        """Nodes first, then the pools, in the order in which they were tried."""
-        meta = self.entry.pod.metadata
-        pod = f"{meta.namespace}/{meta.name}"
+        """Nodes first, then the pools, in the order in which they were tried; whose reasons, the caller says."""
         if self.variant.lost:
-            return f"{pod} has no place: {self.variant.lost}"
+            return self.variant.lost
         parts = [self._nodes()]
         templates = self.frame.templates
         if not templates:
@@ -78,7 +76,7 @@ class _Reasons:
         parts.extend(f"pool {t.name}: {self._pool(t)}" for t in templates[:_POOLS_MAX])
         if len(templates) > _POOLS_MAX:
             parts.append(f"and {len(templates) - _POOLS_MAX} more pools refuse it too")
-        return f"{pod} has no place: {'; '.join(parts)}"
+        return "; ".join(parts)
 
     # Nodes that exist
 
