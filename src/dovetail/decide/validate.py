@@ -129,6 +129,10 @@ def _again_for_cost(scene: Scene, command: Command, nodes: Sequence[NodeFacts]) 
 def _same_or_less(scene: Scene, command: Command, move: Move) -> Command | Refusal:
     """Compare what the simulation asks for now with what the command would launch."""
     before, after = len(command.replacements), len(move.new_nodes)
+    if after < before and command.method not in _COST and not scene.settings.is_karpenter:
+        # The node has to go anyhow, and fewer new nodes are a part of what was decided: to refuse would decide the same
+        # again and again while another command comes and goes. For cost there may be a better move now.
+        return command_of(scene, command.method, move)
     if before != after:
         return Refusal(
             gate=Gate.NEW_NODES,

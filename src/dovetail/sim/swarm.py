@@ -259,7 +259,8 @@ class Trial:
             beside = self.world.add_karpenter()
             self.hosts.append(beside)
             self.watch.follow(beside)
-            beside.start()
+            # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
+            self.world.clock.after(90 * SECOND, beside.start)
             self.notes.append("beside karpenter")
         first.on_instruction.append(lambda host, asked: self._count(asked))
         first.start()
