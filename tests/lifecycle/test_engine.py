@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from dovetail.decide.price import Refusal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.machine import Phase
 from dovetail.lifecycle.messages import (
@@ -28,8 +29,10 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
     WakeAt,
 )
+from dovetail.lifecycle.planner import Ask
 from dovetail.lifecycle.records import decode_record
 from dovetail.model import names
+from dovetail.model.command import Command
 from dovetail.model.objects import (
     BudgetSpec,
     DisruptionSpec,
@@ -42,7 +45,19 @@ from dovetail.model.objects import (
     PodSpec,
 )
 from dovetail.model.settings import Settings, Stabilization
-from tests.lifecycle.world import ACTING, CALM, EMPTY_CATALOGUE, T0, WANT, Driver, ScriptedPlanner, World, engine_for
+from dovetail.model.verdicts import Gate
+from tests.lifecycle.world import (
+    ACTING,
+    CALM,
+    EMPTY_CATALOGUE,
+    T0,
+    WANT,
+    Driver,
+    Found,
+    ScriptedPlanner,
+    World,
+    engine_for,
+)
 
 
 def world_with(**wishes: str) -> World:
@@ -153,6 +168,35 @@ def test_refusal_without_delay_does_not_spin() -> None:
     planner.refuse = lambda command: "no"
     Driver(world_with(a="delete"), engine_for(replace(CALM, validation_delay=0), planner)).begin().run(100)
     assert 5 <= planner.validations <= 25
+
+
+def test_two_commands_do_not_refuse_each_other_for_ever() -> None:
+    """Two that were each found with the other in flight are begun anew one after the other, and both get through."""
+
+    class Fussy(ScriptedPlanner):
+        """Approves only of what was found with the very same nodes in flight."""
+
+        found: dict[tuple[str, ...], tuple[str, ...]]
+        first = True
+
+        def plan(self, ask: Ask) -> Found:
+            result = super().plan(ask)
+            for command in result.commands:
+                self.found[command.nodes] = ask.in_flight.leaving_names
+            return result
+
+        def validate(self, command: Command, ask: Ask) -> Command | Refusal:
+            spoiled, self.first = self.first, False
+            same = self.found[command.nodes] == ask.in_flight.leaving_names
+            if same and not spoiled:
+                return super().validate(command, ask)
+            return Refusal(gate=Gate.SIMULATION, why="changed")
+
+    planner = Fussy()
+    planner.found = {}
+    driver = Driver(world_with(a="replace", b="replace"), engine_for(CALM, planner)).begin().run(300)
+    assert driver.ends().count("done") == 2
+    assert driver.ends().count("refused") <= 3
 
 
 def test_commands_go_side_by_side_within_the_limit() -> None:

@@ -119,6 +119,7 @@ class Engine:
         """Forget all that belongs to acting: another process may have changed it."""
         self._runs: dict[str, Run] = {}
         self._refused_last: tuple[str, ...] = ()
+        self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._marks_seen = -1
         self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
         self._holds = Holds()
@@ -435,6 +436,11 @@ class Engine:
         if run.phase is Phase.REFUSED:
             again = run.nodes == self._refused_last
             self._refused_last = run.nodes
+            others = tuple(other.id for other in self._runs.values() if other.phase is Phase.VALIDATING)
+            open_ones = [(key, ids) for key, ids in self._gives_way.items() if any(i in self._runs for i in ids)]
+            self._gives_way = dict(open_ones)
+            if others:
+                self._gives_way[run.nodes] = others
             # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
             self._round_at = self._elapsed + self._poll_interval if again else self._elapsed
             return
@@ -518,6 +524,8 @@ class Engine:
 
     def _start(self, command: Command) -> bool:
         """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
+        if self._must_give_way(command):
+            return False
         candidates = self._tie(command)
         if self.observe or candidates is None:
             topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
@@ -541,6 +549,18 @@ class Engine:
         self._facts_version += 1
         self._out.append(command_report(run, None, None, Phase.VALIDATING, self._elapsed))
         return True
+
+    def _must_give_way(self, command: Command) -> bool:
+        """Whether a command that was refused waits for those that were in validation then.
+
+        Two commands that were each found with the other in flight are both wrong once the other is refused: begun again
+        at once, one after the other, they would refuse each other for ever.
+        """
+        runs = (self._runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
+        if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
+            return True
+        self._gives_way.pop(command.nodes, None)
+        return False
 
     def _tie(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         taken = {node: None for run in self._runs.values() if run.id != ident for node in run.nodes}
