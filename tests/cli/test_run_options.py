@@ -1,5 +1,7 @@
 """Options of `dovetail run` that are refused, or mean something, before a cluster is asked."""
 
+import re
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,20 @@ def test_what_cant_be_used_stops_at_once(
     arguments = ["run", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws:us-east-1", "--listen=127.0.0.1:0"]
     assert main([*arguments, *options]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_without_aws_it_starts_on_the_built_in_table_and_says_so(api_server: ControlPlane, tmp_path: Path) -> None:
+    """Live prices are asked for and AWS is not there: the controller starts, warns, shows the age, and stops at once."""
+    aws = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "very-secret"}
+    arguments = ["run", "--observe", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws-live:us-east-1"]
+    with running([*arguments, "--listen=127.0.0.1:0"], tmp_path / "log", aws) as controller:
+        started = controller.wait_for(message="starting", seconds_max=120)
+        assert (started["catalogue"], started["prices_as_of"]) == ("built-in EC2 table of us-east-1", "2026-08-22")
+        warned = next(line["message"] for line in controller.lines() if line["level"] == "warning")
+        assert "using the built-in EC2 table of us-east-1 of 2026-08-22 until it answers" in warned
+        controller.wait_for(message="in sync")
+        with urllib.request.urlopen(f"http://127.0.0.1:{started['port']}/metrics", timeout=10) as answer:
+            ages = re.findall(r"^dovetail_catalogue_age_seconds (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert float(ages[0]) > 86400
+        assert controller.stop() == 0
+        assert "very-secret" not in controller.text

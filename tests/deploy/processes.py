@@ -41,7 +41,7 @@ def container_arguments(trees: list[Tree], kind: str, folder: Path) -> list[str]
 class Running:
     """A process whose log is read while it runs."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
+    def __init__(self, arguments: list[str], log: Path, more: dict[str, str] | None = None) -> None:
         self.path = log
         with log.open("wb") as stream:
             self.process = subprocess.Popen(
@@ -49,7 +49,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                env=environment(),
+                env={**environment(), **(more or {})},
                 cwd=log.parent,
             )
 
@@ -79,9 +79,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(arguments: list[str], log: Path) -> Iterator[Running]:
-    """Run it meanwhile."""
-    made = Running(arguments, log)
+def running(arguments: list[str], log: Path, more: dict[str, str] | None = None) -> Iterator[Running]:
+    """Run it meanwhile, with more in its environment."""
+    made = Running(arguments, log, more)
     try:
         yield made
     finally:
