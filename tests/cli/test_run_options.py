@@ -47,7 +47,7 @@ def test_what_cant_be_used_stops_at_once(
 
 
 def test_without_aws_it_starts_on_the_built_in_table_and_says_so(api_server: ControlPlane, tmp_path: Path) -> None:
-    """Live prices are asked for and AWS is not there: the controller starts, warns, shows the age, and stops at once."""
+    """Live prices are asked for and AWS is not there: it starts, warns, shows the age, and stops at once."""
     aws = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "very-secret"}
     arguments = ["run", "--observe", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws-live:us-east-1"]
     with running([*arguments, "--listen=127.0.0.1:0"], tmp_path / "log", aws) as controller:
