@@ -194,7 +194,13 @@ def test_two_commands_do_not_refuse_each_other_for_ever() -> None:
 
     planner = Fussy()
     planner.found = {}
-    driver = Driver(world_with(a="replace", b="replace"), engine_for(CALM, planner)).begin().run(300)
+    world = world_with(a="replace")
+    driver = Driver(world, engine_for(CALM, planner)).begin().run(5)
+    world.add_node("b", want="replace")
+    changes, world.changes = world.changes, []
+    for event in changes:
+        driver.send(event)
+    driver.run(300)
     assert driver.ends().count("done") == 2
     assert driver.ends().count("refused") <= 3
 
