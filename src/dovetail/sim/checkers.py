@@ -18,7 +18,7 @@ from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from dovetail.sim.clock import MINUTE, SECOND
+from dovetail.sim.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.eviction import is_healthy
 from dovetail.sim.host import Host
 from dovetail.sim.store import Change
@@ -28,6 +28,7 @@ Memory = dict[str, list[tuple[int, Any]]]
 COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
 SETTLING: Final = 60 * SECOND
+CYCLE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -498,13 +499,17 @@ def _last_event(claim: NodeClaim) -> datetime | None:
 
 
 class CycleChecker(Checker):
-    """No cycle: the cluster never comes back to a state that it left, with nothing from outside in between."""
+    """No cycle: the cluster does not go round, with nothing from outside in between.
+
+    Where pods land is the scheduler's word, so a cost action may lead back to where it began once; no plan can foresee
+    that. To be in one state for the third time within an hour is a cycle.
+    """
 
     rule = "cycle"
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, list[tuple[int, int]]] = {}
         self._commands = 0
         self._last = ""
         self._busy: dict[str, None] = {}
@@ -543,10 +548,13 @@ class CycleChecker(Checker):
         if self._busy or any(not pod.spec.node_name for pod in self.store.pods.values()):
             return
         state = hash(self._state())
-        known = self._seen.get(state)
-        if known is not None and known < self._commands:
-            self.broken(f"the cluster is back in a state that {self._commands - known} cost actions led away from")
-        self._seen[state] = self._commands
+        visits = [visit for visit in self._seen.get(state, []) if self.world.now - visit[0] < HOUR]
+        if not visits or visits[-1][1] < self._commands:
+            visits.append((self.world.now, self._commands))
+        self._seen[state] = visits
+        if len(visits) >= CYCLE:
+            actions = self._commands - visits[0][1]
+            self.broken(f"the cluster is in one state for the third time within an hour; {actions} cost actions led away")
 
     def _state(self) -> tuple[Any, ...]:
         nodes = []
