@@ -1,7 +1,6 @@
 """The pages for operators say what is: tables against the code, links against the files."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -108,8 +107,10 @@ def test_the_table_of_versions_is_true() -> None:
         assert "observing only" in state.note
 
 
-def test_no_page_names_a_machine() -> None:
-    """Pages name no registry and no path of somebody's machine."""
+def test_no_page_names_a_host() -> None:
+    """Images are named without a registry, and pages link to no host: where things come from is the reader's choice."""
     for page in PAGES:
-        assert not re.search(r"(/root/|/home/\w)", _text(page)), page
-    assert Path(DOCS).is_dir()
+        assert not re.search(r"https?://|\b[a-z0-9-]+\.(io|org|com)/[a-z]+/", _text(page).replace(".k8s.io/", "/")), (
+            page
+        )
+    assert VALUES["image"]["repository"] == "dovetail"
