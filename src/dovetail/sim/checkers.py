@@ -554,7 +554,7 @@ class CycleChecker(Checker):
         self._seen[state] = visits
         if len(visits) >= CYCLE:
             actions = self._commands - visits[0][1]
-            self.broken(f"the cluster is in one state for the third time within an hour; {actions} cost actions led away")
+            self.broken(f"the cluster is in one state for the third time in an hour; {actions} cost actions led away")
 
     def _state(self) -> tuple[Any, ...]:
         nodes = []

@@ -1,0 +1,196 @@
+"""Scenarios: what a file may say, and what is said of a file that can't be used."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dovetail.model.settings import Profile
+from dovetail.sim.clock import HOUR, MINUTE
+from dovetail.sim.run import run_scenario
+from dovetail.sim.scenario import ScenarioError, load_policy, load_scenario, parse_scenario, shipped, with_trace
+from dovetail.sim.stage import Stage
+
+SMALL = """\
+name: small
+until: 30m
+warmUp: 2m
+catalogue:
+  - {name: a.large, cpu: 2, memory: 8Gi, price: 0.1}
+pools:
+  - name: default
+    disruption: {consolidateAfter: 30s}
+workloads:
+  - name: web
+    replicas: 3
+    cpu: 500m
+policies:
+  plain: {}
+"""
+
+
+def test_shipped_scenarios_can_all_be_staged() -> None:
+    """Each is read, names its policies, and makes a world (those that replay a trace need a file)."""
+    assert {"issue-7146", "image-roll", "fleet-expiry", "bad-image", "day-night", "batch-churn", "spot-market"} <= set(
+        shipped()
+    )
+    for name in shipped():
+        scenario = load_scenario(name)
+        assert scenario.about
+        assert scenario.policies
+        if scenario.file.trace is None:
+            assert Stage(scenario, scenario.policies[0], 1).build().store.pools
+
+
+def test_issue_7146_names_the_four_policies_of_the_contract() -> None:
+    """karpenter-1.15, grace-period, savings-threshold and both, with seed 001's prices."""
+    scenario = load_scenario("issue-7146")
+    assert [policy.name for policy in scenario.policies] == [
+        "karpenter-1.15",
+        "grace-period",
+        "savings-threshold",
+        "both",
+    ]
+    assert scenario.policies[0].settings.profile is Profile.KARPENTER_1_15
+    prices = {entry.name: entry.price for entry in scenario.file.catalogue}
+    assert (prices["m6a.large"], prices["m7i-flex.large"]) == (0.0864, 0.08)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("until: 30m", "untill: 30m", 2, "untill: there is no such key; did you mean `until`?"),
+        ("until: 30m", "until: soon", 2, "write 30s, 5m, 2h"),
+        ("until: 30m\n", "", 1, "`until` is missing"),
+        ("price: 0.1", "price: cheap", 5, "write float"),
+        ("cpu: 2,", "cores: 2,", 5, "write one of: name, cpu"),
+        ("replicas: 3", "replcias: 3", 11, "did you mean `replicas`?"),
+        ("  - name: web\n", "  - name: web\n    kind: Cronjob\n", 11, "write one of: Deployment"),
+        ("  - name: web\n", "  - name: web\n    kind: Job\n", 10, "needs a `duration`"),
+        ("  plain: {}", "  plain: {profile: karpenter-2}", 14, "write one of: dovetail, karpenter-1.15"),
+        ("  plain: {}", "  plain: {settings: {pollIntervall: 5s}}", 14, "pollInterval"),
+        ("policies:\n", "steps:\n  - {kill: {nodes: 1}}\npolicies:\n", 14, "either `at` or `every`"),
+        ("policies:\n", "steps:\n  - {at: 5m}\npolicies:\n", 14, "a step does one thing; write one of: scale"),
+        ("policies:\n", "nodes:\n  - {pool: other, type: a.large}\npolicies:\n", 14, "there is no pool 'other'"),
+        ("workloads:\n", "workloads\n", 10, "this is not YAML"),
+        ("  plain: {}\n", "  {}\n", 13, "no policy is given"),
+    ],
+)
+def test_mistakes_are_told_with_line_and_remedy(old: str, new: str, line: int, said: str) -> None:
+    """One sentence: file, line, what is wrong and what to write instead."""
+    assert old in SMALL
+    with pytest.raises(ScenarioError) as refusal:
+        parse_scenario(SMALL.replace(old, new), "mine.yaml")
+    text = str(refusal.value)
+    assert text.startswith(f"mine.yaml:{line}: ")
+    assert said in text
+    assert "\n" not in text
+
+
+def test_unknown_scenario_is_told_with_the_nearest_name() -> None:
+    """A typing error in a shipped name is met with a suggestion."""
+    with pytest.raises(ScenarioError, match="did you mean issue-7146"):
+        load_scenario("isue-7146")
+
+
+def test_times_and_policies_are_read() -> None:
+    """Durations become nanoseconds, a policy's settings the engine's."""
+    text = SMALL.replace("  plain: {}", "  quick: {settings: {pollInterval: 5s}, disruption: {consolidateAfter: 1m}}")
+    scenario = parse_scenario(text, "mine.yaml")
+    assert (scenario.until, scenario.warm_up) == (30 * MINUTE, 2 * MINUTE)
+    assert scenario.policies[0].settings.poll_interval == 5 * 10**9
+    world = Stage(scenario, scenario.policies[0], 1).build()
+    assert world.store.pools["default"].spec.disruption.consolidate_after == "1m"
+
+
+def test_policy_comes_from_a_file_of_its_own(tmp_path: Path) -> None:
+    """`--policy NAME=FILE`."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("profile: karpenter-1.15\ndisruption: {consolidateAfter: 5m}\n")
+    policy = load_policy("mine", file)
+    assert policy.name == "mine"
+    assert policy.settings.is_karpenter
+    file.write_text("profil: karpenter-1.15\n")
+    with pytest.raises(ScenarioError, match=r"mine.yaml:1: profil: .*did you mean `profile`"):
+        load_policy("mine", file)
+    with pytest.raises(ScenarioError, match="can't be read"):
+        load_policy("mine", tmp_path / "none.yaml")
+
+
+def test_steps_happen_at_their_time() -> None:
+    """Times count from the end of the warm-up; a repeated step ends when told."""
+    steps = """\
+steps:
+  - {at: 5m, scale: {web: 5}}
+  - {every: 1m, from: 10m, until: 12m, change: {workloads: 1, by: -1}}
+  - {at: 15m, price: {type: a.large, price: 0.3}}
+  - {at: 16m, image: {id: image-2}}
+  - {at: 17m, pool: {name: default, disruption: {consolidateAfter: 9m}}}
+"""
+    scenario = parse_scenario(SMALL.replace("policies:", steps + "policies:"), "mine.yaml")
+    stage = Stage(scenario, scenario.policies[0], 1)
+    world = stage.build()
+    world.run(8 * MINUTE)
+    assert stage.sizes == {"ReplicaSet|default/web": 5}
+    world.run(16 * MINUTE)
+    assert stage.sizes == {"ReplicaSet|default/web": 2}
+    world.run(20 * MINUTE)
+    assert world.cloud.price_of(("a.large", "zone-a", "on-demand")) == 3 * 10**17
+    assert world.karpenter.images["default"] == "image-2"
+    assert world.store.pools["default"].spec.disruption.consolidate_after == "9m"
+
+
+def test_curve_is_followed() -> None:
+    """A workload on a curve is largest at its peak and smallest half a day from it."""
+    curve = "    replicas: 3\n    curve: {low: 2, high: 10, peak: 12h, every: 5m}\n"
+    scenario = parse_scenario(SMALL.replace("    replicas: 3\n", curve), "mine.yaml")
+    stage = Stage(scenario, scenario.policies[0], 1)
+    world = stage.build()
+    assert world.workloads.desired("ReplicaSet", "default/web") == 2
+    world.run(12 * HOUR)
+    assert world.workloads.desired("ReplicaSet", "default/web") == 10
+
+
+def test_trace_is_replayed_and_its_mistakes_are_told(tmp_path: Path) -> None:
+    """Pods come and go as the columns say; a bad row is named with its line."""
+    scenario = load_scenario("trace-replay")
+    with pytest.raises(ScenarioError, match="no file is given"):
+        Stage(scenario, scenario.policies[0], 1).build()
+    file = tmp_path / "pods.csv"
+    file.write_text("name,arrive_s,depart_s,cpu_milli,mem_mib\na,10,100,500,512\nb,20,,500,512\n")
+    world = Stage(with_trace(scenario, str(file)), scenario.policies[0], 1).build()
+    world.run(90 * 10**9)
+    assert len(world.store.pods) == 2
+    world.run(200 * 10**9)
+    assert [pod.metadata.name[:1] for pod in world.store.pods.values()] == ["b"]
+    file.write_text("name,arrive_s,depart_s,cpu_milli,mem_mib\na,ten,100,500,512\n")
+    with pytest.raises(ScenarioError, match=r"pods.csv:2: this row is not readable"):
+        Stage(with_trace(scenario, str(file)), scenario.policies[0], 1).build()
+    file.write_text("name,arrive,cpu\n")
+    with pytest.raises(ScenarioError, match=r"pods.csv:1: column arrive_s is missing"):
+        Stage(with_trace(scenario, str(file)), scenario.policies[0], 1).build()
+
+
+def test_same_seed_same_result_and_another_seed_another() -> None:
+    """A result is a function of scenario, policy, seed and time."""
+    scenario = load_scenario("issue-7146")
+    policy = scenario.policies[-1]
+    first = run_scenario(scenario, policy, 1, until=20 * MINUTE)
+    assert run_scenario(scenario, policy, 1, until=20 * MINUTE) == first
+    other = run_scenario(scenario, policy, 2, until=20 * MINUTE)
+    assert dataclasses.replace(other, seed=1) != first
+
+
+@pytest.mark.slow
+def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() -> None:
+    """Nodes replaced again within minutes and pods moved several times, or not (S0, S1, case study)."""
+    scenario = load_scenario("issue-7146")
+    old, grace, threshold, both = (run_scenario(scenario, policy, 0) for policy in scenario.policies)
+    assert old.short_lived_nodes >= 5
+    assert old.pods_disrupted_most >= 4
+    assert old.pods_disrupted_more_than_once >= 3 * both.pods_disrupted_more_than_once
+    for calm in (grace, threshold, both):
+        assert calm.pods_disrupted <= old.pods_disrupted * 6 // 10
+        assert calm.nodes_started * 2 <= old.nodes_started
+    assert grace.short_lived_nodes == both.short_lived_nodes == 0
+    assert not any(result.violations for result in (old, grace, threshold, both))
