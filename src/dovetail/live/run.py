@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from dovetail.decide.outcome import RoundResult
@@ -77,7 +78,7 @@ class Controller:
     _election: LeaderElection | None = None
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _wake: datetime | None = None
+    _wakes: list[datetime] = field(default_factory=list)
     _informers: list[Informer] = field(default_factory=list)
     _leading: bool = False
     _beat: float = 0.0
@@ -243,20 +244,25 @@ class Controller:
         """All that has come; the time where nothing does until the engine wants to be woken, or for a poll."""
         if self._queue.empty():
             wait = min(self.engine.settings.poll_interval / _SECOND, _TURN_SECONDS)
-            if self._wake is not None:
-                wait = max(0.0, min(wait, (self._wake - self.clock()).total_seconds()))
+            if self._wakes:
+                wait = max(0.0, min(wait, (self._wakes[0] - self.clock()).total_seconds()))
             with contextlib.suppress(TimeoutError):
                 # Not wait_for: before Python 3.12 that can swallow a cancellation.
                 async with asyncio.timeout(wait):
                     first = await self._queue.get()
                 return [first, *self._waiting()]
         batch = self._waiting()
-        is_due = self._wake is not None and self._wake <= self.clock()
-        if is_due:
-            self._wake = None  # and not a moment before: a timer may fire early, and the engine asks only once
-        if is_due or not batch:
+        if self._take_wakes() or not batch:
             batch.append(ClockAdvanced())
         return batch
+
+    def _take_wakes(self) -> bool:
+        """Whether the engine wanted to be woken by now; each is kept until its time, as it is asked for only once."""
+        now, due = self.clock(), False
+        while self._wakes and self._wakes[0] <= now:
+            heappop(self._wakes)
+            due = True
+        return due
 
     def _waiting(self) -> list[Event]:
         found: list[Event] = []
@@ -286,7 +292,7 @@ class Controller:
 
     def _dispatch(self, instruction: Instruction) -> None:
         if isinstance(instruction, WakeAt):
-            self._wake = instruction.at if self._wake is None else min(self._wake, instruction.at)
+            heappush(self._wakes, instruction.at)
         elif isinstance(instruction, Report):
             assert self.telemetry is not None
             self.telemetry.take(instruction)

@@ -28,6 +28,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyObject]]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
 }
 _SHORT_WATCH_SECONDS: Final = 1.0
+_PAUSE_MOST_SECONDS: Final = 10.0
 _DENIED_PAUSE_SECONDS: Final = 300.0
 _SKIPPED_NAMED_MAX: Final = 100
 
@@ -107,7 +108,7 @@ class Informer:
             # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop.
             attempt = 0 if time.monotonic() - began > _SHORT_WATCH_SECONDS else attempt + 1
             if attempt:
-                await asyncio.sleep(self.client.backoff(attempt))
+                await asyncio.sleep(self.client.backoff(attempt, _PAUSE_MOST_SECONDS))
 
     async def _is_denied(self, error: ApiError) -> bool:
         """Notes a refusal. True after a long pause where the kind is optional and we are not allowed to see it."""
