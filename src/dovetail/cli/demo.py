@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.sim.scenario import load_scenario
 
     scenario = load_scenario("issue-7146")
-    with progress_bar("simulating three hours of a small cluster, four times") as progress:
+    with progress_bar("simulating six hours of a small cluster, four times") as progress:
         found = compare(scenario, scenario.policies, args.seed, progress=progress)
     print(as_text(found))
     print()
