@@ -251,7 +251,7 @@ async def _churn(api: ApiClient) -> None:
             return
         name = f"bench-{(number * 37) % NODES:05d}-{number % PODS_PER_NODE}"
         path = BY_KIND["Pod"].path(name, "default")
-        await _patch(api, path, {"metadata": {"labels": {"touched": str(number)}}})
+        await _patch(api, path, {"metadata": {"labels": {"touched": f"at-{time.monotonic_ns()}"}}})
 
 
 def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
