@@ -54,6 +54,7 @@ class Evictions:
         self._guards: dict[Shape, tuple[str, ...]] = {}
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
+        self._of_owner: dict[str, dict[str, None]] = {}
         store.listen(self._hear)
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
@@ -106,8 +107,8 @@ class Evictions:
                 self._count(name, change.key, change.new)  # type: ignore[arg-type]
                 self._write(name)
         elif change.kind in ("ReplicaSet", "StatefulSet") and self._watched:
-            for name in sorted(self._watched):
-                if change.new is not None and change.new.metadata.uid in self._watched[name].owners:
+            if change.new is not None:
+                for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
                     self._write(name)
 
     def _hear_budget(self, key: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
@@ -135,6 +136,7 @@ class Evictions:
             return
         healthy = is_healthy(pod)
         if was is None:
+            self._of_owner.setdefault(owner, {})[name] = None
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy

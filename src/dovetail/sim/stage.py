@@ -8,6 +8,7 @@ import fnmatch
 import math
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +61,7 @@ _TOPOLOGIES: Final = {"zone": names.ZONE, "hostname": names.HOSTNAME, "node": na
 _MIB: Final = 1024 * 1024
 
 
+@lru_cache(maxsize=4096)
 def span(text: str) -> Span:
     """A span that `scenario` has checked already."""
     low, dash, high = str(text).partition("-")
