@@ -66,3 +66,56 @@ def test_explain_names_the_first_closed_gate(tmp_path: Path, capsysbinary: pytes
     assert found["verdict"] == "simulation"
     assert found["why"].startswith("Pod default/bound finds no place: no other node")
     assert found["why"].count("default/bound") == 1
+
+
+def _plan_objects(tmp_path: Path, items: list[dict[str, Any]], *more: str) -> int:
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    town.node("n1", "m")
+    town.pod("a", "n1")
+    options = _write(town, tmp_path)
+    (tmp_path / "more.json").write_text(json.dumps({"kind": "List", "items": items}))
+    return main(["plan", *options, "-f", str(tmp_path / "more.json"), "-o", "json", *more])
+
+
+def _pool(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"limits": {"cpu": "many"}}, "spec.limits.cpu"),
+        (
+            {"template": {"spec": {"requirements": [{"key": "a", "operator": "Is"}]}}},
+            "spec.template.spec.requirements[0]",
+        ),
+    ],
+)
+def test_a_broken_pool_is_a_warning(
+    spec: dict[str, Any], path: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A pool whose limits or requirements can't be read launches nothing and is warned about; the plan goes on."""
+    assert _plan_objects(tmp_path, [_pool(spec)]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert [text for text in found["warnings"] if text.startswith(f"NodePool default: {path}: ")]
+    assert all(not entry["replacements"] for entry in found["actions"])
+
+
+def test_a_budget_that_is_null_allows_nothing(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`budgets: [null]` is a budget that can't be read, not a pool without budgets, which would have no limit."""
+    assert _plan_objects(tmp_path, [_pool({"disruption": {"budgets": [None]}})]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert [entry["left"] for entry in found["budgets"]] == [0, 0, 0, 0]
+    assert found["warnings"]
+
+
+def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod that asks for `--` of a cpu: one sentence with the pod and the field, status 2; no fault of ours."""
+    containers = [{"resources": {"requests": {"cpu": "--"}}}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": {"containers": containers}}
+    assert _plan_objects(tmp_path, [pod]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("dovetail: Pod default/odd: spec.containers[0].resources.requests.cpu: '--' is not")
+    assert said.err.count("\n") == 1

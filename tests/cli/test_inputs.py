@@ -98,6 +98,7 @@ def test_the_collector_is_on_again_after_loading() -> None:
             assert not gc.isenabled()
             raise InputError("x")
 
+    gc.enable()  # a plan in this process has switched it off for good
     with pytest.raises(InputError):
         fail()
     assert gc.isenabled()

@@ -19,6 +19,7 @@ from dovetail.api.findings import InputError, shown
 from dovetail.api.v1beta1 import as_v1
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import KINDS, AnyObject
+from dovetail.model.quantity import QuantityError, resource_amount
 
 _GROUPS: Final[dict[str, str]] = {
     "Pod": "",
@@ -93,6 +94,34 @@ def _is_empty_list(data: bytes) -> bool:
     return b"List" in data and b"items" in data
 
 
+def unreadable_quantity(cluster: Cluster) -> str | None:
+    """Name the first object with an amount that is no quantity, its field and what to write; None: there is none."""
+    items: tuple[AnyObject, ...] = (*cluster.nodes, *cluster.node_claims, *cluster.pods, *cluster.daemon_sets)
+    for item in items:
+        for path, resource, text in _amounts(msgspec.to_builtins(item), ""):
+            try:
+                resource_amount(resource, text)
+            except QuantityError as error:
+                meta = item.metadata
+                name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                return f"{type(item).__name__} {name}: {path}: {error}"
+    return None
+
+
+_AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead")
+
+
+def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Give every amount below, with its path and its resource."""
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
+    for key, inner in pairs:
+        below = f"{path}[{key}]" if isinstance(key, int) else _join(path, key)
+        if key in _AMOUNTS and isinstance(inner, dict):
+            yield from ((f"{below}.{name}", name, text) for name, text in inner.items() if not isinstance(text, dict))
+        else:
+            yield from _amounts(inner, below)
+
+
 def known(head: Head) -> bool:
     """Whether the kind is one that a decision needs, of its own API group."""
     group = _GROUPS.get(head.kind)
@@ -118,7 +147,7 @@ def decode_document(document: Document) -> AnyObject | None:
 def _decode_slowly(document: Document) -> AnyObject:
     kind = document.head.kind
     try:
-        tree = without_nulls(document.as_tree())
+        tree = without_nulls(_null_budgets_closed(document.as_tree()))
     except (InputError, RecursionError):
         raise InputError(_located(document, None, "it is nested too deep, or not readable as UTF-8 text")) from None
     if document.head.api_version == "karpenter.sh/v1beta1":
@@ -143,6 +172,23 @@ def without_nulls(tree: Any) -> Any:
     if isinstance(tree, list):
         return [without_nulls(value) for value in tree if value is not None]
     return tree
+
+
+def _null_budgets_closed(tree: Any) -> Any:
+    """Copy a NodePool so that a budget that is null is one that can't be read, not one that is not there.
+
+    Without it the list could end up empty, which is no limit at all.
+    """
+    disruption = tree.get("spec", {}).get("disruption") if _is_pool(tree) else None
+    budgets = disruption.get("budgets") if isinstance(disruption, dict) else None
+    if disruption is None or not isinstance(budgets, list) or None not in budgets:
+        return tree
+    closed = [{"nodes": ""} if budget is None else budget for budget in budgets]
+    return {**tree, "spec": {**tree["spec"], "disruption": {**disruption, "budgets": closed}}}
+
+
+def _is_pool(tree: Any) -> bool:
+    return isinstance(tree, dict) and tree.get("kind") == "NodePool" and isinstance(tree.get("spec"), dict)
 
 
 def _located(document: Document, tree: Any, problem: str) -> str:

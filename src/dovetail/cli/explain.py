@@ -5,7 +5,7 @@ import difflib
 import sys
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs
+from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.plan import managed_pools
 
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         now=inputs.now,
         managed_pools=None if args.files else managed_pools(inputs),
     )
-    answer, opened = counterfactuals(world, args.node)
+    with naming_the_culprit(inputs.cluster):
+        answer, opened = counterfactuals(world, args.node)
     if answer is None:
         known = [node.metadata.name for node in inputs.cluster.nodes]
         near = difflib.get_close_matches(args.node, known, n=1)

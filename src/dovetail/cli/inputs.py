@@ -97,6 +97,19 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
     return cluster
 
 
+@contextlib.contextmanager
+def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
+    """Say which object holds a quantity that can't be read; looked for only once one was met."""
+    from dovetail.model.quantity import QuantityError
+
+    try:
+        yield
+    except QuantityError as error:
+        from dovetail.api.decode import unreadable_quantity
+
+        raise InputError(unreadable_quantity(cluster) or str(error)) from None
+
+
 def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":
     """Load --catalog, or the built-in table of the nodes' region."""
     from dovetail.api.catalogue import CatalogueError, load_catalogue

@@ -5,7 +5,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from dovetail.cli.inputs import Inputs, add_input_options, add_output_option, load_inputs
+from dovetail.cli.inputs import Inputs, add_input_options, add_output_option, load_inputs, naming_the_culprit
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 
 if TYPE_CHECKING:
@@ -46,12 +46,13 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     gc.disable()  # a short life: nothing made here is worth looking through
     inputs = load_inputs(args, capture=lambda: capture_live(args))
-    result = decide(
-        inputs,
-        every_method=args.every_method,
-        every_candidate=args.every_candidate,
-        pools=None if args.files else managed_pools(inputs),
-    )
+    with naming_the_culprit(inputs.cluster):
+        result = decide(
+            inputs,
+            every_method=args.every_method,
+            every_candidate=args.every_candidate,
+            pools=None if args.files else managed_pools(inputs),
+        )
     if args.output == "json":
         import msgspec
 

@@ -17,6 +17,7 @@ from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.objects import NodePool
 from dovetail.model.quantity import resource_amount
 from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.templates import unreadable
 
 
 def first_command(
@@ -65,8 +66,10 @@ def alone(scene: Scene, method: Method, facts: NodeFacts) -> Command | Refusal:
 
 
 def static_room(scene: Scene, pool: NodePool) -> int | None:
-    """Give how many nodes a static pool may have more than now (`limits.nodes`); None: no limit."""
+    """Give how many nodes a static pool may have more than now (`limits.nodes`); None: no limit. Unreadable: 0."""
     limit = pool.spec.limits.get("nodes")
+    if unreadable(pool):
+        return 0
     if limit is None:
         return None
     count = sum(1 for facts in scene.nodes if facts.claim is not None and facts.pool_name == pool.metadata.name)
@@ -90,6 +93,11 @@ def refuse_static(scene: Scene, facts: NodeFacts) -> Refusal | None:
     if scaling_down(scene, facts.pool):
         return Refusal(
             gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
+        )
+    broken = unreadable(facts.pool)
+    if broken:
+        return Refusal(
+            gate=Gate.NEW_NODES, why=f"Static NodePool {name} can't be read ({broken}): it launches nothing."
         )
     if static_room(scene, facts.pool) == 0:
         limit = str(facts.pool.spec.limits.get("nodes"))

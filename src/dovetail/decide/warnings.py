@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dovetail.decide.facts import read_expiry
 from dovetail.decide.scene import Scene
 from dovetail.model.duration import format_duration
+from dovetail.scheduling.templates import unreadable as unreadable_part
 
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
@@ -16,9 +17,12 @@ UNREADABLE_MAX = 20
 def warnings_of(scene: Scene) -> tuple[str, ...]:
     """Give all warnings of a round: pools by name first, then pods."""
     found: list[str] = []
+    broken = {pool.metadata.name: unreadable_part(pool) for pool in scene.snapshot.cluster.node_pools}
     for name in sorted(scene.policies):
         policy = scene.policies[name]
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
+        if broken[name]:
+            found.append(f"NodePool {name}: {broken[name]}; it launches no node until that is mended")
         found.extend(_forceful_first(scene, name))
     unreadable = [text for facts in scene.nodes for text in facts.unreadable]
     found.extend(unreadable[:UNREADABLE_MAX])

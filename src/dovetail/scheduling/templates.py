@@ -1,7 +1,7 @@
 """Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
 
-Left out are static pools, pools that are not Ready and pools that are being deleted. The order is weight, then name,
-both descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
+Left out are static pools, pools that are not Ready, that are being deleted, or that can't be read. The order is weight,
+then name, both descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, condition
+from dovetail.model.quantity import resource_amount
 from dovetail.scheduling.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
 from dovetail.scheduling.pods import HostPort, amounts
@@ -55,8 +56,26 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
     return order_by_weight(
         pool
         for pool in pools
-        if pool.spec.replicas is None and pool.metadata.deletion_timestamp is None and _is_ready(pool)
+        if pool.spec.replicas is None
+        and pool.metadata.deletion_timestamp is None
+        and _is_ready(pool)
+        and unreadable(pool) is None
     )
+
+
+def unreadable(pool: NodePool) -> str | None:
+    """Say what of a pool's requirements or limits can't be read: it launches nothing then, and the others go on."""
+    path = ""
+    try:
+        for place, entry in enumerate(pool.spec.template.spec.requirements):
+            path = f"spec.template.spec.requirements[{place}]"
+            Requirement.of(entry.key, entry.operator, entry.values)
+        for name, text in pool.spec.limits.items():
+            path = f"spec.limits.{name}"
+            resource_amount(name, text)
+    except ValueError as problem:
+        return f"{path}: {problem}"
+    return None
 
 
 def _is_ready(pool: NodePool) -> bool:
