@@ -106,10 +106,9 @@ class Evictions:
             for name in self.guards_of(change.key, pod):
                 self._count(name, change.key, change.new)  # type: ignore[arg-type]
                 self._write(name)
-        elif change.kind in ("ReplicaSet", "StatefulSet") and self._watched:
-            if change.new is not None:
-                for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
-                    self._write(name)
+        elif change.kind in ("ReplicaSet", "StatefulSet") and change.new is not None:
+            for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
+                self._write(name)
 
     def _hear_budget(self, key: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
         if new is None:
