@@ -215,6 +215,7 @@ def test_bad_input_is_one_sentence(case: str, tmp_path: Path) -> None:
         (gzip.compress(listed(POD))[:15] + b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "damaged|cut off"),
         (b"\x1f\x8bnot gzip at all", "damaged"),
     ],
+    ids=["cut", "overwritten", "not gzip"],
 )
 def test_bad_gzip_is_one_sentence(data: bytes, sentence: str, tmp_path: Path) -> None:
     """Truncated and damaged packed files are told apart from bad content."""
