@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide import single_node
+from dovetail.decide.memory import PodMemory
 from dovetail.decide.moves import Move
-from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.round import plan_round
 from dovetail.decide.scene import Scene
 from dovetail.decide.timers import in_grace_period

@@ -7,15 +7,14 @@ not cheap enough. Labels, taints and topology only ever make it harder, so they 
 beside moves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.decide.facts import NodeFacts
-from dovetail.model.objects import Pod
-from dovetail.scheduling.classes import PodClass
+from dovetail.scheduling.classes import SpecInfo
 from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -54,19 +53,10 @@ class Bounds:
         found = self._needs.get(index)
         if found is None:
             found = np.zeros(self._room.shape[1], dtype=np.int64)
-            for _, cls in self._moving(index):
-                for column, amount in cls.info.need:
-                    found[column] += amount
+            for column, amount in self._snapshot.movers(index).need:
+                found[column] = amount
             self._needs[index] = found
         return found
-
-    def _moving(self, index: int) -> Iterator[tuple[Pod, PodClass]]:
-        """Give the pods of a node that would move, each with its class."""
-        bindings, moving = self._snapshot.bindings, frozenset(map(id, self._snapshot.movable(index)))
-        for place in bindings.on_node(index):
-            pod = bindings.pods[place]
-            if id(pod) in moving:
-                yield pod, bindings.class_at(place)
 
     def new_nodes_at_least(self, nodes: Sequence[NodeFacts]) -> int:
         """Give a number of new nodes that taking these away needs for certain; 0 or 1 says nothing."""
@@ -89,26 +79,27 @@ class Bounds:
         takes[list(self._closed)] = False
         return takes
 
-    def _takers_of(self, cls: PodClass) -> tuple[int, int]:
-        """Give how many nodes have room for one pod of the class, and the first of them."""
-        found = self._takers.get(cls.info.id)
+    def _takers_of(self, info: SpecInfo) -> tuple[int, int]:
+        """Give how many nodes have room for one pod of the spec, and the first of them."""
+        found = self._takers.get(info.id)
         if found is None:
             room, fits = self._snapshot.frame.room, self._takes
-            for column, amount in cls.info.need:
+            for column, amount in info.need:
                 fits = fits & (room[:, column] >= amount)
-            found = self._takers[cls.info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
+            found = self._takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
         return found
 
     def _homeless(self, index: int) -> tuple[tuple[int, int], ...]:
-        """Sum up what the pods of a node need for which no other node has room, by resource."""
+        """Sum up what the pods of a node need for which no other node has room, by resource.
+
+        Pods that are bound but not started don't count: they may go where others are closed out.
+        """
         total: dict[int, int] = {}
-        for pod, cls in self._moving(index):
-            if pod.status.phase == "Pending":
-                continue  # bound but not started: it may go where others are closed out
-            number, first = self._takers_of(cls)
+        for info, count in self._snapshot.movers(index).settled:
+            number, first = self._takers_of(info)
             if number == 0 or (number == 1 and first == index):
-                for column, amount in cls.info.need:
-                    total[column] = total.get(column, 0) + amount
+                for column, amount in info.need:
+                    total[column] = total.get(column, 0) + count * amount
         return tuple(sorted(total.items()))
 
     def replacement_at_least(self, facts: NodeFacts) -> tuple[bool, LaunchPrice | None]:

@@ -32,6 +32,19 @@ def read_expiry(text: str | None) -> int | None:
             return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A timer of a node: since when, how long (nanoseconds), until when."""
+
+    since: datetime
+    period: int
+    until: datetime
+
+    def running(self, now: datetime) -> bool:
+        """Whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
+        return now < self.until
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeFacts:
     """One node (or NodeClaim that has no node yet) of the snapshot."""
@@ -70,6 +83,43 @@ class NodeFacts:
     protection: Protection | None
     pdb_veto: PdbVeto | None
     unreadable: tuple[str, ...] = ()
+
+    def at(self, index: int, now: datetime) -> "NodeFacts":
+        """Give the same node, of which nothing changed, at another place and time."""
+        fresh = object.__new__(NodeFacts)
+        kept = vars(fresh)
+        kept.update(vars(self))  # what was worked out goes with it, but for what depends on the time
+        kept["index"], kept["now"] = index, now
+        kept.pop("remaining", None)
+        kept.pop("disruption_cost", None)
+        return fresh
+
+    def timer(self, period: int | None) -> Timer | None:
+        """Give a timer that its last pod event started; None where there is none or no event is known."""
+        if not period or self.last_event is None:
+            return None
+        until = self.last_event + timedelta(microseconds=-(-period // 1000))
+        return Timer(since=self.last_event, period=period, until=until)
+
+    @cached_property
+    def consolidate_after(self) -> Timer | None:
+        """The timer that keeps it from being a source; static pools have none."""
+        policy = self.policy
+        return None if policy is None or policy.static else self.timer(policy.consolidate_after)
+
+    @cached_property
+    def grace_period(self) -> Timer | None:
+        """The timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
+        policy = self.policy
+        return None if policy is None or policy.static else self.timer(policy.grace_period)
+
+    @cached_property
+    def turns(self) -> tuple[datetime, ...]:
+        """When time alone changes what may be done with it, but for its expiry: timers, a pod's do-not-disrupt."""
+        times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
+        if self.protection is not None and self.protection.until is not None:
+            times.append(self.protection.until)
+        return tuple(times)
 
     @property
     def counted(self) -> bool:

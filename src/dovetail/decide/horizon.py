@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from dovetail.decide import timers
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
@@ -48,13 +47,9 @@ def node_times(facts: NodeFacts, scene: Scene) -> Iterator[datetime]:
     """Give when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
     if facts.policy is None:
         return
-    for timer in (timers.consolidate_after(facts), timers.grace_period(facts)):
-        if timer is not None:
-            yield timer.until
+    yield from facts.turns
     if facts.expires_at is not None and not scene.settings.is_karpenter:
         yield facts.expires_at
-    if facts.protection is not None and facts.protection.until is not None:
-        yield facts.protection.until
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, scene: Scene) -> Iterator[datetime]:

@@ -12,7 +12,8 @@ from dovetail.decide import timers
 from dovetail.decide.drainability import Guards
 from dovetail.decide.facts import NodeFacts, read_expiry
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.pod_sums import PodMemory, PodSums, sum_up
+from dovetail.decide.memory import Inputs, PodMemory
+from dovetail.decide.pod_sums import PodSums, sum_up
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import NodeClaim, condition, is_true
@@ -45,7 +46,9 @@ class Reader:
         self.guards = Guards(snapshot.cluster.pdbs)
         self.memory = memory
         if memory is not None:
-            memory.look_at(snapshot.cluster.pdbs, [state.name for state in snapshot.states])
+            memory.look_at(
+                snapshot.cluster.pdbs, [state.name for state in snapshot.states], settings, snapshot.catalogue
+            )
 
     def read(self) -> tuple[NodeFacts, ...]:
         """Give the facts of every node and of every claim without one, by name.
@@ -64,18 +67,36 @@ class Reader:
         if index < 0:
             return PodSums()
         pods = self.snapshot.pods_on[index]
-        known = self.memory.recall(name, pods) if self.memory is not None else None
+        known = self.memory.sums_of(name, pods) if self.memory is not None else None
         if known is None:
             known = sum_up(self.snapshot, index, self.guards, self.now)
             if self.memory is not None:
-                self.memory.keep(name, pods, known)
+                self.memory.keep_sums(name, pods, known)
         return known
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:
-        node, claim, name, labels = state.node, state.claim, state.name, state.labels
-        pool_name = labels.get(names.NODEPOOL, "")
-        policy = self.policies.get(pool_name)
-        sums = self._sum_up(index, name)
+        claim, name = state.claim, state.name
+        pool_name = state.labels.get(names.NODEPOOL, "")
+        inputs = Inputs(
+            state,
+            self._sum_up(index, name),
+            self.pools.get(pool_name),
+            self.policies.get(pool_name),
+            self.leaving.get(name),
+            name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+        )
+        if self.memory is None or index < 0:
+            return self._read(index, inputs)
+        known = self.memory.facts_of(inputs)
+        if known is not None:
+            return known.at(index, self.now)
+        facts = self._read(index, inputs)
+        self.memory.keep_facts(inputs, facts)
+        return facts
+
+    def _read(self, index: int, inputs: Inputs) -> NodeFacts:
+        state, policy, sums = inputs.state, inputs.policy, inputs.sums
+        node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
         kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
@@ -84,21 +105,21 @@ class Reader:
         marked, since = self._marked(state)
         return NodeFacts(
             index=index,
-            name=name,
+            name=state.name,
             now=self.now,
             node=node,
             claim=claim,
             labels=labels,
             annotations=state.annotations,
-            pool_name=pool_name,
-            pool=self.pools.get(pool_name),
+            pool_name=labels.get(names.NODEPOOL, ""),
+            pool=inputs.pool,
             policy=policy,
             initialized=state.initialized,
             ready=node is not None and is_true(node.status.conditions, "Ready"),
             instance_terminating=is_true(conditions, names.CONDITION_INSTANCE_TERMINATING),
             marked=marked,
             marked_since=since,
-            nominated=name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            nominated=inputs.nominated,
             drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
             last_event=timers.last_pod_event(claim),
             expire_after=self._expiry(claim, policy),

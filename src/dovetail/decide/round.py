@@ -12,10 +12,10 @@ from dovetail.decide import drifted, empty, expired, leaving, multi_node, single
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.memory import PodMemory
 from dovetail.decide.method import MethodRun, blocked_move
 from dovetail.decide.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
-from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import verdicts

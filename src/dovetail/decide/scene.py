@@ -7,7 +7,7 @@ decide, between the rules and the methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,8 +20,8 @@ from dovetail.decide.budgets import Ledger
 from dovetail.decide.candidates import Chain, Ground, gates_of
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.memory import PodMemory
 from dovetail.decide.outcome import CandidateFigures
-from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.reading import Reader
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
@@ -82,9 +82,9 @@ class Scene:
         return Ledger(self.nodes, self.policies, self.settings, self.now, self.in_flight)
 
     @cached_property
-    def chains(self) -> dict[str, dict[Method, Chain]]:
+    def chains(self) -> Chains:
         """Gates 1 to 7 of every node, for every method."""
-        return {facts.name: gates_of(facts, self.ground) for facts in self.nodes}
+        return Chains(self.by_name, self.ground)
 
     @cached_property
     def totals(self) -> dict[str, PoolTotals]:
@@ -113,7 +113,25 @@ class Scene:
 
     def passing(self, method: Method) -> list[NodeFacts]:
         """Give the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
-        return [facts for facts in self.nodes if self.chains[facts.name][method].open]
+        return self._passing[method]
+
+    @cached_property
+    def _passing(self) -> dict[Method, list[NodeFacts]]:
+        found: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
+        for facts in self.nodes:
+            for method in self._open_to(facts):
+                found[method].append(facts)
+        return found
+
+    def _open_to(self, facts: NodeFacts) -> tuple[Method, ...]:
+        """Give the methods whose gates 1 to 7 a node passes; the gates' words are not needed for that."""
+        managed = self.ground.managed_pools
+        known = self._memory.open_to(facts, managed) if self._memory is not None else None
+        if known is None:
+            known = tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
+            if self._memory is not None:
+                self._memory.keep_open(facts, managed, known)
+        return known
 
     @cached_property
     def cost_order(self) -> tuple[NodeFacts, ...]:
@@ -166,6 +184,29 @@ class Scene:
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Whether it is known already where the pods of a node that has to go would land."""
         return ((facts.index,), False) in self._simulations
+
+
+class Chains(Mapping[str, dict[Method, Chain]]):
+    """Gates 1 to 7 of nodes by name, each worked out when it is first looked at."""
+
+    def __init__(self, nodes: Mapping[str, NodeFacts], ground: Ground) -> None:
+        self._nodes, self._ground = nodes, ground
+        self._found: dict[str, dict[Method, Chain]] = {}
+
+    def __getitem__(self, name: str) -> dict[Method, Chain]:
+        """Give a node's chains, by method."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = gates_of(self._nodes[name], self._ground)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the nodes, by name."""
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self._nodes)
 
 
 def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings) -> list[NodeFacts]:

@@ -6,26 +6,12 @@ in decide, below candidates.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from dovetail.decide.facts import NodeFacts
+from dovetail.decide.facts import NodeFacts, Timer
 from dovetail.model import names
 from dovetail.model.objects import NodeClaim, condition
 from dovetail.model.settings import Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
-    """A timer of a node: since when, how long (nanoseconds), until when."""
-
-    since: datetime
-    period: int
-    until: datetime
-
-    def running(self, now: datetime) -> bool:
-        """Whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
-        return now < self.until
 
 
 def last_pod_event(claim: NodeClaim | None) -> datetime | None:
@@ -40,28 +26,19 @@ def last_pod_event(claim: NodeClaim | None) -> datetime | None:
     return None
 
 
-def _timer(facts: NodeFacts, period: int | None) -> Timer | None:
-    if not period or facts.last_event is None:
-        return None
-    until = facts.last_event + timedelta(microseconds=-(-period // 1000))
-    return Timer(since=facts.last_event, period=period, until=until)
-
-
 def consolidate_after(facts: NodeFacts) -> Timer | None:
     """Give the timer that keeps a node from being a source; None where the pool has none or no event is known."""
-    policy = facts.policy
-    return None if policy is None or policy.static else _timer(facts, policy.consolidate_after)
+    return facts.consolidate_after
 
 
 def grace_period(facts: NodeFacts) -> Timer | None:
     """Give the timer that hides a node from cost actions; static pools ignore it (S0, Code Definition)."""
-    policy = facts.policy
-    return None if policy is None or policy.static else _timer(facts, policy.grace_period)
+    return facts.grace_period
 
 
 def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
     """Whether the node is invisible to cost actions now."""
-    timer = grace_period(facts)
+    timer = facts.grace_period
     return timer is not None and timer.running(now)
 
 
@@ -86,7 +63,7 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
     if not settings.is_karpenter:
-        return consolidate_after(facts)
+        return facts.consolidate_after
     # Karpenter asks for condition Initialized on the claim and, unlike for sources, looks at static pools too.
     claim, policy = facts.claim, facts.policy
     if claim is None or policy is None:
@@ -94,4 +71,4 @@ def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
     initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
     if initialized is None or initialized.status != "True":
         return None
-    return _timer(facts, policy.consolidate_after)
+    return facts.timer(policy.consolidate_after)

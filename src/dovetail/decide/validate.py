@@ -13,9 +13,9 @@ from datetime import datetime
 from dovetail.decide import drifted, leaving, price
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.memory import PodMemory
 from dovetail.decide.method import budget_result, domain_result
 from dovetail.decide.moves import Move, bare_command, command_of, cost_move, plain_move, score, source_of
-from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Command, Method

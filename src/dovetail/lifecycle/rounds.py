@@ -3,8 +3,8 @@
 Sits in lifecycle, below `engine`.
 """
 
+from dovetail.decide.memory import PodMemory
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.pod_sums import PodMemory
 from dovetail.decide.price import Refusal
 from dovetail.decide.round import plan_round
 from dovetail.decide.validate import revalidate

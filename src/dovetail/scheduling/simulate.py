@@ -6,7 +6,6 @@ the answer is good enough, and worth its price, is `decide`'s business.
 """
 
 from collections.abc import Container, Sequence
-from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +14,12 @@ from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling import pods as filters
 from dovetail.scheduling.claims import Claim, final_requests, final_requirements, kept_preferences
-from dovetail.scheduling.classes import PodClass
 from dovetail.scheduling.engine import Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
+from dovetail.scheduling.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
 
-PENDING = -1
-"""Stands for the pending pods where an index of a leaving node is asked for."""
 TYPES_MAX = 600
 """How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
 
@@ -72,19 +69,24 @@ def _prepare(
     strict_reserved: bool,
 ) -> tuple[Engine, list[Entry]]:
     entries: list[Entry] = []
-    moving: list[tuple[PodClass, int, int]] = []
+    moving: Leaving = []
     chosen = set(candidates)
     if include_pending:
-        entries.extend(_waiting(snapshot, PENDING))
+        entries.extend(snapshot.queued)
     own = set(map(id, moved)) if moved is not None else None
     for index in candidates:
-        queued, leaving = _of_candidate(snapshot, index) if own is None else _entries(snapshot, index, own)
-        entries.extend(queued)
-        moving.extend(leaving)
+        if own is None:
+            movers = snapshot.movers(index)
+            entries.extend(movers.queue)
+            moving.extend(movers.leaving(index))
+        else:
+            queued, leaving = _entries(snapshot, index, own)
+            entries.extend(queued)
+            moving.extend(leaving)
     if include_leaving:
         for index, _ in snapshot.leaving:
             if index not in chosen:
-                entries.extend(_waiting(snapshot, index))
+                entries.extend(snapshot.movers(index).waiting)
     engine = Engine(
         snapshot.frame,
         candidates,
@@ -98,24 +100,9 @@ def _prepare(
     return engine, entries
 
 
-def _waiting(snapshot: Snapshot, index: int) -> list[Entry]:
-    """The pending pods, or those of a leaving node: they take part in every simulation, wherever they land."""
-    found = snapshot.moving.get(_WAITING - index)
-    if found is None:
-        pods = snapshot.pending if index == PENDING else snapshot.movable(index)
-        waits = index == PENDING
-        queued = [Entry(pod, snapshot.class_of(pod), exempt=True, pending=waits) for pod in pods]
-        found = snapshot.moving[_WAITING - index] = (queued, [])
-    return found[0]
-
-
-_WAITING = -2  # below every index of a candidate
-_Moving = tuple[list[Entry], list[tuple[PodClass, int, int]]]
-
-
-def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> _Moving:
+def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> tuple[list[Entry], Leaving]:
     entries: list[Entry] = []
-    moving: list[tuple[PodClass, int, int]] = []
+    moving: Leaving = []
     bindings = snapshot.bindings
     for place in bindings.on_node(index):
         pod = snapshot.cluster.pods[place]
@@ -124,16 +111,6 @@ def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> _Moving:
             entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
             moving.append((cls, index, flags))
     return entries, moving
-
-
-def _of_candidate(snapshot: Snapshot, index: int) -> _Moving:
-    """What moves from a node, remembered for the simulations to come."""
-    found = snapshot.moving.get(index)
-    if found is None:
-        found = _entries(snapshot, index, {id(pod) for pod in snapshot.movable(index)})
-        found[0].sort(key=attrgetter("key"))
-        snapshot.moving[index] = found
-    return found
 
 
 def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[int]:
@@ -147,7 +124,7 @@ def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[i
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int) -> SimulationResult:
     placements: list[NodePlacement] = []
     uninitialized: list[Unplaced] = []
-    leaving = {id(pod) for _, pods in snapshot.leaving for pod in pods}
+    leaving = snapshot.leaving_ids
     for index in sorted(engine.touched):
         state = snapshot.states[index]
         entries = engine.touched[index].entries
@@ -167,7 +144,7 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pod
     unplaced = [
         Unplaced(pod=e.pod, was_pending=e.pending, explain=explain(snapshot, engine, e)) for e in engine.unplaced
     ]
-    pending = {id(pod) for pod in snapshot.pending}
+    pending = snapshot.pending_ids
     new_nodes: list[NewNode] = []
     for claim in engine.claims:
         node = new_node(snapshot, claim, only_pending=all(id(pod) in pending for pod in claim.pods))

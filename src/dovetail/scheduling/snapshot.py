@@ -32,6 +32,7 @@ from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.evictions import Blockers
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
+from dovetail.scheduling.movers import MoverRegistry, Movers
 from dovetail.scheduling.nodes import StateNode, join, state_node, why_leaving
 from dovetail.scheduling.pods import HostPort
 from dovetail.scheduling.templates import Shelf, usable_pools
@@ -106,9 +107,7 @@ class Snapshot:
         self.now = now
         if previous is not None and previous.is_bloated:
             previous = None
-        self._movable: dict[int, tuple[Pod, ...]] = {}
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
-        self.moving: dict[int, tuple[list[Entry], list[tuple[PodClass, int, int]]]] = {}
         self._memory = self._remembered(previous)
         same = previous is not None and previous.catalogue is catalogue
         self._earlier_nodes: dict[str, NodeView] = (
@@ -120,6 +119,9 @@ class Snapshot:
         self.bindings: Bindings = Bindings(cluster.pods, self._memory.classes, self._memory.names, earlier)
         self._read_nodes(previous)
         self._read_bindings(previous)
+        known: MoverRegistry | None = previous._movers if previous is not None else None
+        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known)
+        self._movers.keep_only(state.name for state in self.states)
 
     @staticmethod
     def build(
@@ -255,13 +257,26 @@ class Snapshot:
 
     def movable(self, index: int) -> tuple[Pod, ...]:
         """The pods of a node that would move if it went now."""
-        found = self._movable.get(index)
-        if found is None:
-            flags, pods = self.bindings.bits, self.cluster.pods
-            places = [at for at in self.bindings.on_node(index) if flags[at] & RESCHEDULABLE]
-            found = tuple(pods[at] for at in places if self.blockers.would_move(pods[at]))
-            self._movable[index] = found
-        return found
+        return self.movers(index).pods
+
+    def movers(self, index: int) -> Movers:
+        """The same, ready to be placed."""
+        return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.blockers)
+
+    @cached_property
+    def queued(self) -> list[Entry]:
+        """The pending pods, ready to be placed."""
+        return [Entry(pod, self.class_of(pod), exempt=True, pending=True) for pod in self.pending]
+
+    @cached_property
+    def leaving_ids(self) -> frozenset[int]:
+        """The identities of the pods of leaving nodes."""
+        return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
+
+    @cached_property
+    def pending_ids(self) -> frozenset[int]:
+        """The identities of the pending pods."""
+        return frozenset(map(id, self.pending))
 
     def _view(self, index: int, earlier: NodeView | None) -> NodeView:
         state = self.states[index]
@@ -406,7 +421,7 @@ class Snapshot:
         """Where pods count; those that move in every simulation don't."""
         bindings = self.bindings
         stays = np.ones(len(self.cluster.pods), dtype=np.bool_)
-        moving = {id(pod) for _, pods in self.leaving for pod in pods}
+        moving = self.leaving_ids
         if moving:
             for index, _ in self.leaving:
                 for at in bindings.on_node(index):

@@ -1,0 +1,153 @@
+"""What a round read of each node, kept for the next: what its pods came to, its facts, the methods it is open to.
+
+Objects never change, they are replaced: what was read off the very same objects, under PDBs that refuse the same, is
+the same. What the time may change is kept until the time at which it does, or not at all. The memory never changes an
+answer. Sits in decide, above facts and pod_sums, below reading and the scene.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.decide.facts import NodeFacts
+from dovetail.decide.in_flight import LeavingNode
+from dovetail.decide.pod_sums import PodSums
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Method
+from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import Settings
+from dovetail.scheduling.nodes import StateNode
+
+Pools = frozenset[str] | None
+"""Which pools are ours; None: all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """All that the facts of a node are read off, but for settings, catalogue and the time."""
+
+    state: StateNode
+    sums: PodSums
+    pool: NodePool | None
+    policy: DisruptionPolicy | None
+    leaving: LeavingNode | None
+    nominated: bool
+
+    def same(self, other: "Inputs") -> bool:
+        """Whether it is the very same."""
+        return (
+            self.state is other.state
+            and self.sums is other.sums
+            and self.pool is other.pool
+            and self.policy is other.policy
+            and self.nominated == other.nominated
+            and (self.leaving is other.leaving or self.leaving == other.leaving)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """What was counted for a node: its pods, what they came to, and the namespaces whose PDBs were asked."""
+
+    pods: tuple[Pod, ...]
+    sums: PodSums
+    namespaces: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """What was read of a node, and the methods it is open to from one time to another."""
+
+    inputs: Inputs
+    facts: NodeFacts
+    open_to: tuple[Method, ...] = ()
+    managed: Pools = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class PodMemory:
+    """What was read, by node. Whoever asks round after round keeps one and hands it to each."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sums] = {}
+        self._nodes: dict[str, _Node] = {}
+        self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
+        self._settings: Settings | None = None
+        self._catalogue: Catalogue | None = None
+
+    def look_at(
+        self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
+    ) -> None:
+        """Forget nodes that are gone, and those with pods in namespaces that have other PDBs than before."""
+        by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for pdb in pdbs:
+            by_namespace.setdefault(pdb.metadata.namespace, []).append(pdb)
+        old = self._pdbs
+        changed = frozenset(
+            namespace
+            for namespace in {**old, **by_namespace}
+            if not _refuse_the_same(old.get(namespace, ()), by_namespace.get(namespace, ()))
+        )
+        self._pdbs = by_namespace
+        if settings != self._settings or catalogue is not self._catalogue:
+            self._nodes = {}
+        self._settings, self._catalogue = settings, catalogue
+        here = list(nodes)
+        self._sums = {
+            name: entry
+            for name in here
+            if (entry := self._sums.get(name)) is not None and entry.namespaces.isdisjoint(changed)
+        }
+        self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
+
+    def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
+        """Give what these very pods came to before, if that still holds."""
+        entry = self._sums.get(node)
+        return entry.sums if entry is not None and entry.pods is pods else None
+
+    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums) -> None:
+        """Remember what pods came to; not where time alone may change it."""
+        if any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations):
+            self._sums.pop(node, None)
+            return
+        asked = frozenset(pod.metadata.namespace for pod in pods)
+        self._sums[node] = _Sums(pods, sums, asked)
+
+    def facts_of(self, inputs: Inputs) -> NodeFacts | None:
+        """Give the facts that were read off the very same, whenever that was."""
+        known = self._nodes.get(inputs.state.name)
+        return known.facts if known is not None and known.inputs.same(inputs) else None
+
+    def keep_facts(self, inputs: Inputs, facts: NodeFacts) -> None:
+        """Remember the facts of a node; not where they have the time in them."""
+        if facts.drifted_since == facts.now:
+            self._nodes.pop(facts.name, None)
+        else:
+            self._nodes[facts.name] = _Node(inputs, facts)
+
+    def open_to(self, facts: NodeFacts, managed: Pools) -> tuple[Method, ...] | None:
+        """Give the methods whose gates 1 to 7 the node, as it was just read, passed before, if that still holds."""
+        known = self._nodes.get(facts.name)
+        if known is None or known.since is None or known.managed != managed or facts.now < known.since:
+            return None
+        return known.open_to if known.until is None or facts.now < known.until else None
+
+    def keep_open(self, facts: NodeFacts, managed: Pools, methods: tuple[Method, ...]) -> None:
+        """Remember the methods that a node is open to, until one of its times comes."""
+        known = self._nodes.get(facts.name)
+        if known is not None:
+            times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
+            known.open_to, known.managed, known.since = methods, managed, facts.now
+            known.until = min((when for when in times if when > facts.now), default=None)
+
+
+def _refuse_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:
+    """Whether PDBs refuse the same evictions: how many they allow counts only where it is none."""
+    return len(one) == len(other) and all(a is b or _mark(a) == _mark(b) for a, b in zip(one, other, strict=True))
+
+
+def _mark(pdb: PodDisruptionBudget) -> tuple[object, ...]:
+    return pdb.metadata.name, pdb.status.disruptions_allowed == 0, pdb.spec
