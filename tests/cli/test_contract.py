@@ -119,3 +119,18 @@ def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.C
     assert said.out == ""
     assert said.err.startswith("dovetail: Pod default/odd: spec.containers[0].resources.requests.cpu: '--' is not")
     assert said.err.count("\n") == 1
+
+
+def test_words_name_only_pods_that_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pending pod that would land beside the moved ones is not told as one that the command restarts."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool()
+    town.node("big", "l")
+    town.node("small", "m")
+    town.fill("small", 1, cpu="1000m")
+    town.fill("big", 3, cpu="1000m")
+    town.pod("waiting", cpu="500m")
+    assert main(["plan", *_write(town, tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "restarts 1 pod" in said
+    assert "waiting" not in said

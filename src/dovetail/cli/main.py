@@ -48,7 +48,7 @@ COMMANDS: Final = (
 _EPILOG: Final = """\
 examples:
   dovetail demo                                          see it work, no cluster needed
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb -A -o json > cluster.json
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns -A -o json > cluster.json
   dovetail plan -f cluster.json                          what would be done next, and why
   dovetail explain ip-10-0-1-7 -f cluster.json           why this node stays (or goes)
   dovetail budgets -f cluster.json --days 7              when may what be disrupted

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb -A -o json > cluster.json
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns -A -o json > cluster.json
   dovetail plan -f cluster.json --catalog aws:eu-west-1       what would be done now
   dovetail plan -f cluster.json -o json | jq .actions         the same for programs
   dovetail plan -f cluster.json --profile karpenter-1.15      what Karpenter v1.15 would do

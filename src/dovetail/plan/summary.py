@@ -80,7 +80,9 @@ def _disturbs(command: Command) -> str:
         return "disturbs no pod"
     moving = [pod for placement in command.placements for pod in placement.pods]
     moving.extend(pod for replacement in command.replacements for pod in replacement.pods)
-    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}): {_some(moving)}"
+    # Placements also say where pending pods and those of leaving nodes would land: these are not restarted by it.
+    which = f": {_some(moving)}" if len(moving) == command.pods else ""
+    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}){which}"
 
 
 def _replacement(entry: Replacement) -> str:
