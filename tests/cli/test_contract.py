@@ -134,3 +134,14 @@ def test_words_name_only_pods_that_restart(tmp_path: Path, capsys: pytest.Captur
     said = capsys.readouterr().out
     assert "restarts 1 pod" in said
     assert "waiting" not in said
+
+
+def test_place_in_words_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name with a control character in it can't reach the terminal by way of `place`."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    town.pod("odd\x1b[31m", cpu="99000m")
+    assert main(["place", *_write(town, tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "finds no place" in said
+    assert "\x1b" not in said

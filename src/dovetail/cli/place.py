@@ -68,6 +68,9 @@ def _document(result: "PlacementResult") -> dict[str, Any]:
 
 
 def _text(document: dict[str, Any]) -> str:
+    from dovetail.plan.summary import LINE_MAX
+    from dovetail.report.words import safe  # names come from outside
+
     lines = [f"{entry['node']} takes {_some(entry['pods'])}" for entry in document["existing"]]
     for entry in document["new"]:
         types = entry["instanceTypes"]
@@ -76,7 +79,7 @@ def _text(document: dict[str, Any]) -> str:
             f"a new {types[0] if types else 'node'}{more} of NodePool {entry['nodePool']} takes {_some(entry['pods'])}"
         )
     lines.extend(f"{entry['pod']} finds no place: {entry['why']}" for entry in document["unplaced"])
-    return "\n".join(lines) or "No pod is waiting for a place."
+    return "\n".join(safe(line, LINE_MAX) for line in lines) or "No pod is waiting for a place."
 
 
 def _some(pods: list[str]) -> str:
