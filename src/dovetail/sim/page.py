@@ -35,25 +35,39 @@ class Comparison:
         return next((entry for entry in self.results if entry.policy == YARDSTICK), self.results[0])
 
     @property
-    def calmest(self) -> Result:
-        """The policy that disturbs the fewest pods; of equals the cheapest, then the first by name."""
+    def best(self) -> Result:
+        """Of the other policies the one nearest to least cost and fewest moves together; of equals the calmer."""
         others = [entry for entry in self.results if entry is not self.yardstick] or [self.yardstick]
-        return min(others, key=lambda entry: (entry.pods_disrupted, entry.cost, entry.policy))
+
+        def share(value: int, values: list[int]) -> float:
+            low, high = min(values), max(values)
+            return (value - low) / (high - low) if high > low else 0.0
+
+        costs, moves = [entry.cost for entry in others], [entry.pods_disrupted for entry in others]
+        return min(
+            others,
+            key=lambda entry: (
+                share(entry.cost, costs) ** 2 + share(entry.pods_disrupted, moves) ** 2,
+                entry.pods_disrupted,
+                entry.policy,
+            ),
+        )
 
 
 def sentence(comparison: Comparison) -> str:
     """What a manager wants to know, in one or two sentences."""
-    before, after = comparison.yardstick, comparison.calmest
+    before, after = comparison.yardstick, comparison.best
     began = (
-        f"In {span(comparison.seconds)}, {before.policy} moved {count(before.pods_disrupted, 'pod')} "
-        f"({before.pods_disrupted_more_than_once:,} of them more than once) and went through "
+        f"In {span(comparison.seconds)}, {before.policy} moved pods {before.pods_disrupted:,} times "
+        f"({count(before.pods_disrupted_more_than_once, 'pod')} more than once) and went through "
         f"{count(before.nodes_started, 'new node')}, {before.short_lived_nodes:,} of which lived under 15 minutes"
     )
     if after is before:
         return f"{began}, for {dollars(before.cost, 2)}."
     return (
-        f"{began}. With {after.policy} it was {count(after.pods_disrupted, 'pod')}, "
-        f"{after.pods_disrupted_more_than_once:,} more than once, and {count(after.nodes_started, 'new node')}; "
+        f"{began}. With {after.policy} it was {after.pods_disrupted:,} times "
+        f"({count(after.pods_disrupted_more_than_once, 'pod')} more than once) and "
+        f"{count(after.nodes_started, 'new node')}; "
         f"the bill was {dollars(after.cost, 2)} instead of {dollars(before.cost, 2)} ({_change(before, after)})."
     )
 
@@ -92,7 +106,7 @@ def rows(results: Sequence[Result]) -> list[list[str]]:
 
 def simulation_page(comparison: Comparison, footer: str) -> str:
     """The page: figures, plots, what each policy did, what held nodes back."""
-    before, after = comparison.yardstick, comparison.calmest
+    before, after = comparison.yardstick, comparison.best
     body = [
         html.cards(
             [
