@@ -104,10 +104,10 @@ class Cloud:
             self.clock.after(int(wait * HOUR), self._interrupt, instance)
         return instance
 
-    def adopt(self, claim: str, kind: InstanceType, zone: str, capacity_type: str) -> None:
-        """Count a machine that ran before the simulation began."""
+    def adopt(self, claim: str, kind: InstanceType, zone: str, capacity_type: str, started: int) -> None:
+        """Count a machine that ran before the simulation began; it is paid for from now on."""
         self._accrue()
-        instance = Instance(claim=claim, kind=kind, zone=zone, capacity_type=capacity_type, started=self.clock.now)
+        instance = Instance(claim=claim, kind=kind, zone=zone, capacity_type=capacity_type, started=started)
         self.instances[claim] = instance
         self._rate += self._prices.get(instance.offering, 0)
 

@@ -202,6 +202,18 @@ class Karpenter:
             self.clock.at(due, self.expire, name, self.store.claims[name].metadata.uid)
         self._judge_consolidatable(name)
 
+    def resume(self, name: str) -> None:
+        """Go on with a NodeClaim that was captured: a launched one that has not joined yet still may."""
+        claim = self.store.claims[name]
+        if is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
+            self._judge_consolidatable(name)
+        elif not claim.status.provider_id:
+            self._launch_later(name, claim.metadata.uid)
+        elif name not in self.store.nodes:
+            self.clock.after(SECOND, self._register, name, claim.metadata.uid)
+        else:
+            self.clock.after(SECOND, self._ready, name, claim.metadata.uid)
+
     # ------------------------------------------------------------ conditions
 
     def _set(self, claim: NodeClaim, kind: str, status: str, node_name: str | None = None) -> None:

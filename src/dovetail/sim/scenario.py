@@ -239,7 +239,7 @@ class _ScenarioFile(_Strict, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ("zone-a", "zone-b", "zone-c")
     cloud: CloudSection = CloudSection()
-    pools: tuple[PoolSection, ...]
+    pools: tuple[PoolSection, ...] = ()
     nodes: tuple[NodesSection, ...] = ()
     workloads: tuple[WorkloadSection, ...] = ()
     trace: TraceSection | None = None
@@ -454,7 +454,7 @@ class _Reader:
     def check_words(self, wire: _ScenarioFile) -> None:
         """What types alone can't say: times, names that must exist, one action per step."""
         pools = [pool.name for pool in wire.pools]
-        if not pools:
+        if not pools and wire.cluster is None:
             raise self.fail("pools", "no pool is given; write at least one with a `name`")
         if not wire.policies:
             raise self.fail(

@@ -41,6 +41,7 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
 )
 from dovetail.model.quantity import value
+from dovetail.sim.captured import load_captured, start_from
 from dovetail.sim.clock import HOUR, Span
 from dovetail.sim.cloud import CloudTimes
 from dovetail.sim.scenario import (
@@ -222,6 +223,8 @@ class Stage:
             for index in range(group.count):
                 age = span(group.age).draw(self._dice)
                 world.add_node(group.pool, group.type, zones[index % len(zones)], group.capacity_type, age=age)
+        if file.cluster is not None:
+            start_from(world, load_captured(self.scenario, file.cluster), self._adapt)
         for work in file.workloads:
             for index in range(work.count):
                 self._add(work, index)
@@ -230,6 +233,12 @@ class Stage:
         for step in file.steps:
             self._plan(step)
         return world
+
+    def _adapt(self, pool: NodePool) -> NodePool:
+        """A captured pool under the policy."""
+        written = msgspec.to_builtins(pool.spec.disruption)
+        pool = change(pool, spec=change(pool.spec, disruption=disruption_of(written, self.policy.disruption)))
+        return pool if self.policy.settings.is_karpenter else managed(pool)
 
     def _draw(self, options: Any) -> Any:
         return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options

@@ -133,6 +133,37 @@ class Workloads:
             self._sets[f"{workload.kind}/{workload.key}"] = entry
             self._ask(entry)
 
+    def adopt(self, pod: Pod) -> None:
+        """Take over a pod that was there before: its owner, or one made for it, makes it anew when it goes."""
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        owner = next((entry for entry in pod.metadata.owner_references if entry.kind), None)
+        if owner is not None and owner.kind in ("DaemonSet", "Node"):
+            self.store.put(pod)
+            return
+        if owner is None:
+            owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=pod.metadata.name, controller=True)
+        kind = owner.kind if owner.kind in ("ReplicaSet", "StatefulSet") else "ReplicaSet"
+        name = f"{kind}/{pod.metadata.namespace}/{owner.name}"
+        entry = self._sets.get(name)
+        if entry is None:
+            work = Workload(
+                kind=kind,
+                name=owner.name,
+                namespace=pod.metadata.namespace,
+                replicas=0,
+                labels=pod.metadata.labels,
+                annotations=pod.metadata.annotations,
+                spec=replace(pod.spec, node_name=""),
+            )
+            entry = self._sets[name] = _Set(work, owner, self.shapes.of(key, pod), 0)
+        entry.desired += 1
+        entry.pods[key] = None
+        self._lines += 1
+        self.line_of[key] = key
+        self._set_of[key] = entry
+        self.shapes.set(key, entry.shape)
+        self.store.put(pod)
+
     def scale(self, kind: str, key: str, replicas: int) -> None:
         """Ask for another number of pods."""
         entry = self._sets[f"{kind}/{key}"]
@@ -190,7 +221,11 @@ class Workloads:
             return
         wanted = entry.desired - entry.done
         while len(entry.pods) < wanted:
-            self._make(entry, f"{entry.workload.name}-{entry.made:05d}")
+            name = f"{entry.workload.name}-{entry.made:05d}"
+            if f"{entry.workload.namespace}/{name}" in self.store.pods:
+                entry.made += 1
+                continue
+            self._make(entry, name)
         surplus = len(entry.pods) - wanted
         if surplus > 0:
             for key in self._victims(entry, surplus):

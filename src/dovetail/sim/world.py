@@ -150,7 +150,7 @@ class World:
         born = self.clock.instant_of(self.clock.now - age)
         claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)), {})
         claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
-        self.cloud.adopt(name, found, zone, capacity_type)
+        self.cloud.adopt(name, found, zone, capacity_type, self.clock.now - age)
         self.karpenter.adopt(claim, self.cloud.instances[name], born)
         return name
 
@@ -159,10 +159,6 @@ class World:
             if kind.name == name:
                 return kind
         raise KeyError(name)
-
-    def adopt_pod(self, pod: Pod) -> None:
-        """Bring in a pod that was there before, with its node; nobody makes it anew when it goes."""
-        self.store.put(pod)
 
     # ------------------------------------------------------------ controllers
 

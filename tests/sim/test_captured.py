@@ -1,0 +1,133 @@
+"""A captured cluster as the start of a simulation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dovetail.sim.scenario import ScenarioError, parse_scenario
+from dovetail.sim.stage import Stage
+from tests.paths import SHARED, needs_shared
+
+SCENARIO = """\
+name: captured
+start: "2026-01-05T12:00:00Z"
+until: 30m
+warmUp: 1m
+catalogue:
+  - {name: a.large, cpu: 2, memory: 8Gi, price: 0.1}
+cluster: FILE
+policies:
+  plain: {disruption: {consolidateAfter: 5m}}
+"""
+
+
+def capture() -> dict[str, object]:
+    """One pool, one node with one pod of a ReplicaSet, one pending pod."""
+    labels = {
+        "karpenter.sh/nodepool": "default",
+        "node.kubernetes.io/instance-type": "a.large",
+        "topology.kubernetes.io/zone": "zone-a",
+        "karpenter.sh/capacity-type": "on-demand",
+        "karpenter.sh/initialized": "true",
+        "karpenter.sh/registered": "true",
+    }
+    since = "2026-01-05T10:00:00Z"
+    true = [{"type": kind, "status": "True", "lastTransitionTime": since} for kind in ("Launched", "Registered")]
+    true.append({"type": "Initialized", "status": "True", "lastTransitionTime": since})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1", "controller": True}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}]}
+    meta = {"namespace": "default", "labels": {"app": "web"}, "ownerReferences": [owner], "creationTimestamp": since}
+    return {
+        "kind": "List",
+        "apiVersion": "v1",
+        "items": [
+            {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": {}},
+            {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodeClaim",
+                "metadata": {"name": "default-x1", "uid": "c-1", "labels": labels, "creationTimestamp": since},
+                "spec": {"expireAfter": "2h20m"},
+                "status": {"nodeName": "ip-1", "providerID": "p-1", "conditions": true},
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "ip-1", "uid": "n-1", "labels": labels, "creationTimestamp": since},
+                "spec": {"providerID": "p-1"},
+                "status": {
+                    "allocatable": {"cpu": "1900m", "memory": "7Gi", "pods": "29"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web-a", "uid": "p-1", **meta},
+                "spec": {"nodeName": "ip-1", **spec},
+                "status": {"phase": "Running"},
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web-b", "uid": "p-2", **meta},
+                "spec": spec,
+                "status": {"phase": "Pending"},
+            },
+        ],
+    }
+
+
+def staged(tmp_path: Path) -> Stage:
+    """The scenario on the capture above."""
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(capture()))
+    scenario = parse_scenario(SCENARIO.replace("FILE", str(file)), str(tmp_path / "mine.yaml"))
+    return Stage(scenario, scenario.policies[0], 1)
+
+
+def test_captured_cluster_lives_on(tmp_path: Path) -> None:
+    """Pods stay where they were, pending ones are placed, the policy is on the pool, machines are paid for."""
+    world = staged(tmp_path).build()
+    world.run(30 * 10**9)
+    assert {key: pod.spec.node_name for key, pod in world.store.pods.items()} == {
+        "default/web-a": "ip-1",
+        "default/web-b": "ip-1",
+    }
+    assert world.store.pools["default"].spec.disruption.consolidate_after == "5m"
+    assert world.cloud.rate == 10**17
+
+
+def test_captured_node_expires_in_its_time_and_its_pods_come_back(tmp_path: Path) -> None:
+    """Born at ten with 2h20m to live, it ends twenty minutes into the run; its pods go to a new node."""
+    world = staged(tmp_path).build()
+    world.run(19 * 60 * 10**9)
+    assert "ip-1" in world.store.nodes
+    world.run(25 * 60 * 10**9)
+    assert "ip-1" not in world.store.nodes
+    assert len(world.store.pods) == 2
+    assert all(pod.status.phase == "Running" for pod in world.store.pods.values())
+
+
+def test_capture_that_is_not_there_is_told() -> None:
+    """One sentence with the path."""
+    scenario = parse_scenario(SCENARIO.replace("FILE", "none.json"), "mine.yaml")
+    with pytest.raises(ScenarioError, match=r"none.json: there is no such file"):
+        Stage(scenario, scenario.policies[0], 1).build()
+
+
+@needs_shared
+def test_large_capture_can_be_simulated() -> None:
+    """A hundred nodes with all kinds of pods: staged, run, no promise broken."""
+    from dovetail.sim.run import run_scenario
+
+    folder = SHARED / "bench" / "mixed-100"
+    text = SCENARIO.replace("FILE", str(folder / "cluster.json.gz")).replace(
+        "2026-01-05T12:00:00Z", "2026-05-13T15:30:00Z"
+    )
+    start, end = text.index("catalogue:"), text.index("cluster:")
+    text = f"{text[:start]}catalogue: {folder / 'catalog.json.gz'}\n{text[end:]}"
+    scenario = parse_scenario(text, "mine.yaml")
+    result = run_scenario(scenario, scenario.policies[0], 1, until=10 * 60 * 10**9)
+    assert result.violations == ()
+    assert result.nodes_at_start > 50
