@@ -35,16 +35,17 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.sim.page import sentence
     from dovetail.sim.scenario import load_scenario
 
+    path = Path.cwd() / PAGE
+    try:
+        path.touch()
+    except OSError as error:
+        raise InputError(f"{path}: can't be written ({error.strerror}); run the demo in a folder of yours") from None
     scenario = load_scenario("issue-7146")
     with progress_bar("simulating six hours of a small cluster, four times") as progress:
         found = compare(scenario, scenario.policies, args.seed, progress=progress)
     print(as_text(found))
     print()
     print(sentence(found.story()))
-    path = Path.cwd() / PAGE
-    try:
-        path.write_text(as_page(found))
-    except OSError as error:
-        raise InputError(f"{path}: can't be written ({error.strerror}); run the demo in a folder of yours") from None
+    path.write_text(as_page(found))
     print(f"\nThe whole story, with plots: {path}")
     return 0
