@@ -145,3 +145,36 @@ def test_place_in_words_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "finds no place" in said
     assert "\x1b" not in said
+
+
+def test_a_catalogue_with_an_unknown_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An instance type's requirement that can't be read: one sentence with the type, status 2; no fault of ours."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    options = _write(town, tmp_path)
+    broken = {"name": "m", "requirements": [{"key": "a", "operator": "Is"}], "capacity": {}, "overhead": {}}
+    (tmp_path / "catalog.json").write_text(json.dumps({"instanceTypes": [{**broken, "offerings": []}]}))
+    assert main(["plan", *options]) == 2
+    assert "instance type m: 'Is' is not an operator" in capsys.readouterr().err
+
+
+def test_an_affinity_with_an_unknown_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pod whose affinity can't be read: one sentence, status 2; no fault of ours."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]
+    node_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    town.pod("odd", spec={"affinity": {"nodeAffinity": node_affinity}})
+    assert main(["place", *_write(town, tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "'Is' is not an operator" in said
+    assert "fault" not in said
+
+
+def test_the_note_on_kinds_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kind with a control character in it is passed over without reaching the terminal as it is."""
+    item = {"apiVersion": "v1", "kind": "Odd\x1b[31m", "metadata": {"name": "x"}}
+    assert _plan_objects(tmp_path, [item]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("note: passed over 1 Odd")
+    assert "\x1b" not in said

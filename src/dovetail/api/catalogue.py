@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.api.ec2 import ec2_catalogue
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.labels import OperatorError, Requirements
 from dovetail.model.money import parse_money
 from dovetail.model.objects import ApiStruct, ResourceList, SelectorRequirement
 from dovetail.model.quantity import QuantityError, resource_amount
@@ -133,7 +134,8 @@ def _instance_type(entry: _WireType, source: str) -> InstanceType:
     try:
         capacity = {name: resource_amount(name, amount) for name, amount in entry.capacity.items()}
         overhead = {name: resource_amount(name, amount) for name, amount in entry.overhead.items()}
-    except QuantityError as error:
+        Requirements.from_spec(entry.requirements)
+    except (QuantityError, OperatorError) as error:
         raise CatalogueError(f"catalogue {source}: instance type {entry.name}: {error}") from None
     offerings = []
     for offering in entry.offerings:

@@ -92,7 +92,9 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
     with patience(f"reading {', '.join(files)}"), quiet_collector():
         cluster = load_cluster(files)
     if cluster.unknown_kinds:
-        counted = ", ".join(f"{count} {kind}" for kind, count in cluster.unknown_kinds.items())
+        from dovetail.report.words import safe
+
+        counted = safe(", ".join(f"{count} {kind}" for kind, count in cluster.unknown_kinds.items()))
         print(f"note: passed over {counted} (not needed)", file=sys.stderr)
     return cluster
 
@@ -100,6 +102,7 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
 @contextlib.contextmanager
 def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
     """Say which object holds a quantity that can't be read; looked for only once one was met."""
+    from dovetail.model.labels import OperatorError
     from dovetail.model.quantity import QuantityError
 
     try:
@@ -108,6 +111,8 @@ def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
         from dovetail.api.decode import unreadable_quantity
 
         raise InputError(unreadable_quantity(cluster) or str(error)) from None
+    except OperatorError as error:
+        raise InputError(f"a pod's affinity, or a volume's, can't be read: {error}") from None
 
 
 def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":

@@ -212,6 +212,10 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return text if self.min_values is None else f"{text} minValues {self.min_values}"
 
 
+class OperatorError(ValueError):
+    """A word that is no operator on labels; says what to write instead."""
+
+
 def _bound(values: tuple[str, ...]) -> int:
     text = values[0] if values else ""
     if not _INTEGER.fullmatch(text):
@@ -239,7 +243,7 @@ def _made(key: str, operator: str, values: tuple[str, ...], min_values: int | No
         case "Lt" | "Lte":
             bound = _bound(values) - (operator == "Lt")
             return Requirement(key=key, complement=True, lte=bound, min_values=min_values)
-    raise ValueError(
+    raise OperatorError(
         f"{operator!r} is not an operator on labels; write In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte"
     )
 
