@@ -6,237 +6,27 @@ is already on its way (a node dies, a budget shrinks), the decision had `lag` na
 is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
 from dovetail.api.policy import effective_policy
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
-from dovetail.lifecycle.records import Record, decode_record
+from dovetail.lifecycle.records import decode_record
 from dovetail.model import names
-from dovetail.model.command import REASON_OF, Method
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
+from dovetail.model.settings import DOVETAIL
+from dovetail.sim.budget_checker import BudgetChecker
 from dovetail.sim.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.eviction import is_healthy
 from dovetail.sim.host import Host
+from dovetail.sim.promises import COST, Checker, Violation, is_tainted, record_on
 from dovetail.sim.store import Change
 from dovetail.sim.world import World
 
 Memory = dict[str, list[tuple[int, Any]]]
-COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
 SETTLING: Final = 60 * SECOND
 CYCLE: Final = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """A broken promise: which, when (seconds from the start of the world), and what was seen."""
-
-    rule: str
-    at: float
-    what: str
-
-    def figures(self) -> dict[str, Any]:
-        """As the contract's JSON shows it."""
-        return {"rule": self.rule, "at": self.at, "what": self.what}
-
-
-def record_on(item: Node | NodeClaim | None) -> Record | None:
-    """The command's record that an object carries."""
-    text = item.metadata.annotations.get(names.COMMAND) if item is not None else None
-    return decode_record(text) if text else None
-
-
-def is_tainted(node: Node | None) -> bool:
-    """Whether a command has closed the node."""
-    return node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints)
-
-
-class Checker:
-    """Base of all checkers: hears of everything, and notes what is wrong."""
-
-    rule = ""
-
-    def __init__(self, watch: "Watch") -> None:
-        self.watch = watch
-        self.world = watch.world
-        self.store = watch.world.store
-
-    def changed(self, change: Change) -> None:
-        """An object is new, different or gone."""
-
-    def asked(self, host: Host, instruction: Instruction) -> None:
-        """An engine asks for something; it has not been done yet."""
-
-    def evicted(self, key: str, pod: Pod) -> None:
-        """A pod is about to be evicted."""
-
-    def outside(self) -> None:
-        """Something happened that no engine did."""
-
-    def ended(self) -> None:
-        """The run is over and nothing is on its way any more."""
-
-    def broken(self, what: str) -> None:
-        """Note a broken promise."""
-        self.watch.note(self.rule, what)
-
-
-@dataclass(slots=True)
-class _Leaving:
-    pool: str
-    reason: Reason
-    domain_labels: dict[str, str]
-    karpenter: bool
-
-
-class BudgetChecker(Checker):
-    """No budget is exceeded at any instant, flat and per topology domain (spec section 7; S2, S3)."""
-
-    rule = "budget"
-
-    def __init__(self, watch: "Watch") -> None:
-        super().__init__(watch)
-        self.leaving: dict[str, _Leaving] = {}
-        self._counts: dict[str, list[tuple[int, int]]] = {}
-        self._counted: dict[str, str] = {}
-        self._down: dict[str, int] = {}
-
-    def changed(self, change: Change) -> None:
-        """Follow nodes and claims; judge each node that a command closes."""
-        if change.kind == "Node":
-            self._node(change.key, cast("Node | None", change.old), cast("Node | None", change.new))
-        elif change.kind == "NodeClaim":
-            claim = cast("NodeClaim | None", change.new)
-            if claim is None or is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
-                self._uncount(change.key)
-                self.leaving.pop(change.key, None)
-                self._down.pop(change.key, None)
-            elif claim.metadata.deletion_timestamp is not None:
-                self._down.setdefault(change.key, self.world.now)
-
-    def _uncount(self, name: str) -> None:
-        pool = self._counted.pop(name, None)
-        if pool is not None:
-            self.watch.remember(self._counts, pool, self._counts[pool][-1][1] - 1)
-
-    def _node(self, name: str, old: Node | None, new: Node | None) -> None:
-        if new is None:
-            self._uncount(name)
-            self.leaving.pop(name, None)
-            self._down.pop(name, None)
-            return
-        pool = new.metadata.labels.get(names.NODEPOOL, "")
-        if name not in self._counted and names.INITIALIZED_LABEL in new.metadata.labels and pool:
-            known = self._counts.get(pool)
-            self._counted[name] = pool
-            self.watch.remember(self._counts, pool, (known[-1][1] if known else 0) + 1)
-        if is_true(new.status.conditions, "Ready"):
-            claim = self.store.claims.get(name)
-            if claim is not None and claim.metadata.deletion_timestamp is None:
-                self._down.pop(name, None)
-        elif name in self._counted:
-            self._down.setdefault(name, self.world.now)
-        if is_tainted(new) and not is_tainted(old):
-            self._closed(name, new, pool)
-        elif is_tainted(old) and not is_tainted(new):
-            self.leaving.pop(name, None)
-
-    def _closed(self, name: str, node: Node, pool: str) -> None:
-        record = record_on(node)
-        if record is None or pool not in self.store.pools:
-            return
-        reason = REASON_OF[record.method]
-        karpenter = self.watch.is_karpenters(record.id)
-        self.leaving[name] = _Leaving(pool, reason, node.metadata.labels, karpenter)
-        self._judge_flat(pool, reason, karpenter)
-        if reason is Reason.DRIFTED and not karpenter:
-            self._judge_domains(name, pool)
-
-    def _policies_of(self, pool: str, karpenter: bool) -> list[DisruptionPolicy]:
-        settings = KARPENTER_1_15 if karpenter else DOVETAIL
-        return [effective_policy(entry, settings) for entry in self.watch.pools_lately(pool)]
-
-    def _instants(self) -> tuple[datetime, datetime]:
-        clock = self.world.clock
-        return clock.instant(), clock.instant_of(max(0, clock.now - self.watch.lag))
-
-    def _judge_flat(self, pool: str, reason: Reason, karpenter: bool) -> None:
-        own = sum(entry.pool == pool for entry in self.leaving.values())
-        edge = self.world.now - self.watch.lag
-        others = sum(
-            since <= edge and name not in self.leaving and self._counted.get(name) == pool
-            for name, since in self._down.items()
-        )
-        nodes = max(self.watch.lately(self._counts, pool), default=0)
-        allowed = max(
-            _allowed(policy, nodes, reason, instant)
-            for policy in self._policies_of(pool, karpenter)
-            for instant in self._instants()
-        )
-        if own + others > allowed:
-            self.broken(f"{pool}: {own} nodes leave at once for {reason} and {others} are down; {allowed} may")
-
-    def _judge_domains(self, name: str, pool: str) -> None:
-        problems = [
-            self._domain_problem(name, pool, policy, instant)
-            for policy in self._policies_of(pool, karpenter=False)
-            for instant in self._instants()
-        ]
-        if all(problems):
-            self.broken(f"{pool}: {problems[0]}")
-
-    def _domain_problem(self, name: str, pool: str, policy: DisruptionPolicy, now: datetime) -> str:
-        drifting = {n: e for n, e in self.leaving.items() if e.pool == pool and e.reason is Reason.DRIFTED}
-        active = [
-            b
-            for b in policy.budgets
-            if b.topology_key and b.problem is None and _names(b, Reason.DRIFTED) and _is_active(b, now)
-        ]
-        sequential = [b for b in active if b.sequential][:1]
-        for budget in sequential or active:
-            key = budget.topology_key
-            mine = self.leaving[name].domain_labels.get(key, "")
-            total = sum(
-                self.store.nodes[n].metadata.labels.get(key, "") == mine
-                for n, p in self._counted.items()
-                if p == pool and n in self.store.nodes
-            )
-            allowed = _amount(budget, total + len(drifting))  # nodes that left within the lag still counted then
-            inside = sum(entry.domain_labels.get(key, "") == mine for entry in drifting.values())
-            if inside > allowed:
-                return f"{inside} nodes of domain {mine or 'none'} drift at once; {allowed} may"
-            if budget.sequential and inside != len(drifting):
-                return f"nodes of several domains of {key} drift at once; one domain after the other was promised"
-        return ""
-
-
-def _names(budget: Budget, reason: Reason) -> bool:
-    return not budget.reasons or reason in budget.reasons
-
-
-def _is_active(budget: Budget, now: datetime) -> bool:
-    return budget.window is None or budget.window.active(now)
-
-
-def _amount(budget: Budget, nodes: int) -> int:
-    if budget.problem is not None:
-        return 0
-    return -(-budget.amount * nodes // 100) if budget.is_percent else budget.amount
-
-
-def _allowed(policy: DisruptionPolicy, nodes: int, reason: Reason, now: datetime) -> int:
-    amounts = [
-        _amount(budget, nodes)
-        for budget in policy.budgets
-        if not budget.topology_key
-        and _names(budget, reason)
-        and (budget.problem is not None or _is_active(budget, now))
-    ]
-    return min(amounts, default=2**31 - 1)
 
 
 class PdbChecker(Checker):

@@ -13,10 +13,10 @@ from dovetail.lifecycle.messages import Instruction, Report, TaintNode
 from dovetail.lifecycle.records import decode_record
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.sim.checkers import Violation
 from dovetail.sim.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.cloud import Instance
 from dovetail.sim.host import Host
+from dovetail.sim.promises import Violation
 from dovetail.sim.store import Change
 from dovetail.sim.world import World
 

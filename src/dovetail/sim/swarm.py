@@ -36,12 +36,13 @@ from dovetail.model.objects import (
     is_true,
 )
 from dovetail.model.settings import DOVETAIL, Settings, Stabilization
-from dovetail.sim.checkers import Violation, Watch
+from dovetail.sim.checkers import Watch
 from dovetail.sim.clock import MINUTE, SECOND, Dice, seconds
 from dovetail.sim.cloud import CloudTimes
 from dovetail.sim.compare import cores
 from dovetail.sim.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.host import Host, Line
+from dovetail.sim.promises import Violation
 from dovetail.sim.stage import offered
 from dovetail.sim.workloads import Workload
 from dovetail.sim.world import World, WorldConfig, managed
