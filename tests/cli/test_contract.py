@@ -178,3 +178,16 @@ def test_the_note_on_kinds_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr().err
     assert said.startswith("note: passed over 1 Odd")
     assert "\x1b" not in said
+
+
+def test_pods_of_a_placement_are_sorted(plan: Callable[..., Any]) -> None:
+    """Lists whose order has no meaning are sorted: the pods that land on one node, whichever was placed first."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool()
+    town.node("big", "l")
+    town.fill("big", 3, cpu="1000m")
+    town.node("small", "m")
+    town.pod("a", "small", cpu="100m")
+    town.pod("b", "small", cpu="900m")
+    found = plan(town)["actions"][0]
+    assert found["placements"] == [{"node": "big", "pods": ["default/a", "default/b"]}]

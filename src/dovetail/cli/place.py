@@ -54,12 +54,12 @@ def _document(result: "PlacementResult") -> dict[str, Any]:
     from dovetail.decide.candidates import pod_name
 
     return {
-        "existing": [{"node": entry.node, "pods": [pod_name(pod) for pod in entry.pods]} for entry in result.existing],
+        "existing": [{"node": entry.node, "pods": sorted(map(pod_name, entry.pods))} for entry in result.existing],
         "new": [
             {
                 "nodePool": entry.pool,
                 "instanceTypes": [kind.name for kind in entry.instance_types],
-                "pods": [pod_name(pod) for pod in entry.pods],
+                "pods": sorted(map(pod_name, entry.pods)),
             }
             for entry in result.new
         ],

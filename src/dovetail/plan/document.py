@@ -45,7 +45,7 @@ def action(command: Command) -> Json:
         "action": command.action.value,
         "nodes": list(command.nodes),
         "replacements": [_replacement(entry) for entry in command.replacements],
-        "placements": [{"node": entry.node, "pods": list(entry.pods)} for entry in command.placements],
+        "placements": [{"node": entry.node, "pods": sorted(entry.pods)} for entry in command.placements],
         "savingsPerHour": format_money(command.savings),
         "requiredSavingsPerHour": format_money(command.required_savings),
         "disruptionCost": command.disruption_cost,
@@ -60,7 +60,7 @@ def _replacement(entry: Replacement) -> Json:
         "capacityTypes": list(entry.capacity_types),
         "zones": list(entry.zones),
         "requirements": [requirement(item) for item in entry.requirements],
-        "pods": list(entry.pods),
+        "pods": sorted(entry.pods),
     }
 
 
