@@ -100,23 +100,70 @@ class Engine:
         """Places the pods."""
         entries.sort(key=_by_key)
         first = self.frame.first
-        for cls in {entry.cls.id: entry.cls for entry in entries}.values():
-            variant = first(cls)
+        variants = {cls.id: first(cls) for cls in {entry.cls.id: entry.cls for entry in entries}.values()}
+        for variant in variants.values():
             if variant.rules:
                 self._activate(variant)
-        queue = deque(entries)
+        queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
-        while queue:
+        after = len(entries)
+        for entry in entries:
+            after -= 1
+            variant = variants[entry.cls.id]
+            if variant.simple and self._put_on_first_node(entry, variant):
+                continue
+            if not self._schedule(entry):
+                queue.append(entry)
+                failed_at[id(entry)] = after + len(queue)
+            elif self.stopped:
+                queue.extendleft(reversed(entries[len(entries) - after :]))
+                break
+        while queue and not self.stopped:
             entry = queue[0]
-            if failed_at.get(id(entry)) == len(queue):
+            if failed_at[id(entry)] == len(queue):
                 break
             queue.popleft()
             if not self._schedule(entry):
                 queue.append(entry)
                 failed_at[id(entry)] = len(queue)
-            elif self.stopped:
-                break
         self.unplaced = list(queue)
+
+    def _put_on_first_node(self, entry: Entry, variant: Variant) -> bool:
+        """Places a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
+        if not variant.buckets:
+            return False
+        mark = (variant.id, entry.exempt)
+        cursors = self._cursors.get(mark)
+        if cursors is None:
+            cursors = self._cursors[mark] = [0]
+        nodes = variant.buckets[0][1]  # without topology rules there is one bucket
+        removed, touched, need = self.removed, self.touched, variant.need
+        closed = _NONE if entry.exempt else self.closed
+        for position in range(cursors[0], len(nodes)):
+            node = nodes[position]
+            if node in removed or node in closed:
+                continue
+            here = touched.get(node)
+            if here is None:
+                here = touched[node] = _Touched(self.frame.rows[node].copy())
+            left = here.left
+            for column, amount in need:
+                if left[column] < amount:
+                    break
+            else:
+                break
+        else:
+            cursors[0] = len(nodes)
+            return False
+        cursors[0] = position
+        for column, amount in need:
+            left[column] -= amount
+        here.entries.append(entry)
+        if self.states:
+            for state in self._recorders_of(entry.cls):
+                if state.group.will_count(node):
+                    state.record_node(node)
+        return True
 
     def _activate(self, variant: Variant) -> None:
         """Starts counting for the rules of a variant; placements made before are not counted, as upstream."""
@@ -303,7 +350,7 @@ class Engine:
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)
         if touched is None:
-            touched = self.touched[node] = _Touched(self.frame.room[node].tolist())
+            touched = self.touched[node] = _Touched(self.frame.rows[node].copy())
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount

@@ -96,6 +96,12 @@ class Frame:
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
+    @cached_property
+    def rows(self) -> list[list[int]]:
+        """What each node has left, as plain numbers."""
+        rows: list[list[int]] = self.room.tolist()
+        return rows
+
     # Variants
 
     def first(self, cls: PodClass) -> Variant:

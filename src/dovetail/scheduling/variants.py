@@ -59,6 +59,7 @@ class Variant:
         "ports",
         "reqs",
         "rules",
+        "simple",
         "spec",
         "steady",
         "strict",
@@ -88,6 +89,8 @@ class Variant:
         self._inverse: list[Group] | None = None
         self._compile_rules()
         self.steady = self._is_steady()
+        # It asks a node for labels, tolerated taints and room only: no company matters to it.
+        self.simple = not (self.lost or self.rules or self.ports or self.attached)
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], list[int]]] | None = None
         self._templates: list[bool] | None = None
