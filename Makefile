@@ -1,5 +1,7 @@
 # Everything below sets itself up: a virtual environment in .venv, from the lock file, with Python 3.11 or newer.
 PYTHON ?= python3
+# More than there are cores: tests on a real API server mostly wait.
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -25,7 +27,7 @@ test: $(READY) ## lint and all tests; those that need an API server or a browser
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(READY) ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check
