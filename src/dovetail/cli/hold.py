@@ -37,7 +37,7 @@ def register(subparsers: Any) -> None:
         parser = subparsers.add_parser(
             name,
             help=what,
-            description=what.capitalize() + ".",
+            description=f"{what[0].upper()}{what[1:]}.",
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

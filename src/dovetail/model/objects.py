@@ -14,6 +14,7 @@ import msgspec
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Quantity = str | int | float
 ResourceList = dict[str, Quantity]
+Scalar = str | int | float | bool | None
 
 
 class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
@@ -352,14 +353,17 @@ class NodeClaimTemplate(ApiStruct, frozen=True):
 
 
 class BudgetSpec(ApiStruct, frozen=True):
-    """A disruption budget as written; `api.policy` reads and checks it."""
+    """A disruption budget as written, right or wrong; `api.policy` reads and checks it.
 
-    nodes: str | int | None = None
-    schedule: str | None = None
-    duration: str | None = None
-    reasons: tuple[str, ...] | None = None
-    topology_key: str | None = None
-    sequential: bool | None = None
+    A field of the wrong type breaks this budget, which then allows nothing, and not the whole input (spec section 1).
+    """
+
+    nodes: Scalar = None
+    schedule: Scalar = None
+    duration: Scalar = None
+    reasons: tuple[Scalar, ...] | Scalar = None
+    topology_key: Scalar = None
+    sequential: Scalar = None
 
 
 class DisruptionSpec(ApiStruct, frozen=True):
