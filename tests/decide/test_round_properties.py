@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide import single_node
+from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.memory import PodMemory
 from dovetail.decide.moves import Move
 from dovetail.decide.round import plan_round
@@ -18,7 +19,8 @@ from dovetail.decide.timers import in_grace_period
 from dovetail.decide.validate import revalidate
 from dovetail.model import names
 from dovetail.model.cluster import cluster_of
-from dovetail.model.command import REASON_OF, Command
+from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.plan.counterfactual import World, ask, counterfactuals
 from dovetail.plan.document import plan_document
@@ -26,7 +28,9 @@ from dovetail.scheduling.snapshot import Snapshot
 from tests.decide.towns import build, shapes, towns
 from tests.designs.world import Town
 
-happenings = st.sampled_from(["pod", "event", "pdb", "gone", "later"])
+happenings = st.sampled_from(
+    ["pod", "spared", "ended", "pending", "event", "pdb", "gone", "later", "soon", "leave", "nominate", "pool", "drift"]
+)
 often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 sometimes = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -177,33 +181,64 @@ def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
 
 
 @often
-@given(
-    towns, st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["pod", "event", "pdb", "gone", "later"])), max_size=6)
-)
+@given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=8))
 def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) -> None:
-    """Rounds that remember what pods came to answer as rounds that don't, whatever happens in between."""
-    memory, snapshot = PodMemory(), None
+    """Rounds that remember what they read answer as rounds that don't, whatever happens in between."""
+    memory, snapshot, catalogue = PodMemory(), None, town.catalogue
     for number, (which, what) in enumerate([(0, "start"), *steps]):
         _happen(town, f"n{which}", what, number)
         settings = town.in_flight.marked_settings(town.settings)
-        snapshot = Snapshot.build(town.cluster, town.catalogue, settings, town.now, previous=snapshot)
-        kept = plan_round(snapshot, town.settings, town.now, every_method=True, memory=memory)
-        plain = town.round(every_method=True)
-        assert msgspec.json.encode(plan_document(kept)) == msgspec.json.encode(plan_document(plain))
+        snapshot = Snapshot.build(town.cluster, catalogue, settings, town.now, previous=snapshot)
+        for full in (False, True):
+            kept = plan_round(
+                snapshot,
+                town.settings,
+                town.now,
+                in_flight=town.in_flight,
+                every_method=full,
+                every_candidate=full,
+                memory=memory,
+            )
+            plain = town.round(every_method=full, every_candidate=full)
+            assert msgspec.json.encode(plan_document(kept)) == msgspec.json.encode(plan_document(plain))
+            assert (kept.next_change, kept.blocked, kept.prices) == (plain.next_change, plain.blocked, plain.prices)
 
 
 def _happen(town: Town, node: str, what: str, number: int) -> None:
     if what == "pdb":
         town.others.clear()
-        town.pdb("guard", {"guarded": "yes"}, allowed=number % 2)
-    elif what == "later":
-        town.now += timedelta(minutes=20)
-    elif node in town.nodes and what == "pod":
+        town.pdb("guard", {"guarded": "yes"}, allowed=number % 3)
+    elif what in ("later", "soon"):
+        town.now += timedelta(minutes=20) if what == "later" else timedelta(seconds=30)
+    elif what == "pending":
+        town.pod(f"new-{number}", "", cpu="1500m")
+    elif what == "pool":
+        town.pool("alpha", disruption={"consolidateAfter": f"{number * 5}m"})
+    elif node in town.nodes:
+        _happen_to(town, node, what, number)
+
+
+def _happen_to(town: Town, node: str, what: str, number: int) -> None:
+    if what == "pod":
         town.pod(f"new-{number}", node, labels={"guarded": "yes"})
-    elif node in town.nodes and what == "event":
+    elif what == "spared":
+        town.pod(f"new-{number}", node, annotations={names.DO_NOT_DISRUPT: "70m"})
+    elif what == "ended":
+        here = sorted(key for key, pod in town.pods.items() if pod.spec.node_name == node)
+        town.pods = {key: pod for key, pod in town.pods.items() if key not in here[:1]}
+    elif what == "event":
         town.event(node)
-    elif node in town.nodes and what == "gone" and len(town.nodes) > 1:
+    elif what == "gone" and len(town.nodes) > 1:
         town.remove(node)
+    elif what == "leave" and town.leaving.pop(node, None) is None:
+        town.leaving[node] = LeavingNode(node=node, method=Method.SINGLE_NODE, since=town.now)
+    elif what == "nominate":
+        town.nominated = () if town.nominated else (node,)
+    elif what == "drift":
+        claim = town.claims[node]
+        drifted = Condition(type=names.CONDITION_DRIFTED, status="True", last_transition_time=None)
+        status = msgspec.structs.replace(claim.status, conditions=(*claim.status.conditions, drifted))
+        town.claims[node] = msgspec.structs.replace(claim, status=status)
 
 
 @sometimes

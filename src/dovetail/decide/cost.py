@@ -68,7 +68,9 @@ def lifetime_remaining(expire_after: int | None, created: datetime | None, now: 
     age = (now - created) // _MICROSECOND * 1000
     if expire_after <= 0:
         return Fraction(0)
-    return max(Fraction(0), min(Fraction(1), Fraction(expire_after - age, expire_after)))
+    if age <= 0:
+        return Fraction(1)
+    return Fraction(expire_after - age, expire_after) if age < expire_after else Fraction(0)
 
 
 def lifetime_remaining_float(expire_after: int | None, created: datetime | None, now: datetime) -> float:
@@ -84,7 +86,7 @@ def lifetime_remaining_float(expire_after: int | None, created: datetime | None,
 
 def node_cost(pod_costs: int, remaining: Fraction) -> Fraction:
     """Give the disruption cost of a node: the sum of its pods' costs (in units) x lifetime remaining."""
-    return Fraction(pod_costs, UNIT) * remaining
+    return Fraction(pod_costs * remaining.numerator, UNIT * remaining.denominator)
 
 
 def rescheduling_cost(positive_costs: int) -> Fraction:

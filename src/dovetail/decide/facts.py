@@ -90,8 +90,9 @@ class NodeFacts:
         kept = vars(fresh)
         kept.update(vars(self))  # what was worked out goes with it, but for what depends on the time
         kept["index"], kept["now"] = index, now
-        kept.pop("remaining", None)
-        kept.pop("disruption_cost", None)
+        if self.expire_after is not None:
+            kept.pop("remaining", None)
+            kept.pop("disruption_cost", None)
         return fresh
 
     def timer(self, period: int | None) -> Timer | None:

@@ -215,15 +215,21 @@ class SimulationResult:
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
     not initialized yet; they count as not placed (spec section 5). `stopped_early`: the simulation ended as soon as
     it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
+    `placements` are written down when first looked at: most simulations end with a no.
     """
 
     candidates: tuple[int, ...]
-    placements: tuple[NodePlacement, ...] = ()
+    list_placements: Callable[[], tuple[NodePlacement, ...]] = field(default=tuple, repr=False)
     new_nodes: tuple[NewNode, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     uninitialized: tuple[Unplaced, ...] = ()
     stopped_early: bool = False
     pods_simulated: int = 0
+
+    @cached_property
+    def placements(self) -> tuple[NodePlacement, ...]:
+        """Who lands on nodes that exist, in the order of the nodes."""
+        return self.list_placements()
 
     @cached_property
     def blocking(self) -> tuple[Unplaced, ...]:

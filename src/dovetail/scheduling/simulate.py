@@ -5,7 +5,7 @@ pods of nodes that are leaving already. It never copies the snapshot; the same q
 the answer is good enough, and worth its price, is `decide`'s business.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from dovetail.scheduling.claims import Claim, final_requests, final_requirements
 from dovetail.scheduling.engine import Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.movers import Leaving
+from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -122,27 +123,9 @@ def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[i
 
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int) -> SimulationResult:
-    placements: list[NodePlacement] = []
-    uninitialized: list[Unplaced] = []
-    leaving = snapshot.leaving_ids
-    for index in sorted(engine.touched):
-        state = snapshot.states[index]
-        entries = engine.touched[index].entries
-        placements.append(
-            NodePlacement(
-                index=index,
-                node=state.name,
-                pods=tuple(entry.pod for entry in entries),
-                initialized=state.initialized,
-            )
-        )
-        if not state.initialized:
-            for entry in entries:
-                if id(entry.pod) not in leaving:
-                    words = explain_uninitialized(entry.pod, state.name)
-                    uninitialized.append(Unplaced(pod=entry.pod, was_pending=entry.pending, explain=words))
     unplaced = [
-        Unplaced(pod=e.pod, was_pending=e.pending, explain=explain(snapshot, engine, e)) for e in engine.unplaced
+        Unplaced(pod=e.pod, was_pending=e.pending, explain=explain(snapshot, engine, e))
+        for e in (() if engine.stopped else engine.unplaced)
     ]
     pending = snapshot.pending_ids
     new_nodes: list[NewNode] = []
@@ -152,15 +135,38 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pod
             unplaced.extend(_too_many_types(claim, pod, was_pending=id(pod) in pending) for pod in claim.pods)
         else:
             new_nodes.append(node)
+    states, landed = snapshot.states, {index: here.entries for index, here in engine.touched.items()}
     return SimulationResult(
         candidates=candidates,
-        placements=tuple(placements),
+        list_placements=lambda: _placements(states, landed),
         new_nodes=tuple(new_nodes),
         unplaced=tuple(unplaced) if not engine.stopped else (),
-        uninitialized=tuple(uninitialized),
+        uninitialized=tuple(_uninitialized(snapshot, landed)),
         stopped_early=engine.stopped,
         pods_simulated=pods_simulated,
     )
+
+
+def _placements(states: Sequence[StateNode], landed: Mapping[int, Sequence[Entry]]) -> tuple[NodePlacement, ...]:
+    return tuple(
+        NodePlacement(
+            index=index,
+            node=states[index].name,
+            pods=tuple(entry.pod for entry in landed[index]),
+            initialized=states[index].initialized,
+        )
+        for index in sorted(landed)
+    )
+
+
+def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) -> Iterator[Unplaced]:
+    """Pods, but for those of leaving nodes, that land on nodes that are not initialized: the last in order."""
+    for index in sorted(index for index in landed if index >= snapshot.initialized):
+        name = snapshot.states[index].name
+        for entry in landed[index]:
+            if id(entry.pod) not in snapshot.leaving_ids:
+                words = explain_uninitialized(entry.pod, name)
+                yield Unplaced(pod=entry.pod, was_pending=entry.pending, explain=words)
 
 
 def _too_many_types(claim: Claim, pod: Pod, *, was_pending: bool) -> Unplaced:

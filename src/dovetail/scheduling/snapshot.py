@@ -269,6 +269,11 @@ class Snapshot:
         return [Entry(pod, self.class_of(pod), exempt=True, pending=True) for pod in self.pending]
 
     @cached_property
+    def initialized(self) -> int:
+        """How many nodes are initialized; these come first."""
+        return sum(state.initialized for state in self.states)
+
+    @cached_property
     def leaving_ids(self) -> frozenset[int]:
         """The identities of the pods of leaving nodes."""
         return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
