@@ -13,13 +13,15 @@ from dovetail.api.policy import effective_policy
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
 from dovetail.lifecycle.records import decode_record
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, condition
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.budget_checker import BudgetChecker
 from dovetail.sim.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.eviction import is_healthy
 from dovetail.sim.host import Host
+from dovetail.sim.matching import selects
 from dovetail.sim.promises import COST, Checker, Violation, is_tainted, record_on
+from dovetail.sim.shapes import Shape
 from dovetail.sim.store import Change
 from dovetail.sim.world import World
 
@@ -30,21 +32,54 @@ CYCLE: Final = 3
 
 
 class PdbChecker(Checker):
-    """No PodDisruptionBudget is broken by an eviction; counted from scratch each time."""
+    """No PodDisruptionBudget is broken by an eviction; healthy pods are counted here, apart from the API's status."""
 
     rule = "pdb"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._healthy: dict[str, int] = {}
+        self._counted: dict[str, tuple[str, ...]] = {}
+        self._guards: dict[Shape, tuple[str, ...]] = {}
+
+    def changed(self, change: Change) -> None:
+        """Follow which pods are healthy; start over when a budget is new or different."""
+        if change.kind == "PodDisruptionBudget":
+            old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
+            if old is None or new is None or old.spec != new.spec:
+                self._guards.clear()
+                self._healthy.clear()
+                self._counted.clear()
+                for key, pod in self.store.pods.items():
+                    self._count(key, pod)
+        elif change.kind == "Pod":
+            self._count(change.key, cast("Pod | None", change.new))
+
+    def _count(self, key: str, pod: Pod | None) -> None:
+        for name in self._counted.pop(key, ()):
+            self._healthy[name] -= 1
+        if pod is not None and self.store.pdbs and is_healthy(pod):
+            guards = self._counted[key] = self._guards_of(key, pod)
+            for name in guards:
+                self._healthy[name] = self._healthy.get(name, 0) + 1
+
+    def _guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
+        shape = self.world.shapes.of(key, pod)
+        found = self._guards.get(shape)
+        if found is None:
+            found = self._guards[shape] = tuple(
+                name
+                for name, budget in sorted(self.store.pdbs.items())
+                if budget.metadata.namespace == shape.namespace and selects(budget.spec.selector, shape.labels)
+            )
+        return found
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Count what is left once this pod is gone."""
         if not is_healthy(pod):
             return
-        for name in self.world.evictions.guards_of(key, pod):
-            budget = self.store.pdbs[name]
-            healthy = sum(
-                is_healthy(other) and name in self.world.evictions.guards_of(other_key, other)
-                for other_key, other in self.store.pods.items()
-                if other.metadata.namespace == pod.metadata.namespace
-            )
+        for name in self._guards_of(key, pod):
+            budget, healthy = self.store.pdbs[name], self._healthy.get(name, 0)
             if healthy - 1 < budget.status.desired_healthy:
                 self.broken(
                     f"{key}: evicted although {name} wants {budget.status.desired_healthy} of {healthy} healthy"
@@ -301,6 +336,8 @@ class CycleChecker(Checker):
         super().__init__(watch)
         self._seen: dict[int, list[tuple[int, int]]] = {}
         self._commands = 0
+        self._settled_at = 0
+        self._asked_look = False
         self._last = ""
         self._busy: dict[str, None] = {}
 
@@ -332,9 +369,16 @@ class CycleChecker(Checker):
             else:
                 self._busy[change.key] = None
             if not self._busy and (change.new is None or is_tainted(cast("Node | None", change.old))):
-                self.world.clock.after(SETTLING, self._look)
+                self._settled_at = self.world.now + SETTLING
+                if not self._asked_look:
+                    self._asked_look = True
+                    self.world.clock.at(self._settled_at, self._look)
 
     def _look(self) -> None:
+        if self.world.now < self._settled_at:
+            self.world.clock.at(self._settled_at, self._look)
+            return
+        self._asked_look = False
         if self._busy or any(not pod.spec.node_name for pod in self.store.pods.values()):
             return
         state = hash(self._state())

@@ -21,6 +21,7 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
+    PublishEvent,
     Report,
     SettingsChanged,
     Synced,
@@ -228,8 +229,9 @@ class Host:
         for hear in self.on_instruction:
             hear(self, asked)
         life = self._life
-        for delay, answer in self.line.call(asked, lambda: self.actuator.carry_out(asked)):
-            self.clock.after(delay, self._arrive, life, answer)
+        if not isinstance(asked, PublishEvent):  # nobody waits for the answer to one of those
+            for delay, answer in self.line.call(asked, lambda: self.actuator.carry_out(asked)):
+                self.clock.after(delay, self._arrive, life, answer)
         if not self.after_act(self, asked):
             return
 
