@@ -85,7 +85,7 @@ def run_all(tasks: Sequence[Task], progress: Progress | None = None, workers: in
     workers = min(len(tasks), cores() if workers is None else workers)
     if workers <= 1:
         return [_alone(task, index, len(tasks), progress) for index, task in enumerate(tasks)]
-    context = multiprocessing.get_context()
+    context = multiprocessing.get_context("spawn")  # a fork would copy numpy's threads half
     shares = context.Array("d", len(tasks), lock=False)
     with ProcessPoolExecutor(workers, context, initializer=_join, initargs=(shares,)) as pool:
         futures = [pool.submit(_work, index, task) for index, task in enumerate(tasks)]

@@ -5,6 +5,7 @@ the cluster settles, and all promises must hold. A seed that breaks one prints t
 """
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -365,7 +366,7 @@ def run_seeds(seeds: range, workers: int | None = None) -> Iterator[Outcome]:
     if workers <= 1 or len(seeds) == 1:
         yield from map(run_seed, seeds)
         return
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(run_seed, seeds, chunksize=8)
 
 
