@@ -12,6 +12,7 @@ from dovetail.report import page as html
 from dovetail.report.svg import Series as Line
 from dovetail.report.svg import bar_chart, histogram, line_chart
 from dovetail.report.words import count, dollars, span
+from dovetail.sim.knee import knee
 from dovetail.sim.ledger import Result
 
 _LIFE_EDGES = (0, 300, 900, 3600, 6 * 3600, 86400)
@@ -38,19 +39,11 @@ class Comparison:
     def best(self) -> Result:
         """Of the other policies the one nearest to least cost and fewest moves together; of equals the calmer."""
         others = [entry for entry in self.results if entry is not self.yardstick] or [self.yardstick]
-
-        def share(value: int, values: list[int]) -> float:
-            low, high = min(values), max(values)
-            return (value - low) / (high - low) if high > low else 0.0
-
-        costs, moves = [entry.cost for entry in others], [entry.pods_disrupted for entry in others]
-        return min(
+        return knee(
             others,
-            key=lambda entry: (
-                share(entry.cost, costs) ** 2 + share(entry.pods_disrupted, moves) ** 2,
-                entry.pods_disrupted,
-                entry.policy,
-            ),
+            cost=lambda entry: entry.cost,
+            moves=lambda entry: entry.pods_disrupted,
+            name=lambda entry: entry.policy,
         )
 
 

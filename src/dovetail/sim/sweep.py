@@ -18,6 +18,7 @@ from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.duration import DurationError, parse_nillable
 from dovetail.model.money import parse_money
 from dovetail.sim.compare import Task
+from dovetail.sim.knee import knee
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenario import Scenario
 
@@ -163,17 +164,8 @@ def front_of(table: Sequence[Standing]) -> list[Standing]:
 
 
 def choose(front: Sequence[Standing]) -> Standing:
-    """The one nearest to the corner of least cost and least disruption, both counted from 0 to 1 over the front."""
-    costs, moves = [one.cost for one in front], [one.disrupted for one in front]
-
-    def share(value: float, values: list[float]) -> float:
-        low, high = min(values), max(values)
-        return (value - low) / (high - low) if high > low else 0.0
-
-    return min(
-        front,
-        key=lambda one: (share(one.cost, costs) ** 2 + share(one.disrupted, moves) ** 2, one.disrupted, one.policy),
-    )
+    """The one nearest to the corner of least cost and least disruption."""
+    return knee(front, cost=lambda one: one.cost, moves=lambda one: one.disrupted, name=lambda one: one.policy)
 
 
 def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""Which of several policies strikes the balance: nearest to the corner of least cost and fewest moves.
+
+Both are counted from 0 (least of all) to 1 (most of all). Of equals the calmer is taken, then the first by name.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def knee(items: Sequence[T], *, cost: Callable[[T], float], moves: Callable[[T], float], name: Callable[[T], str]) -> T:
+    """The item that lies nearest to the corner."""
+    costs, counts = [cost(item) for item in items], [moves(item) for item in items]
+
+    def share(value: float, values: list[float]) -> float:
+        low, high = min(values), max(values)
+        return (value - low) / (high - low) if high > low else 0.0
+
+    def rank(item: T) -> tuple[float, float, str]:
+        away = share(cost(item), costs) ** 2 + share(moves(item), counts) ** 2
+        return (away, moves(item), name(item))
+
+    return min(items, key=rank)
