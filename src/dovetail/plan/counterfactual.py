@@ -22,6 +22,7 @@ from dovetail.decide.facts import NodeFacts
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.moves import Move, command_of
+from dovetail.decide.price import PRICE_GATES
 from dovetail.decide.round import METHODS
 from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import chains_of, deciding
@@ -80,6 +81,20 @@ class Answer:
     def last(self) -> GateResult:
         """The gate that it reached."""
         return self.deciding.results[-1]
+
+    @property
+    def preferences(self) -> tuple[str, ...]:
+        """Preferences that open a new node and so may be what keeps it; `preferencePolicy: Ignore` drops them.
+
+        A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
+        """
+        asked = self.last.gate in PRICE_GATES or self.last.gate is Gate.NEW_NODES
+        if self.eligible or not asked or self.facts.index < 0:
+            return ()
+        found = self.scene.simulate((self.facts,), for_cost=True).new_nodes
+        return tuple(
+            sorted({text for node in found if not node.serves_only_pending for text in node.kept_preferences()})
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

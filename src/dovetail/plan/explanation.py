@@ -43,6 +43,7 @@ def explanation_document(world: World, answer: Answer, opened: tuple[Counterfact
             for method, chain in answer.chains.items()
         ],
         "policy": None if facts.policy is None else policy_document(facts.policy),
+        "preferences": list(answer.preferences),
         "opens": [{"if": entry.if_, "opens": entry.opens, "then": entry.then, "gate": entry.gate} for entry in opened],
     }
 
@@ -101,6 +102,7 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
         f"Gates ({answer.deciding.method.value}):",
         *_chain_lines(answer.deciding),
         *_other_lines(answer),
+        *_preference_lines(answer),
         *_policy_lines(facts.policy),
         *_opening_lines(answer, opened),
     ]
@@ -127,6 +129,15 @@ def _other_lines(answer: Answer) -> list[str]:
             last = chain.results[-1]
             lines.append(f"  {method.value:<10} {'would take it' if chain.open else f'{last.gate.value}: {last.why}'}")
     return lines if len(lines) > 2 else []
+
+
+def _preference_lines(answer: Answer) -> list[str]:
+    held = answer.preferences
+    if not held:
+        return []
+    more = [f"  and {len(held) - 5} more"] if len(held) > 5 else []
+    head = "Preferences that ask for a new node rather than room that is there (preferencePolicy: Ignore drops them):"
+    return ["", head, *(f"  {text}" for text in held[:5]), *more]
 
 
 def _policy_lines(policy: DisruptionPolicy | None) -> list[str]:
