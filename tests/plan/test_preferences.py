@@ -9,7 +9,7 @@ from tests.golden.cases import golden_case
 
 
 def test_a_preference_that_asks_for_a_new_node_is_named() -> None:
-    """Where pods hold on to preferences on a new node, explain says which; with preferencePolicy Ignore none is left."""
+    """Where pods hold on to preferences on a new node, explain says which; preferencePolicy Ignore leaves none."""
     case = golden_case("019")
     world = World(cluster=case.cluster, catalogue=case.catalogue, settings=DOVETAIL, now=case.now)
     names = [node.metadata.name for node in case.cluster.nodes]
