@@ -316,7 +316,7 @@ class Client:
         return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
 
 
-def eventually(check: Callable[[], Any], *, seconds_max: float = 60.0) -> Any:
+def eventually(check: Callable[[], Any], *, seconds_max: float = 180.0) -> Any:
     """Ask again until the answer is true, and give it."""
     deadline = time.monotonic() + seconds_max
     while not (answer := check()):
