@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.api.decode import decode_objects
+from dovetail.api.decode import decode_item, decode_objects
 from dovetail.api.policy import effective_policy
 from dovetail.model.objects import NodePool
 from dovetail.model.policy import Reason
@@ -37,3 +37,11 @@ def test_a_wrong_type_breaks_one_budget(budget: str, reasons: tuple[Reason, ...]
     assert broken.problem is not None
     assert broken.reasons == reasons
     assert sound.problem is None
+
+
+def test_a_null_budget_from_a_server_is_closed_too() -> None:
+    """What a list of the API server holds is read as a file is: a null budget allows nothing, it is not left out."""
+    pool = decode_item(b'{"metadata": {"name": "web"}, "spec": {"disruption": {"budgets": [null]}}}', "NodePool")
+    assert isinstance(pool, NodePool)
+    (budget,) = effective_policy(pool, DOVETAIL).budgets
+    assert budget.problem is not None

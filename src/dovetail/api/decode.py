@@ -144,6 +144,19 @@ def decode_document(document: Document) -> AnyObject | None:
     return _decode_slowly(document)
 
 
+def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
+    """Decode one object of an API server's list or watch, whose items don't say their kind.
+
+    The same leniency as for files: null lists are no lists, and a null budget is a closed one.
+    """
+    try:
+        return cast("AnyObject", _DECODERS[kind].decode(raw))
+    except msgspec.ValidationError:
+        tree = msgspec.json.decode(raw)
+        named = {"kind": kind, **tree} if isinstance(tree, dict) else tree
+        return cast("AnyObject", msgspec.convert(without_nulls(_null_budgets_closed(named)), KINDS[kind]))
+
+
 def _decode_slowly(document: Document) -> AnyObject:
     kind = document.head.kind
     try:

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.api.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
 from dovetail.live.client import ApiClient, ApiError
 from dovetail.live.resources import RESOURCES, Resource
-from dovetail.live.watch import decode_item
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject

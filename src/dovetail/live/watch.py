@@ -10,35 +10,24 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from dovetail.api.decode import without_nulls
+from dovetail.api.decode import decode_item
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.live.client import ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import Resource
-from dovetail.model.objects import KINDS, AnyObject
+from dovetail.model.objects import AnyObject
 
 Deliver = Callable[[Event], Awaitable[None]]
 Note = Callable[[str, str], None]
 Key = tuple[str, str]
-_DECODERS: Final[dict[str, msgspec.json.Decoder[AnyObject]]] = {
-    kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
-}
 _SHORT_WATCH_SECONDS: Final = 1.0
 _PAUSE_MOST_SECONDS: Final = 10.0
 _DENIED_PAUSE_SECONDS: Final = 300.0
 _SKIPPED_NAMED_MAX: Final = 100
-
-
-def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
-    """One object of a list or watch; items of a list don't say their kind. msgspec.DecodeError where not."""
-    try:
-        return _DECODERS[kind].decode(raw)
-    except msgspec.ValidationError:
-        return cast("AnyObject", msgspec.convert(without_nulls(msgspec.json.decode(raw)), KINDS[kind]))
 
 
 class _WatchEvent(msgspec.Struct):
