@@ -195,6 +195,71 @@ def test_without_drifted_it_does_nothing() -> None:
     assert any("topologyKey" in text or "Drifted" in text for text in town.round().warnings)
 
 
+def _nail(town: Town, *nodes: str) -> None:
+    """Put a pod on nodes that can live nowhere else."""
+    for name in nodes:
+        town.pod(f"{name}-nailed", name, spec={"nodeSelector": {names.HOSTNAME: name}})
+
+
+def test_a_node_that_cannot_go_takes_no_ones_place() -> None:
+    """Spec section 7: the allowance is for nodes that leave; one whose pods find no place is passed over."""
+    town = _town([ONE_PER_ZONE])
+    _nail(town, "a0", "a1")
+    assert moved(town.act()) == ("deleteDrifted", ("a2",))
+
+
+def test_nor_where_every_domain_has_its_own() -> None:
+    """Without `sequential` the other domains go first, and then the next one of the domain of the one that can't."""
+    town = _town([{"nodes": "1", "topologyKey": names.ZONE, "reasons": ["Drifted"]}])
+    _nail(town, "a0", "a1")
+    started = []
+    while (command := town.act()) is not None:
+        town.mark(command)
+        started.extend(command.nodes)
+    assert started == ["b0", "c0", "a2"]
+
+
+def test_it_says_why_each_was_passed_over() -> None:
+    """Nodes that could not go carry their own reason; those behind the one that goes wait for their turn."""
+    town = _town([ONE_PER_ZONE], per_zone=4)
+    _nail(town, "a0", "a1")
+    told = {entry.node: entry for entry in town.round(every_method=True).verdicts}
+    assert [told[name].verdict for name in ("a0", "a1", "a2", "a3")] == [
+        "simulation",
+        "simulation",
+        "eligible",
+        "topology-budget",
+    ]
+    assert "a0-nailed finds no place" in told["a0"].why
+    assert "drifted earlier and go first" in told["a3"].why
+
+
+def test_a_roll_goes_past_a_node_that_cannot_go() -> None:
+    """Never more than the allowance leaves at once, also where some in the domain can't go."""
+    town = _town([{**ONE_PER_ZONE, "nodes": "2"}], per_zone=4)
+    _nail(town, "a1")
+    flights = list(_roll(town))
+    assert flights == [["a0", "a2"], ["a2", "a3"], ["a3"]]  # and b waits: zone a is not done
+
+
+def test_a_zone_is_done_before_the_next_begins() -> None:
+    """S2, Sequential: where no node of the active domain can go the roll waits there, and says for what."""
+    town = _town([ONE_PER_ZONE])
+    _nail(town, "a0", "a1", "a2")
+    assert town.act() is None
+    told = town.verdicts()
+    assert [told[name] for name in ("a0", "a1", "a2", "b0")] == ["simulation"] * 3 + ["topology-budget"]
+
+
+def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
+    """Spec section 7: the active domain is that of the oldest candidate, and a node behind a PDB is none."""
+    town = _town([ONE_PER_ZONE])
+    for number in range(3):
+        town.pod(f"a{number}-kept", f"a{number}", labels={"app": "kept"})
+    town.pdb("kept", {"app": "kept"}, allowed=0)
+    assert moved(town.act()) == ("deleteDrifted", ("b0",))
+
+
 def test_oldest_drift_then_lower_cost_then_name() -> None:
     """Spec section 12: S2's oldest drift first, S4's lower cost breaks ties, then the name."""
     town = Town(kind("m", "0.20"))

@@ -7,7 +7,7 @@ decide, below the methods.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -48,6 +48,8 @@ class DomainAllowance:
     left: int
     active: bool
     active_domain: str | None = None
+    in_line: bool = False
+    """Held by nothing but candidates before it: where none of them can go, its turn has come."""
 
 
 def is_active(budget: Budget, now: datetime) -> bool:
@@ -157,24 +159,28 @@ class Ledger:
     ) -> tuple[list[NodeFacts], dict[str, DomainAllowance]]:
         """Filter a pool's drift candidates (oldest drift first) by its topology budgets.
 
-        Returns those that may go, in the same order, and for each of the others the allowance that holds it back.
+        Returns those whose turn it is, in the same order, and for each of the others the allowance that holds it back.
         """
         parallel, sequential = self.topology_budgets(pool)
-        kept = list(candidates)
+        budgets = (*([sequential] if sequential else []), *parallel)
+        tables = [(budget.topology_key, self._domain_allowances(pool, budget, candidates)) for budget in budgets]
+        taken: list[dict[str, int]] = [{} for _ in tables]
+        kept: list[NodeFacts] = []
         held: dict[str, DomainAllowance] = {}
-        for budget in (*([sequential] if sequential else []), *parallel):
-            domains = self._domain_allowances(pool, budget, kept)
-            taken: dict[str, int] = {}
-            passed = []
-            for facts in kept:
-                entry = domains[domain_of(facts, budget.topology_key)]
-                used = taken.get(entry.domain, 0)
-                if entry.active and used < entry.left:
-                    taken[entry.domain] = used + 1
-                    passed.append(facts)
-                else:
-                    held.setdefault(facts.name, entry)
-            kept = passed
+        for facts in candidates:
+            entries = [table[domain_of(facts, key)] for key, table in tables]
+            full = [
+                entry for entry, used in zip(entries, taken, strict=True) if used.get(entry.domain, 0) >= entry.left
+            ]
+            closed = next((entry for entry in entries if not entry.active or entry.left == 0), None)
+            if closed is not None:
+                held[facts.name] = closed
+            elif full:
+                held[facts.name] = replace(full[0], in_line=True)
+            else:
+                kept.append(facts)
+                for entry, used in zip(entries, taken, strict=True):
+                    used[entry.domain] = used.get(entry.domain, 0) + 1
         return kept, held
 
     def _domain_allowances(

@@ -42,14 +42,24 @@ def run(scene: Scene) -> MethodRun:
     found = candidates(scene)
     if scene.settings.is_karpenter:
         return _run_as_karpenter(scene, found)
-    kept, held = _by_domain(scene, found)
+    kept, held, line = _by_domain(scene, found)
     command, more = first_command(scene, METHOD, kept)
     held.update(more)
+    for facts in line if command is None else ():
+        # Nobody before it in its domain can go: an allowance is for nodes that leave, not for nodes that can't.
+        del held[facts.name]
+        command, more = first_command(scene, METHOD, (facts,))
+        held.update(more)
+        if command is not None:
+            break
     return MethodRun(method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held)
 
 
-def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], dict[str, GateResult]]:
-    """Filter by the pools' topology budgets (S2, Zone Selection), keeping the order."""
+def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], dict[str, GateResult], list[NodeFacts]]:
+    """Filter by the pools' topology budgets (S2, Zone Selection), keeping the order.
+
+    Gives those whose turn it is, what holds the others back, and those of the others that are next in line.
+    """
     pools: dict[str, list[NodeFacts]] = {}
     for facts in found:
         pools.setdefault(facts.pool_name, []).append(facts)
@@ -60,7 +70,8 @@ def _by_domain(scene: Scene, found: list[NodeFacts]) -> tuple[list[NodeFacts], d
     results = {
         facts.name: domain_result(facts.pool_name, waiting[facts.name]) for facts in found if facts.name in waiting
     }
-    return [facts for facts in found if facts.name not in waiting], results
+    line = [facts for facts in found if facts.name in waiting and waiting[facts.name].in_line]
+    return [facts for facts in found if facts.name not in waiting], results, line
 
 
 # ---------------------------------------------------------------- as Karpenter v1.15

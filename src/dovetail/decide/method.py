@@ -61,6 +61,11 @@ def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
     if not entry.active:
         turn = entry.active_domain or "(no label)"
         why = f"Drift of NodePool {pool} goes one {key} at a time and is in {turn} now; this node is in {domain}."
+    elif entry.in_line:
+        why = (
+            f"Others in {key} {domain} of NodePool {pool} drifted earlier and go first: nodes {entry.budget.nodes} of "
+            f"{entry.nodes}, {entry.in_flight} in flight."
+        )
     else:
         why = (
             f"{key} {domain} of NodePool {pool} has no drift budget left: nodes {entry.budget.nodes} of "
