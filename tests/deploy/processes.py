@@ -59,7 +59,8 @@ class Running:
 
     def lines(self) -> list[dict[str, Any]]:
         """The log so far, line by line; each is one JSON object."""
-        return [json.loads(line) for line in self.text.splitlines()]
+        text = self.text
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half a line
 
     def wait_for(self, *, seconds_max: float = 90.0, **fields: object) -> dict[str, Any]:
         """Wait for a line that has these fields."""

@@ -47,20 +47,19 @@ class Background:
         except BaseException as fault:
             self.fault = fault
         finally:
-            self._loop.run_until_complete(asyncio.sleep(0.1))  # TLS connections say goodbye after they are closed
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
     def start(self) -> None:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(60)
 
     def stop(self) -> None:
         """Cancel it and wait until it is gone."""
         if self._thread.is_alive() and self._task is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
 
@@ -154,6 +153,9 @@ def running_inside(inside: Inside) -> Iterator[Inside]:
     background.start()
     try:
         yield inside
+    except BaseException:
+        print(inside.text.getvalue())  # noqa: T201 - pytest shows it where the test failed
+        raise
     finally:
         background.stop()
     if background.fault is not None:

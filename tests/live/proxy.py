@@ -17,6 +17,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from dovetail.live.sockets import Sockets
+
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host", "content-encoding"}
 
 
@@ -86,13 +88,13 @@ class Proxy:
         started = threading.Event()
         thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve(started)), daemon=True)
         thread.start()
-        assert started.wait(10), "the proxy did not start"
+        assert started.wait(60), "the proxy did not start"
         try:
             yield self
         finally:
             self._loop.call_soon_threadsafe(self._stop.set)
-            thread.join(10)
-            self._loop.run_until_complete(asyncio.sleep(0.1))  # TLS connections say goodbye after they are closed
+            thread.join(60)
+            assert not thread.is_alive(), "the proxy did not stop"
             self._loop.close()
 
     def cut_watches(self) -> int:
@@ -104,12 +106,14 @@ class Proxy:
                 task.cancel()
             return count
 
-        return asyncio.run_coroutine_threadsafe(cut(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(cut(), self._loop).result(60)
 
     async def _serve(self, started: threading.Event) -> None:
         context = ssl.create_default_context(cafile=str(self.ca_path))
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0), timeout=timeout) as to:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
+        sockets = Sockets()
+        connector = aiohttp.TCPConnector(ssl=context, limit=0, socket_factory=sockets.make)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as to:
             app = web.Application(client_max_size=64 << 20)
 
             async def handle(request: web.Request) -> web.StreamResponse:
@@ -126,6 +130,7 @@ class Proxy:
             for task in tuple(self._watches):
                 task.cancel()
             await runner.cleanup()
+        await sockets.hang_up()
 
     async def _handle(self, request: web.Request, to: aiohttp.ClientSession) -> web.StreamResponse:
         seen = Seen(request.method, request.path, request.query_string, await request.read())

@@ -17,6 +17,7 @@ import msgspec
 from multidict import CIMultiDict
 
 from dovetail.live.credentials import Connection, CredentialsError, UnreachableError
+from dovetail.live.sockets import Sockets
 from dovetail.report.words import safe
 
 JSON: Final = "application/json"
@@ -77,9 +78,12 @@ class ApiClient:
         self._user_agent = user_agent
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, protects nothing
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = Sockets()
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self.connection.ssl_context or True, limit=64, ttl_dns_cache=60)
+        connector = aiohttp.TCPConnector(
+            ssl=self.connection.ssl_context or True, limit=64, ttl_dns_cache=60, socket_factory=self._sockets.make
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers={"User-Agent": self._user_agent, "Accept": JSON},
@@ -95,6 +99,7 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await self._sockets.hang_up()
 
     async def request(
         self,

@@ -17,6 +17,7 @@ import msgspec
 from dovetail.api.findings import InputError
 from dovetail.lifecycle.messages import Report
 from dovetail.live.logs import Log
+from dovetail.live.sockets import Sockets
 from dovetail.report.words import safe
 
 if TYPE_CHECKING:
@@ -121,14 +122,19 @@ class Notifier:
     async def run(self) -> None:
         """Sends what comes, until cancelled."""
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            while True:
-                await self._there.wait()
-                while self._waiting:
-                    report = self._waiting.popleft()
-                    for target in self.targets:
-                        await self._send(session, target, report)
-                self._there.clear()
+        sockets = Sockets()
+        try:
+            connector = aiohttp.TCPConnector(socket_factory=sockets.make)
+            async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+                while True:
+                    await self._there.wait()
+                    while self._waiting:
+                        report = self._waiting.popleft()
+                        for target in self.targets:
+                            await self._send(session, target, report)
+                    self._there.clear()
+        finally:
+            await sockets.hang_up()
 
     async def _send(self, session: aiohttp.ClientSession, target: Target, report: Report) -> None:
         why = ""
