@@ -40,7 +40,7 @@ _KWOK_CPU: Final = 100
 _KWOK_MEMORY: Final = 10 * 1024 * 1024
 # The recording's kubelets make nodes and pods ready within a second or two, and pods stop as fast.
 TIMES: Final = CloudTimes(
-    create=seconds(0.3, 0.8), register=seconds(0.3, 0.8), ready=seconds(0.8, 1.6), shutdown=seconds(0.1), any_zone=False
+    create=seconds(0.3, 0.8), register=seconds(0.3, 0.8), ready=seconds(0.8, 1.6), shutdown=seconds(0.1)
 )
 
 

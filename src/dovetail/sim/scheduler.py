@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from dovetail.model import names
@@ -274,11 +275,7 @@ class Scheduler:
         able = np.maximum(allocatable, 1)
         free = np.where(wanted > allocatable, 0, (allocatable - wanted) * 100 // able)
         least_allocated = free.sum(axis=1) // 2
-        asked = allocatable - table.room[rows][:, :2]
-        asked = asked + np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)])
-        shares = np.minimum(asked / able, 1.0)
-        balanced = ((1 - np.abs(shares[:, 0] - shares[:, 1]) / 2) * 100).astype(np.int64)
-        total: Ints = least_allocated + balanced
+        total: Ints = least_allocated + self._balance(shape, rows)
         columns = table.columns(shape)
         shunned, liked = columns.shunned[rows], columns.liked[rows]
         if shunned.any():
@@ -291,6 +288,21 @@ class Scheduler:
         if shape.preferences:
             total = total + 2 * self._near_scores(shape, rows)
         return total
+
+    def _balance(self, shape: Shape, rows: Ints) -> Ints:
+        """How much better balanced a node would be with the pod than it is without.
+
+        As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
+        uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
+        """
+        asked = np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)])
+        if not asked.any():
+            return np.zeros(len(rows), np.int64)
+        allocatable = self.table.allocatable[rows][:, :2]
+        used = allocatable - self.table.room[rows][:, :2]
+        before, after = (_unevenness(amounts, allocatable) for amounts in (used, used + asked))
+        scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
+        return scores
 
     def _soft_constraints(self, shape: Shape) -> list[tuple[str, int, Group]]:
         if shape.spread:
@@ -341,6 +353,13 @@ class Scheduler:
             return np.zeros(len(rows), np.int64)
         scores: Ints = (raw - low) * 100 // (high - low)
         return scores
+
+
+def _unevenness(amounts: Ints, allocatable: Ints) -> npt.NDArray[np.float64]:
+    """How far apart the shares of CPU and memory are, per node: their standard deviation."""
+    shares = np.minimum(amounts / np.maximum(allocatable, 1), 1.0)
+    apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
+    return apart
 
 
 def _scheduled(status: str, now: datetime) -> Condition:

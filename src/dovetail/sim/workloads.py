@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -288,13 +289,14 @@ class Workloads:
             pod = pods[key]
             node = pod.spec.node_name
             made = pod.metadata.creation_timestamp
-            age = (now - self.clock.since_start(made)) // SECOND if made is not None else 0
+            age = now - self.clock.since_start(made) if made is not None else 0
             return (
                 bool(node),
                 is_true(pod.status.conditions, "Ready"),
                 _deletion_cost(pod),
                 -doubled[node],
                 age.bit_length(),
+                crc32(pod.metadata.uid.encode()),  # Kubernetes compares uids, which is chance
                 key,
             )
 
