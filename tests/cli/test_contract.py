@@ -88,17 +88,22 @@ def _pool(spec: dict[str, Any]) -> dict[str, Any]:
         ({"limits": {"cpu": "many"}}, "spec.limits.cpu"),
         (
             {"template": {"spec": {"requirements": [{"key": "a", "operator": "Is"}]}}},
-            "spec.template.spec.requirements[0]",
+            "spec.template.spec.requirements[0].operator",
         ),
+        ({"replicas": -2}, "spec.replicas"),
+        ({"weight": 1000}, "spec.weight"),
+        ({"weight": "ten"}, "spec.weight"),
+        ({"disruption": {"consolidateAfter": 30}}, "spec.disruption.consolidateAfter"),
+        ({"disruption": {"budgets": 1}}, "spec.disruption.budgets"),
     ],
 )
 def test_a_broken_pool_is_a_warning(
     spec: dict[str, Any], path: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A pool whose limits or requirements can't be read launches nothing and is warned about; the plan goes on."""
+    """A pool that would be refused closes what the field governs and is warned about; the plan goes on."""
     assert _plan_objects(tmp_path, [_pool(spec)]) == 0
     found = json.loads(capsysbinary.readouterr().out)
-    assert [text for text in found["warnings"] if text.startswith(f"NodePool default: {path}: ")]
+    assert [text for text in found["warnings"] if text.startswith(f"NodePool default: {path} ")]
     assert all(not entry["replacements"] for entry in found["actions"])
 
 

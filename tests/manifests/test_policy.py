@@ -196,7 +196,7 @@ def test_an_unreadable_expiry_switches_graceful_expiry_off() -> None:
 
 
 def test_budgets_that_are_no_list_close_the_pool() -> None:
-    """By the annotation only: the decoder refuses it in the spec."""
+    """As in the spec, where the decoder leaves out what is no list and says so."""
     (budget,) = policy(None, "budgets: 10%").budgets
     assert budget.problem
     assert budget.reasons is None

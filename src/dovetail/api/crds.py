@@ -425,9 +425,7 @@ def _template() -> Schema:
 
 
 def _nodepool_status() -> Schema:
-    reason = _text(
-        "Why, in one word.", minLength=1, maxLength=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
-    )
+    reason = _text("Why, in one word.", minLength=1, maxLength=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     return _object(
         "What was seen of the pool last.",
         {

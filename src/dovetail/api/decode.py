@@ -44,6 +44,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
 }
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_UNREAD_MAX: Final = 32
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
 
 
@@ -154,7 +155,7 @@ def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
     except msgspec.ValidationError:
         tree = msgspec.json.decode(raw)
         named = {"kind": kind, **tree} if isinstance(tree, dict) else tree
-        return cast("AnyObject", msgspec.convert(without_nulls(_null_budgets_closed(named)), KINDS[kind]))
+        return _converted(without_nulls(_null_budgets_closed(named)), kind)
 
 
 def _decode_slowly(document: Document) -> AnyObject:
@@ -166,9 +167,41 @@ def _decode_slowly(document: Document) -> AnyObject:
     if document.head.api_version == "karpenter.sh/v1beta1":
         tree = as_v1(tree)
     try:
-        return _placed(cast("AnyObject", msgspec.convert(tree, KINDS[kind])), kind)
+        return _placed(_converted(tree, kind), kind)
     except msgspec.ValidationError as error:
         raise InputError(_located(document, tree, _field_problem(str(error), tree))) from None
+
+
+def _converted(tree: Any, kind: str) -> AnyObject:
+    """Make the struct of a tree. A NodePool's field of the wrong type is left out and said, and closes what it governs.
+
+    One pool's typo is that pool's problem, not the whole input's (spec section 1).
+    """
+    unread: list[list[str]] = []
+    while True:
+        try:
+            return cast("AnyObject", msgspec.convert(tree, KINDS[kind]))
+        except msgspec.ValidationError as error:
+            path = _field_of(str(error)) if kind == "NodePool" and len(unread) < _UNREAD_MAX else ()
+            if not path:
+                raise
+            unread.append([".".join(path), _field_problem(str(error), tree)])
+            tree = {**_left_out(tree, path), "dovetail.dev/unread": unread}
+
+
+def _field_of(message: str) -> tuple[str, ...]:
+    """Give the names on the way to the field of a pool's spec that a decoder complains of; none: it is no such."""
+    place = message.rpartition(" - at `")[2].rstrip("`").removeprefix("$")
+    names = tuple(name for name, _ in _STEP.findall(place.partition("[")[0]))
+    deep = 4 if names[:2] == ("spec", "template") else 3 if names[:2] == ("spec", "disruption") else 2
+    return names[:deep] if names[:1] == ("spec",) and len(names) > 1 else ()
+
+
+def _left_out(tree: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Copy a tree without one field."""
+    if len(path) == 1:
+        return {key: value for key, value in tree.items() if key != path[0]}
+    return {**tree, path[0]: _left_out(tree[path[0]], path[1:])}
 
 
 def _placed(item: AnyObject, kind: str) -> AnyObject:
@@ -236,6 +269,8 @@ def _field_problem(message: str, tree: Any) -> str:
     if expected is None:
         is_time = "RFC3339" in complaint or "timezone" in complaint
         return f"{path} is {shown(value)}; " + (f"write {_WORDS['datetime']}" if is_time else complaint)
+    if {"bool", "str"} <= set(names):
+        return f"{path} is {shown(value)}; write one value, not a list or a map"
     words = " or ".join(_WORDS.get(name, name) for name in names if name != "null")
     return f"{path or 'the object'} is {shown(value)}; write {words}"
 

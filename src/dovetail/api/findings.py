@@ -43,9 +43,13 @@ class Finding:
 
     def line(self) -> str:
         """Give the finding as one line, without the name of the file."""
+        return f"{self.severity.value}: {self.sentence()}"
+
+    def sentence(self) -> str:
+        """Give the finding without its severity: where, what is there, what is wrong, what to write."""
         value = f" ({self.value})" if self.value else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return one_line(f"{self.severity.value}: {self.path}{value}: {self.message}{remedy}")
+        return one_line(f"{self.path}{value}: {self.message}{remedy}")
 
 
 class Remark(str):

@@ -33,6 +33,11 @@ def karpenter_budgets(written: Sequence[Mapping[str, Any]] | None, problems: lis
 
 
 def _read(entry: Mapping[str, Any], index: int) -> Budget | None:
+    for key in ("schedule", "duration"):
+        if not isinstance(entry.get(key), str | None):
+            raise ValueError(f"{key} is {entry[key]} and must be text")
+    if not isinstance(entry.get("reasons"), list | None):
+        raise ValueError("reasons must be a list")
     is_ever_active, opening = _window(entry.get("schedule"), entry.get("duration"))
     nodes = str(entry.get("nodes", "10%"))
     amount, is_percent = _amount(nodes)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.budget_rules import budget_findings, with_text_nodes
-from dovetail.api.findings import Finding, InputError, Severity, shown
+from dovetail.api.findings import InputError, Severity, shown
 from dovetail.api.karpenter_budgets import karpenter_budgets
 from dovetail.api.manifest_shapes import DISRUPTION
 from dovetail.api.shape import check
@@ -40,10 +40,19 @@ _CONSOLIDATION: Final = (
     "consolidationGracePeriod",
     "consolidationSavingsThreshold",
 )
+_CLOSES: Final = {
+    **dict.fromkeys(_CONSOLIDATION, "nothing is consolidated until it is mended"),
+    "expireAfter": "no node expires gracefully until it is mended",
+}
+_UNPAYABLE: Final = parse_money("1e29")
 
 
 def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolicy:
     """Give the policy that holds for a pool, with the origin of each value, its problems and its warnings."""
+    unread = next((text for path, text in node_pool.unread if path.startswith(_SPEC_PATH)), None)
+    if unread is not None:
+        why = f"{unread}; nothing is disrupted until it is mended"
+        return _closed(why, node_pool.spec.replicas is not None, "spec")
     return _policy(
         node_pool.spec.disruption,
         node_pool.metadata.annotations.get(POLICY_ANNOTATION),
@@ -66,11 +75,12 @@ def _policy(
         try:
             reading.add_layer(read_annotation(annotation), _ANNOTATION_PATH, "annotation")
         except InputError as problem:
-            return _closed(f"{_ANNOTATION_PATH} {problem}; nothing is disrupted until it is mended", static)
+            why = f"{_ANNOTATION_PATH} {problem}; nothing is disrupted until it is mended"
+            return _closed(why, static, "annotation")
     return reading.policy(template_expiry)
 
 
-def _closed(problem: str, static: bool) -> DisruptionPolicy:
+def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
     """Make the policy that allows nothing."""
     return DisruptionPolicy(
         consolidate_after=None,
@@ -78,7 +88,7 @@ def _closed(problem: str, static: bool) -> DisruptionPolicy:
         expire_after_set=True,
         budgets=(Budget(index=0, nodes="0", problem=problem),),
         static=static,
-        origins=dict.fromkeys((*_CONSOLIDATION, "expireAfter", "budgets"), "annotation"),
+        origins=dict.fromkeys((*_CONSOLIDATION, "expireAfter", "budgets"), origin),
         problems=(problem,),
     )
 
@@ -148,7 +158,7 @@ class _Reading:
         findings = list(check(DISRUPTION.fields[key], value, path))
         if not findings:
             return value
-        self.problems += [sentence(finding) for finding in findings]
+        self.problems += [f"{finding.sentence()}; {_CLOSES[key]}" for finding in findings]
         self.is_closed = self.is_closed or key in _CONSOLIDATION
         return None
 
@@ -156,17 +166,15 @@ class _Reading:
         try:
             return parse_nillable(text, units)
         except ValueError as problem:
-            self.problems.append(f"{self.values[key][1]}: {problem}")
+            self.problems.append(f"{self.values[key][1]}: {problem}; {_CLOSES[key]}")
             self.is_closed = self.is_closed or key in _CONSOLIDATION
             return None
 
     def _money(self, number: Any) -> Money:
         try:
             return parse_money(number)
-        except ValueError as problem:
-            self.problems.append(f"{self.values['consolidationSavingsThreshold'][1]}: {problem}")
-            self.is_closed = True
-            return _DEFAULTS.savings_threshold
+        except ValueError:
+            return _UNPAYABLE  # a number, as its form has been checked: no move will ever save so much
 
     def _expiry(self, template_expiry: str | None) -> tuple[int | None, bool]:
         hard = template_length(template_expiry)
@@ -199,14 +207,14 @@ class _Reading:
         normal, remark = with_text_nodes(written, path)
         findings = list(budget_findings(normal, path))
         self.warnings += [
-            sentence(finding)
+            finding.sentence()
             for finding in (*((remark,) if remark else ()), *findings)
             if finding.severity is Severity.WARNING
         ]
-        errors = [sentence(finding) for finding in findings if finding.severity is Severity.ERROR]
+        errors = [finding.sentence() for finding in findings if finding.severity is Severity.ERROR]
         if not errors:
             return read_budget(normal, index, path)
-        self.problems += errors
+        self.problems += [f"{text}; this budget allows nothing until it is mended" for text in errors]
         return broken_budget(normal, index, "; ".join(errors))
 
 
@@ -239,11 +247,6 @@ def written_budget(budget: Budget) -> dict[str, Any]:
     if budget.sequential:
         tree["sequential"] = True
     return tree
-
-
-def sentence(finding: Finding) -> str:
-    """Give a finding as a sentence for the pool's status."""
-    return finding.line().partition(": ")[2]
 
 
 def consolidation_policy(word: str) -> ConsolidationPolicy:
@@ -312,7 +315,7 @@ def _karpenter_policy(written: Mapping[str, Any], template_expiry: str | None, s
     after: int | None = 0
     try:
         if (text := written.get("consolidateAfter")) is not None:
-            after = parse_nillable(text)
+            after = parse_nillable(text if isinstance(text, str) else shown(text))
     except ValueError as problem:
         after = None
         problems.append(f"{_SPEC_PATH}.consolidateAfter: {problem}")

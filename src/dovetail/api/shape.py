@@ -20,6 +20,7 @@ QUANTITY: Final = re.compile(
     r"(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))?"
 )
 
+REQUIRED: Final = "is required"
 _INTEGER_END: Final = 2**63
 _TEXT_MAX: Final = 256 * 1024  # annotations may be this long; keeps patterns from working on whole files
 
@@ -110,7 +111,7 @@ def _is(kind: Kind, value: Any) -> bool:
 def _check_map(shape: Shape, value: dict[str, Any], path: str) -> Iterator[Finding]:
     for name in shape.required:
         if value.get(name) is None:
-            yield error(child(path, name), None, "is required", _write(shape.fields[name]) or "write it")
+            yield error(child(path, name), None, REQUIRED, _write(shape.fields[name]) or "write it")
     if len(value) > shape.high:
         yield error(path, Remark(f"{len(value)} entries"), f"may have at most {shape.high:.0f} entries", "drop some")
     for key, inner in value.items():

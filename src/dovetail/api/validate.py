@@ -20,7 +20,7 @@ from dovetail.api.manifest_shapes import (
     NODE_POOL,
     OPERATORS,
 )
-from dovetail.api.shape import Kind, Shape, check, child, error, warning
+from dovetail.api.shape import REQUIRED, Kind, Shape, check, child, error, warning
 from dovetail.api.v1beta1 import as_v1
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.duration import HOUR, parse_nillable, parse_simple
@@ -104,7 +104,7 @@ def _metadata(tree: dict[str, Any]) -> Iterator[Finding]:
         return
     name = meta.get("name")
     if name is None and not meta.get("generateName"):
-        yield error("metadata.name", name, "is required", "write a name")
+        yield error("metadata.name", name, REQUIRED, "write a name")
     elif name is not None and (not isinstance(name, str) or len(name) > 253 or DNS_NAME.fullmatch(name) is None):
         yield error("metadata.name", name, "is no name of an object", "write lower case letters, digits, - and .")
     elif isinstance(name, str) and len(name) > 63 and tree.get("kind") == "NodePool":
@@ -131,11 +131,11 @@ def _pool(tree: dict[str, Any]) -> Iterator[Finding]:
         return
     if isinstance(disruption, dict):
         yield from disruption_findings(disruption, "spec.disruption")
-    yield from _static(spec)
+    yield from static_findings(spec)
     template = spec.get("template")
     if isinstance(template, dict):
         yield from controller_findings(template)
-        yield from _own_labels(template)
+        yield from own_label_findings(template)
     yield from _annotation(tree, spec)
     yield from _expiry(disruption, "spec.disruption.expireAfter", template)
 
@@ -169,7 +169,8 @@ def _too_long(holder: dict[str, Any], names: tuple[str, ...], path: str) -> Iter
             yield error(child(path, name), text, "is longer than anything can last", "write at most 2562047h, or Never")
 
 
-def _static(spec: dict[str, Any]) -> Iterator[Finding]:
+def static_findings(spec: dict[str, Any]) -> Iterator[Finding]:
+    """Check what may not stand beside `replicas`."""
     if spec.get("replicas") is None:
         return
     if spec.get("weight") is not None:
@@ -185,7 +186,7 @@ def _static(spec: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _own_labels(template: dict[str, Any]) -> Iterator[Finding]:
+def own_label_findings(template: dict[str, Any]) -> Iterator[Finding]:
     """Apply the API server's rules on names: labels of the template, keys of its requirements."""
     path = "spec.template.metadata.labels"
     for label in _labels(template):

@@ -90,14 +90,14 @@ def refuse_static(scene: Scene, facts: NodeFacts) -> Refusal | None:
     """Say why a static pool's node can't be replaced now."""
     assert facts.pool is not None
     name = facts.pool_name
-    if scaling_down(scene, facts.pool):
-        return Refusal(
-            gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
-        )
     broken = unreadable(facts.pool)
     if broken:
         return Refusal(
             gate=Gate.NEW_NODES, why=f"Static NodePool {name} can't be read ({broken}): it launches nothing."
+        )
+    if scaling_down(scene, facts.pool):
+        return Refusal(
+            gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
         )
     if static_room(scene, facts.pool) == 0:
         limit = str(facts.pool.spec.limits.get("nodes"))

@@ -5,10 +5,10 @@ Sentences only, in a stable order. Sits in decide, below the round.
 
 from collections.abc import Iterator
 
+from dovetail.api.pool_rules import launch_problems
 from dovetail.decide.facts import read_expiry
 from dovetail.decide.scene import Scene
 from dovetail.model.duration import format_duration
-from dovetail.scheduling.templates import unreadable as unreadable_part
 
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
@@ -17,12 +17,11 @@ UNREADABLE_MAX = 20
 def warnings_of(scene: Scene) -> tuple[str, ...]:
     """Give all warnings of a round: pools by name first, then pods."""
     found: list[str] = []
-    broken = {pool.metadata.name: unreadable_part(pool) for pool in scene.snapshot.cluster.node_pools}
+    broken = {pool.metadata.name: launch_problems(pool) for pool in scene.snapshot.cluster.node_pools}
     for name in sorted(scene.policies):
         policy = scene.policies[name]
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
-        if broken[name]:
-            found.append(f"NodePool {name}: {broken[name]}; it launches no node until that is mended")
+        found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
         found.extend(_forceful_first(scene, name))
     unreadable = [text for facts in scene.nodes for text in facts.unreadable]
     found.extend(unreadable[:UNREADABLE_MAX])

@@ -367,13 +367,13 @@ class BudgetSpec(ApiStruct, frozen=True):
 
 
 class DisruptionSpec(ApiStruct, frozen=True):
-    """`spec.disruption` as written; `api.policy` reads and checks it."""
+    """`spec.disruption` as written, right or wrong; `api.policy` reads and checks it."""
 
-    consolidation_policy: str | None = None
-    consolidate_after: str | None = None
-    expire_after: str | None = None
-    consolidation_grace_period: str | None = None
-    consolidation_savings_threshold: float | int | str | None = None
+    consolidation_policy: Scalar = None
+    consolidate_after: Scalar = None
+    expire_after: Scalar = None
+    consolidation_grace_period: Scalar = None
+    consolidation_savings_threshold: Scalar = None
     budgets: tuple[BudgetSpec, ...] | None = None
 
 
@@ -395,11 +395,15 @@ class NodePoolStatus(ApiStruct, frozen=True):
 
 
 class NodePool(ApiStruct, frozen=True, tag_field="kind", tag="NodePool"):
-    """A pool of nodes with one template and one disruption policy."""
+    """A pool of nodes with one template and one disruption policy.
+
+    `unread`: fields of the wrong type, which were left out (path, and a sentence): what they govern stays closed.
+    """
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
+    unread: tuple[tuple[str, str], ...] = msgspec.field(default=(), name="dovetail.dev/unread")
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True):

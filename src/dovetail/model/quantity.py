@@ -22,6 +22,8 @@ _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?",
 )
+_LONGEST = 1000
+"""Longer texts are nobody's amount, and Python refuses to read numbers of more than some 4,000 digits."""
 _BYTES = frozenset({"memory", "ephemeral-storage", "storage"})
 
 
@@ -30,7 +32,7 @@ class QuantityError(ValueError):
 
     def __init__(self, value: object) -> None:
         self.value = value
-        super().__init__(f"{value!r} is not a quantity; write a number such as 500m, 2, 1.5Gi or 1e3")
+        super().__init__(f"{repr(value)[:80]} is not a quantity; write a number such as 500m, 2, 1.5Gi or 1e3")
 
 
 def _scaled(text: str | int | float, scale: int) -> int:
@@ -40,7 +42,7 @@ def _scaled(text: str | int | float, scale: int) -> int:
     # The shortest text of a float is what its author wrote: 0.1 is a tenth, not 0.1000000000000000055.
     shown = text if isinstance(text, str) else repr(text)
     match = _QUANTITY.fullmatch(shown)
-    if not shown or match is None:
+    if not shown or match is None or len(shown) > _LONGEST:
         raise QuantityError(text)
     part = match["part"] or ""
     mantissa = int((match["whole"] + part) or "0")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dovetail.api.pool_rules import launch_problems
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, condition
-from dovetail.model.quantity import resource_amount
 from dovetail.scheduling.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
 from dovetail.scheduling.pods import HostPort, amounts
@@ -64,18 +64,8 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
 
 
 def unreadable(pool: NodePool) -> str | None:
-    """Say what of a pool's requirements or limits can't be read: it launches nothing then, and the others go on."""
-    path = ""
-    try:
-        for place, entry in enumerate(pool.spec.template.spec.requirements):
-            path = f"spec.template.spec.requirements[{place}]"
-            Requirement.of(entry.key, entry.operator, entry.values)
-        for name, text in pool.spec.limits.items():
-            path = f"spec.limits.{name}"
-            resource_amount(name, text)
-    except ValueError as problem:
-        return f"{path}: {problem}"
-    return None
+    """Say what of a pool would be refused: it launches nothing then, and the others go on."""
+    return next(iter(launch_problems(pool)), None)
 
 
 def _is_ready(pool: NodePool) -> bool:

@@ -25,6 +25,7 @@ from dovetail.model.objects import (
     ObjectMeta,
     Pod,
     ResourceList,
+    Scalar,
     Taint,
     condition,
     is_true,
@@ -61,12 +62,12 @@ def without_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Con
     return tuple(entry for entry in conditions if entry.type != kind)
 
 
-def span_of(text: str | None, default: int | None = None) -> int | None:
+def span_of(text: Scalar, default: int | None = None) -> int | None:
     """A duration of an object; None for Never and for what nobody can read."""
     if text is None:
         return default
     try:
-        return parse_nillable(text, "smhd")
+        return parse_nillable(str(text), "smhd")
     except DurationError:
         return None
 
