@@ -196,3 +196,83 @@ def test_pods_of_a_placement_are_sorted(plan: Callable[..., Any]) -> None:
     town.pod("b", "small", cpu="900m")
     found = plan(town)["actions"][0]
     assert found["placements"] == [{"node": "big", "pods": ["default/a", "default/b"]}]
+
+
+@pytest.mark.parametrize(
+    "command", [["plan", "-f"], ["place", "-f"], ["budgets", "-f"], ["explain", "n1", "-f"], ["validate"]]
+)
+@pytest.mark.parametrize("text", ['{"kind": "List", "items": []}', "apiVersion: v1\nitems: []\nkind: List\n"])
+def test_an_empty_list_alone_is_nothing_to_look_at(
+    command: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command says so in one sentence, with status 2: a file without any object is unreadable input."""
+    file = tmp_path / "empty"
+    file.write_text(text)
+    assert main([*command, str(file)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"dovetail: {file}: a List without items is all there is: nothing to look at; give the objects as well\n"
+    )
+
+
+def test_an_empty_list_beside_others_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where each kind has its own file, one that nobody uses is empty; `plan` and `validate` both go on."""
+    assert _plan_objects(tmp_path, []) == 0
+    pool = tmp_path / "pool.json"
+    spec = {"template": {"spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []}}}
+    pool.write_text(json.dumps(_pool(spec)))
+    assert main(["validate", str(tmp_path / "more.json"), str(pool)]) == 0
+    assert "checked 1 object in 2 files" in capsys.readouterr().err
+
+
+def _with_settings(tmp_path: Path, text: str) -> list[str]:
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    town.node("n1", "m")
+    town.pod("a", "n1")
+    (tmp_path / "settings.yaml").write_text(text)
+    return [*_write(town, tmp_path), "--settings", str(tmp_path / "settings.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("markedForDeletionNodes: [nn1]", "settings: markedForDeletionNodes names nn1, and there is no such node"),
+        ("nominatedNodes: [claim-n2]", "settings: nominatedNodes names claim-n2, and there is no such node"),
+        ("pools: [other]", "settings: pools names other, and there is no such NodePool; it was passed over"),
+    ],
+)
+def test_names_that_nobody_has_are_told(
+    text: str, said: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A typo in the settings' names of a captured cluster is a warning of `plan` and a note of the others."""
+    options = _with_settings(tmp_path, text)
+    assert main(["plan", *options, "-o", "json"]) == 0
+    assert [entry for entry in json.loads(capsysbinary.readouterr().out)["warnings"] if entry.startswith(said)]
+    for command in (["explain", "n1"], ["place"], ["budgets"]):
+        assert main([*command, *options, "-o", "json"]) == 0
+        assert f"note: {said}".encode() in capsysbinary.readouterr().err
+
+
+def test_names_that_are_there_are_not(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Nodes may be named by their NodeClaim, which comes first."""
+    options = _with_settings(tmp_path, "{nominatedNodes: [claim-n1], markedForDeletionNodes: [n1], pools: [default]}")
+    assert main(["plan", *options, "-o", "json"]) == 0
+    assert json.loads(capsysbinary.readouterr().out)["warnings"] == []
+
+
+def test_the_day_of_the_prices_is_everywhere(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Words, JSON and page say which prices were used, and of which day, or that there is none."""
+    options = _with_settings(tmp_path, "{}")
+    assert main(["plan", *options, "-o", "json"]) == 0
+    assert json.loads(capsysbinary.readouterr().out)["prices"]["asOf"] is None
+    dated = [*options[: options.index("--catalog")], *options[options.index("--catalog") + 2 :]]
+    dated += ["--catalog", "aws:us-east-1"]
+    assert main(["plan", *dated, "-o", "json"]) == 0
+    prices = json.loads(capsysbinary.readouterr().out)["prices"]
+    assert prices["source"] == "built-in EC2 table of us-east-1"
+    line = f"Prices: {prices['source']}, of {prices['asOf']}.".encode()
+    for command in (["plan"], ["plan", "-o", "html"], ["explain", "n1"]):
+        assert main([*command, *dated]) == 0
+        assert line in capsysbinary.readouterr().out

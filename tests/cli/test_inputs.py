@@ -74,7 +74,9 @@ def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> No
 def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
     """Where no node says its region, --catalog is needed."""
     with pytest.raises(InputError, match="--catalog"):
-        load_inputs(parsed("-f", captured(tmp_path)))
+        load_inputs(
+            parsed("-f", captured(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
+        )
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-14", "2026-03-14T15:30:00", "", "12"])

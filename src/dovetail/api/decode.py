@@ -14,7 +14,15 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from dovetail.api.documents import Document, Head, read_input, split_documents
+from dovetail.api.documents import (
+    NOTHING_LISTED,
+    NOTHING_THERE,
+    Document,
+    Head,
+    is_empty_list,
+    read_input,
+    split_documents,
+)
 from dovetail.api.findings import InputError, shown
 from dovetail.api.v1beta1 import as_v1
 from dovetail.model.cluster import Cluster, cluster_of
@@ -70,6 +78,8 @@ def load_cluster(paths: Sequence[Path | str]) -> Cluster:
         everything.objects += found.objects
         for kind, count in found.unknown_kinds.items():
             everything.unknown_kinds[kind] = everything.unknown_kinds.get(kind, 0) + count
+    if not everything.objects and not everything.unknown_kinds:
+        raise InputError(f"{', '.join(map(str, paths))}: {NOTHING_LISTED}")
     return cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
 
 
@@ -85,14 +95,9 @@ def decode_objects(data: bytes) -> DecodedObjects:
             found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1
         else:
             found.objects.append(item)
-    if not seen and not _is_empty_list(data):
-        raise InputError("it holds no Kubernetes object; give what 'kubectl get ... -o json' prints")
+    if not seen and not is_empty_list(data):
+        raise InputError(NOTHING_THERE)
     return found
-
-
-def _is_empty_list(data: bytes) -> bool:
-    """Whether the input is a List without items, which is an answer too."""
-    return b"List" in data and b"items" in data
 
 
 def unreadable_quantity(cluster: Cluster) -> str | None:

@@ -24,6 +24,8 @@ MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
 MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
 YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory for each MiB
+NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ... -o json' prints"
+NOTHING_LISTED: Final = "a List without items is all there is: nothing to look at; give the objects as well"
 _GZIP: Final = b"\x1f\x8b"
 _PEEK: Final = 4096
 
@@ -120,6 +122,14 @@ def split_documents(data: bytes) -> Iterator[Document]:
         yield from _json_documents(data)
     else:
         yield from _yaml_documents(data)
+
+
+def is_empty_list(data: bytes) -> bool:
+    """Whether an input without objects is a List without items: what kubectl prints of a kind that nobody uses.
+
+    Beside other files that is an answer; where it is all there is, nothing was given.
+    """
+    return b"List" in data and b"items" in data
 
 
 def _json_documents(data: bytes) -> Iterator[Document]:

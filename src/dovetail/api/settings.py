@@ -6,7 +6,7 @@ that names the nearest known one. Knows nothing of what the settings do. Sits in
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
 from dovetail.api.yaml_tree import parse_yaml
+from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, parse_go_duration
 from dovetail.model.settings import (
     PROFILES,
@@ -52,6 +53,33 @@ def settings_of(tree: Any, base: Settings) -> Settings:
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
     return dataclasses.replace(base, **changes)
+
+
+def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
+    """Say which nodes and pools the settings name that the cluster doesn't have: a typo there would go unnoticed."""
+    asked = (
+        ("nominatedNodes", settings.nominated_nodes, "node"),
+        ("markedForDeletionNodes", settings.marked_for_deletion_nodes, "node"),
+        ("pools", settings.pools, "NodePool"),
+    )
+    if not any(wanted for _, wanted, _ in asked):
+        return ()
+    nodes = {node.metadata.name for node in cluster.nodes}
+    there = {
+        "node": nodes | {claim.metadata.name for claim in cluster.node_claims},
+        "NodePool": {pool.metadata.name for pool in cluster.node_pools},
+    }
+    return tuple(
+        f"settings: {key} names {name}, and there is no such {what}; it was passed over{_near(name, there[what])}"
+        for key, wanted, what in asked
+        for name in wanted
+        if name not in there[what]
+    )
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _profile(name: Profile | str) -> Profile:

@@ -49,7 +49,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work the calendar out and show it."""
-    from dovetail.cli.inputs import load_cluster_option, load_settings_option, parse_now
+    from dovetail.cli.inputs import load_cluster_option, load_settings_option, note_problems, parse_now
     from dovetail.cli.live_cluster import capture_live
     from dovetail.plan.calendar import calendar
 
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     zone = _zone(args.tz)
     settings, now = load_settings_option(args), parse_now(args.now)
     cluster = load_cluster_option(args, lambda: capture_live(args))
+    note_problems(cluster, settings, launches=False)
     if not cluster.node_pools:
         print("note: there is no NodePool in the input, so there are no budgets", file=sys.stderr)
     pools = calendar(cluster, settings, now, args.days)

@@ -5,7 +5,7 @@ import difflib
 import sys
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit
+from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.plan import managed_pools
 
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plan.explanation import explanation_document, explanation_text
 
     inputs = load_inputs(args, capture=lambda: capture_live(args))
+    note_problems(inputs.cluster, inputs.settings, launches=True)
     world = World(
         cluster=inputs.cluster,
         catalogue=inputs.catalogue,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dovetail.model.settings import Settings
 
 _PATIENCE: Final = 2.0
+_NOTES_MAX: Final = 10
 _REGION: Final = "topology.kubernetes.io/region"
 
 
@@ -97,6 +98,21 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
         counted = safe(", ".join(f"{count} {kind}" for kind, count in cluster.unknown_kinds.items()))
         print(f"note: passed over {counted} (not needed)", file=sys.stderr)
     return cluster
+
+
+def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -> None:
+    """Tell on standard error what `plan` has among its warnings: names that nobody has, pools that launch nothing."""
+    from dovetail.api.pool_rules import launch_problems
+    from dovetail.api.settings import unknown_names
+    from dovetail.report.words import safe
+
+    notes = list(unknown_names(settings, cluster))
+    for pool in cluster.node_pools if launches else ():
+        notes += [f"NodePool {pool.metadata.name}: {text}; it launches no node" for text in launch_problems(pool)]
+    for text in notes[:_NOTES_MAX]:
+        print(f"note: {safe(text)}", file=sys.stderr)
+    if len(notes) > _NOTES_MAX:
+        print(f"note: and {len(notes) - _NOTES_MAX} more; dovetail plan -o json lists all", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit
+from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.scheduling.snapshot import Snapshot
 
     inputs = load_inputs(args, capture=lambda: capture_live(args))
+    note_problems(inputs.cluster, inputs.settings, launches=True)
     with naming_the_culprit(inputs.cluster):
         snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
         document = _document(place(snapshot))

@@ -58,19 +58,16 @@ def run(args: argparse.Namespace) -> int:
 
         from dovetail.plan.document import plan_document
 
-        sys.stdout.buffer.write(msgspec.json.encode(plan_document(result)) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(plan_document(result, inputs.catalogue)) + b"\n")
         return 0
     if args.output == "html":
         from dovetail.plan.page import plan_page
 
-        print(plan_page(result), end="")
+        print(plan_page(result, inputs.catalogue), end="")
         return 0
-    from dovetail.plan.summary import plan_text
-    from dovetail.report.words import safe
+    from dovetail.plan.summary import plan_text, prices_text
 
-    print(plan_text(result))
-    if inputs.catalogue.as_of:
-        print(f"Prices: {safe(inputs.catalogue.source)}, of {safe(inputs.catalogue.as_of)}.")
+    print("\n".join(filter(None, (plan_text(result), prices_text(inputs.catalogue)))))
     return 0
 
 

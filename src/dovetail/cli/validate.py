@@ -60,12 +60,16 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check every file and say what was found; one that can't be read doesn't keep the others from being checked."""
+    from dovetail.api.documents import NOTHING_LISTED
+
     tally, located, unreadable = Tally(), [], []
     for path in _files(args.paths):
         try:
             located += _findings(path, tally)
         except InputError as problem:
             unreadable.append(one_line(f"{_name(path)}: {problem}"))
+    if not tally.checked and not tally.passed_over and not unreadable:
+        unreadable.append(f"{', '.join(map(_name, args.paths))}: {NOTHING_LISTED}")
     if args.output == "json":
         print(json.dumps(_document(located, tally), indent=2))
     else:
@@ -94,14 +98,15 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _findings(path: str, tally: Tally) -> list[Located]:
-    from dovetail.api.documents import MANIFEST_MAX, read_input, split_documents
+    from dovetail.api.documents import MANIFEST_MAX, NOTHING_THERE, is_empty_list, read_input, split_documents
     from dovetail.api.shape import warning
     from dovetail.api.validate import VALIDATED_KINDS, validate_manifest
 
     found: list[Located] = []
     tally.files += 1
     empty = True
-    for document in split_documents(read_input(path, MANIFEST_MAX)):
+    data = read_input(path, MANIFEST_MAX)
+    for document in split_documents(data):
         empty = False
         head = document.head
         if head.kind not in VALIDATED_KINDS or not head.api_version.startswith("karpenter.sh/"):
@@ -119,8 +124,8 @@ def _findings(path: str, tally: Tally) -> list[Located]:
             raise InputError(f"{name} is nested too deep") from None
         tally.checked += 1
         found += [Located(_name(path), document.where, name, finding) for finding in findings]
-    if empty:
-        raise InputError("it holds no Kubernetes object")
+    if empty and not is_empty_list(data):
+        raise InputError(NOTHING_THERE)
     return found
 
 

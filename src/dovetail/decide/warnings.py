@@ -6,6 +6,7 @@ Sentences only, in a stable order. Sits in decide, below the round.
 from collections.abc import Iterator
 
 from dovetail.api.pool_rules import launch_problems
+from dovetail.api.settings import unknown_names
 from dovetail.decide.facts import read_expiry
 from dovetail.decide.scene import Scene
 from dovetail.model.duration import format_duration
@@ -15,8 +16,8 @@ UNREADABLE_MAX = 20
 
 
 def warnings_of(scene: Scene) -> tuple[str, ...]:
-    """Give all warnings of a round: pools by name first, then pods."""
-    found: list[str] = []
+    """Give all warnings of a round: what the settings name first, then pools by name, then pods."""
+    found: list[str] = list(unknown_names(scene.settings, scene.snapshot.cluster))
     broken = {pool.metadata.name: launch_problems(pool) for pool in scene.snapshot.cluster.node_pools}
     for name in sorted(scene.policies):
         policy = scene.policies[name]

@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.words import clock
+from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.money import format_money
 from dovetail.model.objects import SelectorRequirement
@@ -16,9 +17,9 @@ from dovetail.model.verdicts import GateResult, NodeVerdict
 Json = dict[str, Any]
 
 
-def plan_document(result: RoundResult) -> Json:
-    """Give the whole document."""
-    return {
+def plan_document(result: RoundResult, catalogue: Catalogue | None = None) -> Json:
+    """Give the whole document; with a catalogue, also where the prices are from and of which day."""
+    document = {
         "now": clock(result.now),
         "profile": result.profile.value,
         "actions": [action(command) for command in result.commands],
@@ -37,6 +38,12 @@ def plan_document(result: RoundResult) -> Json:
         "warnings": list(result.warnings),
         "nextChange": None if result.next_change is None else clock(result.next_change),
     }
+    return document if catalogue is None else {**document, "prices": prices(catalogue)}
+
+
+def prices(catalogue: Catalogue) -> Json:
+    """Say where the prices are from; `asOf` is null where the catalogue has no date."""
+    return {"source": catalogue.source, "asOf": catalogue.as_of or None}
 
 
 def action(command: Command) -> Json:

@@ -12,8 +12,8 @@ from dovetail.model.money import format_money
 from dovetail.model.policy import Budget, DisruptionPolicy
 from dovetail.model.verdicts import ELIGIBLE, Gate
 from dovetail.plan.counterfactual import Answer, Counterfactual, World
-from dovetail.plan.document import Json, action, gate
-from dovetail.plan.summary import LINE_MAX
+from dovetail.plan.document import Json, action, gate, prices
+from dovetail.plan.summary import LINE_MAX, prices_text
 from dovetail.report.words import safe
 
 _OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
@@ -31,6 +31,7 @@ def explanation_document(world: World, answer: Answer, opened: tuple[Counterfact
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
         "price": facts.price_float,
+        "prices": prices(world.catalogue),
         "disruptionCost": float(facts.disruption_cost),
         "lifetimeRemaining": float(facts.remaining),
         "pods": len(facts.reschedulable),
@@ -105,8 +106,10 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
         *_preference_lines(answer),
         *_policy_lines(facts.policy),
         *_opening_lines(answer, opened),
+        "",
+        prices_text(world.catalogue),
     ]
-    return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
+    return "\n".join(safe(line, LINE_MAX) for line in lines).rstrip()  # names come from outside
 
 
 def _pods(count: int) -> str:

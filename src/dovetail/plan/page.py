@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from dovetail import __version__
 from dovetail.decide.outcome import UNLIMITED, RoundResult
 from dovetail.decide.words import clock
+from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.summary import FIRST_STEP
+from dovetail.plan.summary import FIRST_STEP, prices_text
 from dovetail.report import page as html
 from dovetail.report.svg import bar_chart
 from dovetail.report.words import count, dollars
 
 _FOLD_AT = 40
+_EXACT = "Figures are exact; money is shown rounded."
 
 
-def plan_page(result: RoundResult) -> str:
-    """The whole page."""
+def plan_page(result: RoundResult, catalogue: Catalogue | None = None) -> str:
+    """The whole page; with a catalogue, its foot says where the prices are from and of which day."""
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
     groups = _groups(verdicts, taken)
@@ -51,7 +53,7 @@ def plan_page(result: RoundResult) -> str:
         f"At {html.text(clock(result.now))}, by the rules of {html.text(result.profile.value)}: "
         f"{html.text(_lead(result, len(taken), saved))}",
         "".join(body),
-        f"Dovetail {__version__}. Figures are exact; money is shown rounded.",
+        " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(catalogue), _EXACT))),
     )
 
 

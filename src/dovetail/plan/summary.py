@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
+from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.report.words import safe
@@ -34,6 +35,11 @@ FIRST_STEP = {
     Gate.BALANCED: "use WhenEmptyOrUnderutilized where Balanced is too careful",
     Gate.INSTANCE_TYPE_KNOWN: "give a catalogue that has these instance types",
 }
+
+
+def prices_text(catalogue: Catalogue | None) -> str:
+    """Say where the prices are from and of which day; nothing where the catalogue has no date."""
+    return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.") if catalogue and catalogue.as_of else ""
 
 
 def plan_text(result: RoundResult) -> str:
