@@ -29,7 +29,8 @@ from cryptography.x509.oid import NameOID
 
 from tests.paths import ROOT
 
-READY_SECONDS_MAX = 90.0
+READY_SECONDS_MAX = 180.0
+PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.05
 PROGRAMS = ("etcd", "kube-apiserver")
 PROGRAMS_OF_A_CLUSTER = (*PROGRAMS, "kube-scheduler", "kube-controller-manager")
@@ -61,7 +62,7 @@ class ControlPlane:
         self.kubeconfig = folder / "kubeconfig"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._port = 0
-        self._etcd_port = 0
+        self._etcd_port = self._peer_port = 0
 
     @property
     def base_url(self) -> str:
@@ -73,9 +74,9 @@ class ControlPlane:
         """The administrator's token."""
         return self.tokens["admin"]
 
-    def client(self, user: str = "admin") -> "Client":
+    def client(self, user: str = "admin", *, patience: float = PATIENCE_SECONDS) -> "Client":
         """Make a client that speaks as one of `USERS`; only admin has rights from the start."""
-        return Client(self._port, self.tokens[user], self.ca_path)
+        return Client(self._port, self.tokens[user], self.ca_path, patience=patience)
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -128,14 +129,61 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount",
             "--profiling=false",
         )
-        with self.client() as client:
-            self._wait_for("kube-apiserver", lambda: client.request("GET", "/readyz")[0] == 200)
+        with self.client(patience=0.0) as client:
+            self._wait_for("kube-apiserver", lambda: _is_ready(client))
 
     def restart_apiserver(self, *, down_seconds: float = 0.0, how: signal.Signals = signal.SIGKILL) -> None:
-        """Take the API server away and bring it back with the same address, keys and data."""
+        """Take the API server away and bring it back with the same address, keys and data, as the others see it too."""
         self.kill("kube-apiserver", how)
         time.sleep(down_seconds)
         self.start_apiserver()
+        self.wait_for_controllers()
+
+    def wait_for_controllers(self) -> None:
+        """Wait until the controller manager has seen all that was written so far to Deployments and ReplicaSets.
+
+        After a restart of the API server its watches come back one by one, some after half a minute. Until then it
+        acts on what it remembers, such as a ReplicaSet that is long gone: it makes pods for it.
+        """
+        if "kube-controller-manager" not in self.running():
+            return
+        labels = {"pulse": secrets.token_hex(4)}
+        name = f"pulse-{labels['pulse']}"
+        container = {"name": "main", "image": "none"}
+        probe: dict[str, Any] = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "kube-public"},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+        sets = "/apis/apps/v1/namespaces/kube-public/replicasets"
+        with self.client() as client:
+
+            def seen() -> bool:
+                mine = client.request("GET", sets, labelSelector=f"pulse={labels['pulse']}")[1]["items"]
+                return any(each.get("status", {}).get("observedGeneration") for each in mine)
+
+            eventually(lambda: client.create(probe)[0] in (201, 409))  # its namespace comes a moment after the server
+            eventually(seen)
+            client.delete(probe)
+            client.request("DELETE", sets, labelSelector=f"pulse={labels['pulse']}")
+
+    def mend(self) -> None:
+        """Put in order what a failed test may have left: programs that ended, and what the others remember of it."""
+        for name, start in (("etcd", self._start_etcd), ("kube-apiserver", self.start_apiserver)):
+            if name in self._processes and name not in self.running():
+                self.kill(name)
+                start()
+        again = {"kube-scheduler": self.start_scheduler, "kube-controller-manager": self.start_controller_manager}
+        for name, start in again.items():
+            if name in self._processes:
+                self.kill(name)
+                start()
+        self.wait_for_controllers()
 
     def start_scheduler(self) -> None:
         """Start kube-scheduler."""
@@ -177,8 +225,9 @@ class ControlPlane:
         return path
 
     def _start_etcd(self) -> None:
-        self._etcd_port, peer = _free_port(), _free_port()
-        clients, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer}"
+        if not self._etcd_port:
+            self._etcd_port, self._peer_port = _free_port(), _free_port()
+        clients, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._start(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
@@ -217,8 +266,9 @@ class ControlPlane:
 class Client:
     """A small blocking client of the API server: JSON in, status and JSON out, one connection kept."""
 
-    def __init__(self, port: int, token: str, ca_path: Path) -> None:
+    def __init__(self, port: int, token: str, ca_path: Path, *, patience: float = PATIENCE_SECONDS) -> None:
         self._token = token
+        self.patience = patience
         self._connection = http.client.HTTPSConnection(
             "127.0.0.1", port, timeout=60, context=ssl.create_default_context(cafile=str(ca_path))
         )
@@ -237,7 +287,26 @@ class Client:
     def request(
         self, method: str, path: str, body: Any = None, *, kind: str = "application/json", **query: str
     ) -> tuple[int, Any]:
-        """Ask for one thing. The answer is decoded where it is JSON, text otherwise."""
+        """Ask for one thing, again where the server is not ready for it. JSON is decoded, all else is text.
+
+        What the server has surely not done is asked for again: any read, and a write that it put off (429).
+        """
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                status, answer = self._once(method, path, body, kind, query)
+            except (OSError, http.client.HTTPException) as error:
+                refused = isinstance(error, ConnectionRefusedError)
+                if not (refused or method == "GET") or time.monotonic() > deadline:
+                    raise
+            else:
+                put_off = status == 429 and not path.endswith("/eviction")
+                away = status == 503 and method == "GET"
+                if not (put_off or away) or time.monotonic() > deadline:
+                    return status, answer
+            time.sleep(POLL_SECONDS)
+
+    def _once(self, method: str, path: str, body: Any, kind: str, query: dict[str, str]) -> tuple[int, Any]:
         url = path + ("?" + urlencode(query) if query else "")
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": kind}
         data = None if body is None else json.dumps(body)
@@ -316,7 +385,7 @@ class Client:
         return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
 
 
-def eventually(check: Callable[[], Any], *, seconds_max: float = 180.0) -> Any:
+def eventually(check: Callable[[], Any], *, seconds_max: float = 300.0) -> Any:
     """Ask again until the answer is true, and give it."""
     deadline = time.monotonic() + seconds_max
     while not (answer := check()):
@@ -345,6 +414,7 @@ def control_plane(folder: Path, *, whole: bool = False) -> Iterator[ControlPlane
         if whole:
             plane.start_scheduler()
             plane.start_controller_manager()
+            plane.wait_for_controllers()
         yield plane
     finally:
         plane.stop()
@@ -356,8 +426,22 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _is_ready(client: Client) -> bool:
+    """Whether the server is ready and serves every custom resource that it has a definition of."""
+    if client.request("GET", "/readyz")[0] != 200:
+        return False
+    status, answer = client.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    return status == 200 and all(
+        client.request("GET", f"/apis/{each['spec']['group']}/{version['name']}/{each['spec']['names']['plural']}")[0]
+        == 200
+        for each in answer["items"]
+        for version in each["spec"]["versions"]
+        if version["served"]
+    )
+
+
 def _healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200

@@ -1,6 +1,7 @@
 """Fixtures of the end-to-end tests: a clean world, and a controller with the built-in provider for a whole module."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -8,6 +9,23 @@ from tests.api.control_plane import ControlPlane
 from tests.e2e.controller import Process, controller
 from tests.e2e.history import History, history_of
 from tests.e2e.world import World, write_catalogue, write_settings
+
+_failed: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test on the cluster went wrong."""
+    report = yield
+    if report.failed:
+        _failed.append(item.nodeid)
+        found = getattr(item, "funcargs", {}).get("world")
+        if isinstance(found, World):
+            with contextlib.suppress(Exception):  # a cluster that is gone has nothing to say
+                report.sections.append(("the cluster", found.inventory()))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -22,7 +40,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def world(cluster: ControlPlane) -> Iterator[World]:
     """The cluster, empty before and after."""
     with cluster.client() as client:
-        found = World(client)
+        found = World(client, cluster.wait_for_controllers)
+        if _failed:  # one that went wrong must not take the next one down
+            _failed.clear()
+            cluster.mend()
         found.wipe()
         yield found
         found.wipe()

@@ -38,7 +38,7 @@ def _scene(world: World) -> Tree:
 
 def _replaced(world: World) -> None:
     """One new node with all pods, no mark anywhere."""
-    eventually(lambda: "first" not in world.claims() and len(world.nodes()) == 1, seconds_max=90)
+    eventually(lambda: "first" not in world.claims() and len(world.nodes()) == 1)
     world.wait_running("app", 2)
     eventually(lambda: not world.leftovers())
 
@@ -206,10 +206,6 @@ def test_an_hour_of_skew(
     assert _most_at_once(history) == 2
 
 
-@pytest.mark.skip(
-    reason="unsteady: once in three runs two NodeClaims were left for three minutes after the jump; not understood yet "
-    "(jumping clocks are covered by the simulated faults)"
-)
 def test_a_skewed_controller_alone_comes_to_the_same_end(
     cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """What end-to-end tests stand on: manifests, a catalogue of three machines, and a clean slate."""
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,20 @@ ZONES = ("zone-a", "zone-b", "zone-c")
 PRICES = {"small": 0.10, "medium": 0.21, "large": 0.40}
 _CORES = {"small": 2, "medium": 4, "large": 8}
 PODS = "/api/v1/namespaces/default/pods"
+_MADE = (
+    "/apis/karpenter.sh/v1/nodepools",
+    "/apis/apps/v1/namespaces/default/deployments",
+    "/apis/apps/v1/namespaces/default/replicasets",
+    "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+    "/apis/karpenter.sh/v1/nodeclaims",
+    PODS,
+    "/api/v1/nodes",
+)
+_SAID = (
+    "/apis/events.k8s.io/v1/namespaces/default/events",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+)
+_AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
 def catalogue() -> Tree:
@@ -148,8 +162,9 @@ def replica_set(app: str, replicas: int, cpu: str = "500m", **spec: Any) -> Tree
 class World:
     """A cluster under test, through its API."""
 
-    def __init__(self, api: Client) -> None:
+    def __init__(self, api: Client, settle: Callable[[], None] = lambda: None) -> None:
         self.api = api
+        self.settle = settle
 
     def all(self, path: str) -> list[Tree]:
         """All objects of a collection."""
@@ -211,7 +226,7 @@ class World:
             node = self.nodes().get(name)
             if node is None or any(t["key"].startswith("node.kubernetes.io/") for t in node["spec"].get("taints", [])):
                 return None
-            return node
+            return node if node["metadata"]["labels"].get("karpenter.sh/initialized") == "true" else None
 
         return dict(eventually(ready))
 
@@ -243,36 +258,48 @@ class World:
                     found.append(f"node {name} is tainted")
         return found
 
+    def inventory(self) -> str:
+        """Everything that a test may have made, a line each."""
+        lines = []
+        for path in _MADE:
+            for item in self.all(path):
+                meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+                parts = {
+                    "made": meta["creationTimestamp"],
+                    "leaving": meta.get("deletionTimestamp"),
+                    "finalizers": meta.get("finalizers"),
+                    "owners": [owner["name"] + "/" + owner["uid"][:8] for owner in meta.get("ownerReferences") or ()],
+                    "record": (meta.get("annotations") or {}).get("dovetail.dev/command"),
+                    "node": spec.get("nodeName"),
+                    "taints": [taint["key"] for taint in spec.get("taints") or ()],
+                    "phase": status.get("phase"),
+                    "conditions": {each["type"]: each["status"] for each in status.get("conditions") or ()},
+                }
+                said = " ".join(f"{key}={value}" for key, value in parts.items() if value)
+                lines.append(f"{path.rsplit('/', 1)[1]} {meta['name']}/{meta['uid'][:8]} {said}")
+        return "\n".join(lines)
+
     def wipe(self) -> None:
-        """Take everything away that a test may have made."""
-        options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-        for path in (
-            "/apis/karpenter.sh/v1/nodepools",
-            "/apis/apps/v1/namespaces/default/deployments",
-            "/apis/apps/v1/namespaces/default/replicasets",
-            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
-            "/apis/karpenter.sh/v1/nodeclaims",
-            PODS,
-            "/api/v1/nodes",
-            "/apis/events.k8s.io/v1/namespaces/default/events",
-            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-        ):
-            self.api.request("DELETE", path, options)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            left = [*self.claims().values(), *self.pods(), *self.nodes().values()]
-            if not left:
-                return
-            for item in self.claims().values():
+        """Take everything away that a test may have made, and wait until nobody can bring it back."""
+        self._delete_all()
+        self.settle()
+        eventually(self._is_empty)
+
+    def _delete_all(self) -> None:
+        for path in (*_MADE, *_SAID):
+            status, answer = self.api.request("DELETE", path, _AT_ONCE)
+            assert status == 200, answer
+
+    def _is_empty(self) -> bool:
+        """Whether nothing is left; what is left is deleted once more, held back by whom it may."""
+        left = False
+        for path in _MADE:
+            found = self.all(path)
+            left = left or bool(found)
+            for item in found:
+                where = f"{path}/{item['metadata']['name']}"
                 if item["metadata"].get("finalizers"):
-                    self.api.request(
-                        "PATCH",
-                        f"/apis/karpenter.sh/v1/nodeclaims/{item['metadata']['name']}",
-                        {"metadata": {"finalizers": None}},
-                        kind="application/merge-patch+json",
-                    )
-            for each in self.pods():
-                self.api.request("DELETE", f"{PODS}/{each['metadata']['name']}", {"gracePeriodSeconds": 0})
-            self.api.request("DELETE", "/api/v1/nodes", options)
-            time.sleep(0.1)
-        raise AssertionError("the cluster could not be wiped")
+                    change = {"metadata": {"finalizers": None}}
+                    self.api.request("PATCH", where, change, kind="application/merge-patch+json")
+                self.api.request("DELETE", where, _AT_ONCE)
+        return not left

@@ -74,12 +74,11 @@ def amounts(resources: dict[str, int]) -> dict[str, str]:
 
 
 def node_tree(claim: NodeClaim, machine: Machine) -> dict[str, Any]:
-    """The Node of a launched claim, registered and initialized."""
+    """The Node of a launched claim, registered and not yet initialized."""
     name = claim.metadata.name
     labels = machine_labels(claim, machine)
     labels[names.HOSTNAME] = name
     labels[names.REGISTERED_LABEL] = "true"
-    labels[names.INITIALIZED_LABEL] = "true"
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in claim.spec.taints]
     return {
         "apiVersion": "v1",

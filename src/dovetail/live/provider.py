@@ -48,6 +48,11 @@ _POD_EVENT_EVERY: Final = timedelta(seconds=10)
 _PROVIDER: Final = "simulated:///"
 _AT_ONCE: Final = 16
 _AWAITED_SECONDS: Final = 30.0
+_STARTING: Final = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
 
 
 def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitable[None]]":
@@ -145,12 +150,16 @@ class Provider:
         await asyncio.gather(*(one(work) for work in works))
 
     async def _claims(self) -> None:
-        await self._all(
-            partial(self._terminate if claim.metadata.deletion_timestamp is not None else self._launch, claim)
-            for claim in self.store.node_claims()
-            if (claim.metadata.deletion_timestamp is None and not claim.status.provider_id)
-            or (claim.metadata.deletion_timestamp is not None and FINALIZER in claim.metadata.finalizers)
-        )
+        works: list[Work] = []
+        for claim in self.store.node_claims():
+            if claim.metadata.deletion_timestamp is not None:
+                if FINALIZER in claim.metadata.finalizers:
+                    works.append(partial(self._terminate, claim))
+            elif not claim.status.provider_id:
+                works.append(partial(self._launch, claim))
+            elif not is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
+                works.append(partial(self._initialize, claim))
+        await self._all(works)
 
     async def _launch(self, claim: NodeClaim) -> None:
         born = claim.metadata.creation_timestamp
@@ -173,6 +182,22 @@ class Provider:
             await self._patch(BY_KIND["NodeClaim"], name, patch)
         await self._make_node(claim, machine)
         await self._patch(BY_KIND["NodeClaim"], name, {"status": _launched_status(claim, machine)}, "status")
+
+    async def _initialize(self, claim: NodeClaim) -> None:
+        """As Karpenter: once the node is ready and the taints of its start are gone, not before pods can go there."""
+        node = self.store.get(Node, claim.status.node_name)
+        if node is None or not is_true(node.status.conditions, "Ready"):
+            return
+        starting = {*_STARTING, *(taint.key for taint in claim.spec.startup_taints)}
+        if any(taint.key in starting for taint in node.spec.taints):
+            return
+        labels = {names.INITIALIZED_LABEL: "true"}
+        await self._patch(BY_KIND["Node"], node.metadata.name, {"metadata": {"labels": labels}})
+        conditions = [_condition_tree(entry) for entry in claim.status.conditions]
+        conditions += [_true(kind) for kind in (names.CONDITION_INITIALIZED, "Ready")]
+        version = {"resourceVersion": claim.metadata.resource_version}
+        tree = {"metadata": version, "status": {"conditions": conditions}}
+        await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, tree, "status")
 
     async def _make_node(self, claim: NodeClaim, machine: Machine) -> None:
         tree = node_tree(claim, machine)
@@ -422,7 +447,7 @@ def _launched_status(claim: NodeClaim, machine: Machine) -> Tree:
         "nodeName": claim.metadata.name,
         "capacity": amounts(machine.kind.capacity),
         "allocatable": amounts(machine.kind.allocatable()),
-        "conditions": [_true(kind) for kind in ("Launched", "Registered", "Initialized", "Ready")],
+        "conditions": [_true(kind) for kind in ("Launched", "Registered")],
     }
 
 
