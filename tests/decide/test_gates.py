@@ -186,6 +186,7 @@ def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.Mo
         "a": "eligible", "b": "price", "c": "price", "idle": "eligible",
     }  # fmt: skip
     monkeypatch.setattr(verdict, "PODS_MAX", 0)
+    monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 0)
     hasty = town.round()
     assert hasty.commands == plain.commands
     waiting = [entry for entry in hasty.verdicts if "turn" in entry.gates[-1].why]

@@ -75,6 +75,4 @@ def test_stretches_cover_the_whole_time_without_gaps() -> None:
         assert stretches[0].begin == NOW
         assert stretches[-1].end == NOW + timedelta(days=2)
         assert all(a.end == b.begin for a, b in itertools.pairwise(stretches))
-        assert all(
-            a.allowed != b.allowed or a.budget != b.budget for a, b in itertools.pairwise(stretches)
-        )
+        assert all(a.allowed != b.allowed or a.budget != b.budget for a, b in itertools.pairwise(stretches))

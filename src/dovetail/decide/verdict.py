@@ -23,6 +23,8 @@ from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
 
 PODS_MAX = 30_000
 """How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
+FIRST_GATE_PODS_MAX = 5_000
+"""Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _PLACE = {gate: place for place, gate in enumerate(Gate)}
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
@@ -38,7 +40,10 @@ _TAKEN = {
 def verdicts(scene: Scene, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
     """Give every node's verdict, by name."""
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-    return tuple(_verdict(facts, chains_of(scene, runs, facts, batch)) for facts in scene.nodes)
+    simulated = (Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
+    pods = sum(len(facts.reschedulable) for method in simulated for facts in scene.passing(method))
+    thorough = pods <= FIRST_GATE_PODS_MAX
+    return tuple(_verdict(facts, chains_of(scene, runs, facts, batch, thorough=thorough)) for facts in scene.nodes)
 
 
 def chains_of(

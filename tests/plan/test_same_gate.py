@@ -1,0 +1,58 @@
+"""`plan` and `explain` tell the same of a node: one verdict, one sentence."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dovetail.decide import verdict
+from dovetail.model import names
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.plan.counterfactual import World, ask
+from tests.decide.towns import build, shapes
+from tests.designs.world import Town, kind
+
+often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+nails = st.lists(st.sampled_from(["", "", "own", "nowhere"]), min_size=28, max_size=28)
+
+
+def explained(town: Town, profile: Settings) -> list[tuple[str, str, str]]:
+    """What `explain` says of every node."""
+    world = World(cluster=town.cluster, catalogue=town.catalogue, settings=profile, now=town.now)
+    found = []
+    for node in sorted(town.nodes):
+        answer = ask(world, node)
+        assert answer is not None
+        gate = "eligible" if answer.eligible else answer.last.gate.value
+        found.append((node, gate, "" if answer.eligible else answer.last.why))
+    return found
+
+
+@often
+@given(shapes, nails)
+def test_plan_and_explain_name_the_same_gate(shape: dict[str, Any], bound: list[str]) -> None:
+    """Whatever is in the way, and however much of it, both name the same first closed gate in the same words."""
+    town = build(shape)
+    for place, (name, pod) in enumerate(sorted(town.pods.items())):
+        if pod.spec.node_name and bound[place % len(bound)]:
+            host = pod.spec.node_name if bound[place % len(bound)] == "own" else "nowhere"
+            town.pod(name, pod.spec.node_name, cpu="1500m", spec={"nodeSelector": {names.HOSTNAME: host}})
+    for profile in (DOVETAIL, KARPENTER_1_15):
+        town.settings = profile
+        told = [
+            (entry.node, entry.verdict, "" if entry.verdict == "eligible" else entry.why)
+            for entry in town.round().verdicts
+        ]
+        assert told == explained(town, profile)
+
+
+def test_what_could_not_pay_anyhow_is_simulated_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod without another place comes before a price that would not do, but in a large cluster."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidationSavingsThreshold": 1})
+    town.node("n", "m")
+    town.pod("p", "n", spec={"nodeSelector": {names.HOSTNAME: "n"}})
+    assert town.verdicts() == {"n": "simulation"}
+    monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 0)
+    assert town.verdicts() == {"n": "savings-threshold"}
