@@ -13,27 +13,15 @@ from typing import Any, Final
 
 import yaml
 
-from dovetail.api.cron_rules import SCHEDULE_LENGTH_MAX, CelRule, schedule_rules
+from dovetail.api import crd_words as words
+from dovetail.api.crd_policy import disruption
+from dovetail.api.crd_words import Schema
+from dovetail.api.cron_rules import CelRule
 
-Schema = dict[str, Any]
-
-_DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_QUALIFIED: Final = rf"^({_DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
-_LABEL_NAME: Final = rf"^({_DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]$"
+_QUALIFIED: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 _LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
-_QUANTITY: Final = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
 _DURATION: Final = r"^([0-9]+(s|m|h))+$"
-_DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
-_DURATION_WITH_DAYS_OR_NEVER: Final = r"^(([0-9]+(s|m|h|d))+|Never)$"
-_WINDOW: Final = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
-_NODES: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 _OPERATORS: Final = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]
-_POLICIES: Final = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutilized"]
-_REASONS: Final = ["Underutilized", "Empty", "Drifted", "Unhealthy", "Expired"]
-_BUDGET_TEXT_LENGTH_MAX: Final = 256
 
 
 def crds() -> list[Schema]:
@@ -51,167 +39,6 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-# --- small words of the schema ----------------------------------------------------------------------------------------
-
-
-def _object(description: str, properties: Schema, required: list[str] | None = None, **more: Any) -> Schema:
-    schema: Schema = {"description": description, "type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    return schema | more
-
-
-def _text(description: str, **more: Any) -> Schema:
-    return {"description": description, "type": "string"} | more
-
-
-def _checked(description: str, pattern: str, remedy: str, **more: Any) -> Schema:
-    """Make a string field whose pattern is said twice: for clients, and with words for people."""
-    rule = CelRule(rule=f"self.matches(r'{pattern}')", message=remedy)
-    return _text(description, pattern=pattern, **more) | _rules(rule)
-
-
-def _whole(description: str, **more: Any) -> Schema:
-    return {"description": description, "type": "integer"} | more
-
-
-def _time(description: str) -> Schema:
-    return _text(description, format="date-time")
-
-
-def _list(description: str, items: Schema, kind: str = "atomic", **more: Any) -> Schema:
-    return {"description": description, "type": "array", "items": items, "x-kubernetes-list-type": kind} | more
-
-
-def _quantities(description: str) -> Schema:
-    either = [{"type": "integer"}, {"type": "string"}]
-    value = {"anyOf": either, "pattern": _QUANTITY, "x-kubernetes-int-or-string": True}
-    return {"description": description, "type": "object", "additionalProperties": value}
-
-
-def _rules(*rules: CelRule) -> Schema:
-    return {"x-kubernetes-validations": [{"rule": each.rule, "message": each.message} for each in rules]}
-
-
-def _rule(rule: str, message: str) -> CelRule:
-    return CelRule(rule=rule, message=message)
-
-
-# --- the disruption policy --------------------------------------------------------------------------------------------
-
-
-def _disruption() -> Schema:
-    never = "must be a duration of s, m and h parts such as 30s or 1h30m, or Never"
-    return _object(
-        "How and when nodes of this pool may be disrupted.",
-        {
-            "consolidationPolicy": _text(
-                "Which nodes consolidation may take. WhenUnderutilized is the older word for WhenEmptyOrUnderutilized. "
-                "Ignored on a static pool.",
-                enum=_POLICIES,
-                default="WhenEmptyOrUnderutilized",
-            ),
-            "consolidateAfter": _checked(
-                "How long after the last pod came or went a node becomes a candidate for consolidation; "
-                "Never switches consolidation off. Ignored on a static pool.",
-                _DURATION_OR_NEVER,
-                f"consolidateAfter {never}",
-                default="15s",
-            ),
-            "expireAfter": _checked(
-                "The age at which a node is replaced gracefully, within the budgets. Must be shorter than the "
-                "template's expireAfter, which Karpenter enforces forcefully. Unset: the NodeClaim's own.",
-                _DURATION_WITH_DAYS_OR_NEVER,
-                "expireAfter must be a duration of s, m, h and d parts such as 720h or 30d, or Never",
-            ),
-            "consolidationGracePeriod": _checked(
-                "How long after the last pod came or went a node stays out of consolidation altogether, neither "
-                "emptied nor filled. Unset or Never: off. Ignored on a static pool.",
-                _DURATION_OR_NEVER,
-                f"consolidationGracePeriod {never}",
-            ),
-            "consolidationSavingsThreshold": {
-                "description": "What a consolidation must save at least, in dollars per hour for each unit of "
-                "disruption cost; 0 asks for no minimum. Alpha. Ignored on a static pool.",
-                "type": "number",
-                "minimum": 0,
-                "default": 0.01,
-            },
-            "budgets": _list(
-                "How many nodes may be disrupted at the same time. Of the budgets that are active and name the "
-                "reason, the strictest counts.",
-                _budget(),
-                maxItems=50,
-                default=[{"nodes": "10%"}],
-            ),
-        },
-        default={"consolidateAfter": "15s"},
-    )
-
-
-def _budget() -> Schema:
-    return _object(
-        "A cap on nodes that are disrupted at the same time.",
-        {
-            "nodes": _checked(
-                "The cap: a count, or a percentage of the pool's nodes (with topologyKey the domain's), rounded up.",
-                _NODES,
-                "nodes must be a count such as '5' or a percentage from '0%' to '100%'",
-                default="10%",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
-            ),
-            "schedule": _text(
-                "When the budget becomes active: five cron fields, or @daily and its like, in UTC unless "
-                "TZ=Area/City stands in front. Without it the budget is always active. Needs duration.",
-                maxLength=SCHEDULE_LENGTH_MAX,
-                **_rules(*schedule_rules()),
-            ),
-            "duration": _checked(
-                "How long the budget stays active after each hit of its schedule, in hours and minutes.",
-                _WINDOW,
-                "duration must be hours and minutes such as 8h, 30m or 1h30m",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
-            ),
-            "reasons": _list(
-                "The kinds of disruption that the budget holds for; none listed means all.",
-                _text("A kind of disruption.", enum=_REASONS),
-                kind="set",
-                maxItems=50,
-            ),
-            "topologyKey": _text(
-                "A node label. The cap then holds for the nodes of each of its values apart, and for drift only.",
-                pattern=_LABEL_NAME,
-                maxLength=317,
-                **_rules(
-                    _rule(
-                        f"self.matches(r'{_LABEL_NAME}')",
-                        "topologyKey must be a label name such as topology.kubernetes.io/zone",
-                    ),
-                    _rule(
-                        "self.matches(r'^([^/]{0,253}/)?[^/]*$')",
-                        "topologyKey must have at most 253 characters before its slash",
-                    ),
-                ),
-            ),
-            "sequential": {
-                "description": "Let drift finish in one value of topologyKey before it starts in the next.",
-                "type": "boolean",
-            },
-        },
-        required=["nodes"],
-        **_rules(
-            _rule(
-                "has(self.schedule) == has(self.duration)",
-                "schedule and duration go together: set both, or neither for a budget that is always active",
-            ),
-            _rule(
-                "!has(self.sequential) || !self.sequential || has(self.topologyKey)",
-                "sequential needs topologyKey: name the node label to go by, such as topology.kubernetes.io/zone",
-            ),
-        ),
-    )
 
 
 # --- what NodePool templates and NodeClaims share ---------------------------------------------------------------------
@@ -233,48 +60,51 @@ _DOMAIN_MESSAGE: Final = "labels of karpenter.sh are Karpenter's own, but for ka
 
 def _node_class_ref(*rules: CelRule) -> Schema:
     def part(name: str, **more: Any) -> Schema:
-        return _text(f"The {name} of that object.", **more) | _rules(_rule("self != ''", f"{name} must not be empty"))
+        return words.text(f"The {name} of that object.", **more) | words.rules(
+            words.rule("self != ''", f"{name} must not be empty")
+        )
 
-    return _object(
+    return words.object_of(
         "The cloud provider's object with the rest of the machine's configuration.",
         {"group": part("group", pattern="^[^/]*$"), "kind": part("kind"), "name": part("name")},
         required=["group", "kind", "name"],
-        **(_rules(*rules) if rules else {}),
+        **(words.rules(*rules) if rules else {}),
     )
 
 
 def _requirements(*key_rules: CelRule) -> Schema:
-    domain = _rule(_own_domain("self"), _DOMAIN_MESSAGE)
-    hostname = _rule(f"self != '{_HOSTNAME}'", _HOSTNAME_MESSAGE)
-    item = _object(
+    domain = words.rule(_own_domain("self"), _DOMAIN_MESSAGE)
+    hostname = words.rule(f"self != '{_HOSTNAME}'", _HOSTNAME_MESSAGE)
+    item = words.object_of(
         "One condition on a label of the node.",
         {
-            "key": _text("The label.", maxLength=316, pattern=_QUALIFIED) | _rules(domain, *key_rules, hostname),
-            "operator": _text("How the label's value must stand to the values.", enum=_OPERATORS),
-            "values": _list(
+            "key": words.text("The label.", maxLength=316, pattern=_QUALIFIED)
+            | words.rules(domain, *key_rules, hostname),
+            "operator": words.text("How the label's value must stand to the values.", enum=_OPERATORS),
+            "values": words.list_of(
                 "The values: one or more for In, any for NotIn, none for Exists and DoesNotExist, a single whole "
                 "number for Gt, Lt, Gte and Lte.",
                 {"type": "string"},
             ),
-            "minValues": _whole("How many different values must stay open. Alpha.", minimum=1, maximum=50),
+            "minValues": words.whole("How many different values must stay open. Alpha.", minimum=1, maximum=50),
         },
         required=["key", "operator"],
     )
     compares = "x.operator in ['Gt', 'Lt', 'Gte', 'Lte']"
-    return _list(
+    return words.list_of(
         "What the node's labels must fulfil, all together.",
         item,
         maxItems=100,
-        **_rules(
-            _rule(
+        **words.rules(
+            words.rule(
                 "self.all(x, x.operator == 'In' ? has(x.values) && x.values.size() != 0 : true)",
                 "a requirement with operator In needs at least one value",
             ),
-            _rule(
+            words.rule(
                 f"self.all(x, {compares} ? has(x.values) && x.values.size() == 1 && int(x.values[0]) >= 0 : true)",
                 "a requirement with operator Gt, Lt, Gte or Lte needs exactly one value, a whole number of 0 or more",
             ),
-            _rule(
+            words.rule(
                 "self.all(x, x.operator == 'In' && has(x.minValues) ? x.values.size() >= x.minValues : true)",
                 "a requirement with operator In needs at least as many values as its minValues asks for",
             ),
@@ -283,19 +113,19 @@ def _requirements(*key_rules: CelRule) -> Schema:
 
 
 def _taints(description: str) -> Schema:
-    item = _object(
+    item = words.object_of(
         "A taint of the node.",
         {
-            "key": _text("The taint's name.", minLength=1, pattern=_QUALIFIED),
-            "value": _text("The taint's value.", pattern=_QUALIFIED),
-            "effect": _text(
+            "key": words.text("The taint's name.", minLength=1, pattern=_QUALIFIED),
+            "value": words.text("The taint's value.", pattern=_QUALIFIED),
+            "effect": words.text(
                 "What happens to pods that don't tolerate it.", enum=["NoSchedule", "PreferNoSchedule", "NoExecute"]
             ),
-            "timeAdded": _time("When it was put on."),
+            "timeAdded": words.time("When it was put on."),
         },
         required=["effect", "key"],
     )
-    return _list(description, item)
+    return words.list_of(description, item)
 
 
 def _node_spec(node_class_ref: Schema, requirements: Schema) -> Schema:
@@ -305,12 +135,12 @@ def _node_spec(node_class_ref: Schema, requirements: Schema) -> Schema:
         "requirements": requirements,
         "taints": _taints("Taints of the node."),
         "startupTaints": _taints("Taints that something takes off soon after the node's start; placing ignores them."),
-        "expireAfter": _text(
+        "expireAfter": words.text(
             "The age at which Karpenter removes a node whatever its pods say, or Never.",
-            pattern=_DURATION_OR_NEVER,
+            pattern=words.DURATION_OR_NEVER,
             default="720h",
         ),
-        "terminationGracePeriod": _text(
+        "terminationGracePeriod": words.text(
             "How long a node that is being deleted may drain before its remaining pods are removed forcefully, "
             "past disruption budgets of pods and do-not-disrupt. Unset: without end.",
             pattern=_DURATION,
@@ -319,26 +149,28 @@ def _node_spec(node_class_ref: Schema, requirements: Schema) -> Schema:
 
 
 def _conditions(reason: Schema, required: list[str]) -> Schema:
-    item = _object(
+    item = words.object_of(
         "One aspect of the object's state.",
         {
-            "type": _text("Which aspect.", maxLength=316, pattern=_QUALIFIED),
-            "status": _text("Whether it holds.", enum=["True", "False", "Unknown"]),
+            "type": words.text("Which aspect.", maxLength=316, pattern=_QUALIFIED),
+            "status": words.text("Whether it holds.", enum=["True", "False", "Unknown"]),
             "reason": reason,
-            "message": _text("The details, for people.", maxLength=32768),
-            "lastTransitionTime": _time("When status changed last."),
-            "observedGeneration": _whole("The generation of the object that was judged.", format="int64", minimum=0),
+            "message": words.text("The details, for people.", maxLength=32768),
+            "lastTransitionTime": words.time("When status changed last."),
+            "observedGeneration": words.whole(
+                "The generation of the object that was judged.", format="int64", minimum=0
+            ),
         },
         required=required,
     )
-    return _list("The object's state, by aspect.", item, kind="map", **{"x-kubernetes-list-map-keys": ["type"]})
+    return words.list_of("The object's state, by aspect.", item, kind="map", **{"x-kubernetes-list-map-keys": ["type"]})
 
 
 # --- NodePool ---------------------------------------------------------------------------------------------------------
 
 
 def _nodepool_crd() -> Schema:
-    schema = _object(
+    schema = words.object_of(
         "A pool of nodes: what machines it may start, and how they may be disrupted.",
         _top_level(_nodepool_spec(), _nodepool_status()),
         required=["spec"],
@@ -357,34 +189,36 @@ def _nodepool_crd() -> Schema:
 
 
 def _nodepool_spec() -> Schema:
-    return _object(
+    return words.object_of(
         "What the pool's nodes are and how many there may be.",
         {
             "template": _template(),
-            "disruption": _disruption(),
-            "limits": _quantities("The most that all nodes of the pool may have together. A static pool: nodes only."),
-            "replicas": _whole(
+            "disruption": disruption(),
+            "limits": words.quantities(
+                "The most that all nodes of the pool may have together. A static pool: nodes only."
+            ),
+            "replicas": words.whole(
                 "Makes the pool static: this many nodes, whatever the pods. Goes with neither weight nor limits other "
                 "than nodes. Alpha.",
                 format="int64",
                 minimum=0,
             ),
-            "weight": _whole(
+            "weight": words.whole(
                 "Pools of higher weight are tried first. Not for static pools.", format="int32", minimum=1, maximum=100
             ),
         },
         required=["template"],
-        **_rules(
-            _rule(
+        **words.rules(
+            words.rule(
                 "has(self.replicas) == has(oldSelf.replicas)",
                 "a pool can't turn static or stop being so: make another pool to set or drop replicas",
             ),
-            _rule(
+            words.rule(
                 "!has(self.replicas) || !has(self.limits) || size(self.limits) == 0 || "
                 "(size(self.limits) == 1 && 'nodes' in self.limits)",
                 "a static pool (replicas is set) may limit nodes only",
             ),
-            _rule(
+            words.rule(
                 "!has(self.replicas) || !has(self.weight)",
                 "a static pool (replicas is set) has no weight",
             ),
@@ -399,10 +233,10 @@ def _template() -> Schema:
         "additionalProperties": {"type": "string", "maxLength": 63, "pattern": _LABEL_VALUE},
         "maxProperties": 100,
         "x-kubernetes-map-type": "atomic",
-        **_rules(
-            _rule(f"self.all(x, {_own_domain('x')})", _DOMAIN_MESSAGE),
-            _rule(f"self.all(x, x != '{_POOL_LABEL}')", _POOL_LABEL_MESSAGE),
-            _rule(f"self.all(x, x != '{_HOSTNAME}')", _HOSTNAME_MESSAGE),
+        **words.rules(
+            words.rule(f"self.all(x, {_own_domain('x')})", _DOMAIN_MESSAGE),
+            words.rule(f"self.all(x, x != '{_POOL_LABEL}')", _POOL_LABEL_MESSAGE),
+            words.rule(f"self.all(x, x != '{_HOSTNAME}')", _HOSTNAME_MESSAGE),
         ),
     }
     annotations = {
@@ -413,26 +247,31 @@ def _template() -> Schema:
     }
     same = "of nodeClassRef can't change: make another pool"
     node_class = _node_class_ref(
-        _rule("self.group == oldSelf.group", f"group {same}"), _rule("self.kind == oldSelf.kind", f"kind {same}")
+        words.rule("self.group == oldSelf.group", f"group {same}"),
+        words.rule("self.kind == oldSelf.kind", f"kind {same}"),
     )
-    spec = _object(
+    spec = words.object_of(
         "What each NodeClaim of the pool starts from.",
-        _node_spec(node_class, _requirements(_rule(f"self != '{_POOL_LABEL}'", _POOL_LABEL_MESSAGE))),
+        _node_spec(node_class, _requirements(words.rule(f"self != '{_POOL_LABEL}'", _POOL_LABEL_MESSAGE))),
         required=["nodeClassRef", "requirements"],
     )
     metadata = {"type": "object", "properties": {"labels": labels, "annotations": annotations}}
-    return _object("What the pool's NodeClaims are made from.", {"metadata": metadata, "spec": spec}, required=["spec"])
+    return words.object_of(
+        "What the pool's NodeClaims are made from.", {"metadata": metadata, "spec": spec}, required=["spec"]
+    )
 
 
 def _nodepool_status() -> Schema:
-    reason = _text("Why, in one word.", minLength=1, maxLength=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    return _object(
+    reason = words.text(
+        "Why, in one word.", minLength=1, maxLength=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+    )
+    return words.object_of(
         "What was seen of the pool last.",
         {
             "conditions": _conditions(reason, ["lastTransitionTime", "message", "reason", "status", "type"]),
-            "nodes": _whole("How many nodes the pool has.", format="int64", default=0),
-            "resources": _quantities("What all nodes of the pool have together."),
-            "nodeClassObservedGeneration": _whole("The node class generation that was seen last.", format="int64"),
+            "nodes": words.whole("How many nodes the pool has.", format="int64", default=0),
+            "resources": words.quantities("What all nodes of the pool have together."),
+            "nodeClassObservedGeneration": words.whole("The node class generation that was seen last.", format="int64"),
         },
     )
 
@@ -441,7 +280,7 @@ def _nodepool_status() -> Schema:
 
 
 def _nodeclaim_crd() -> Schema:
-    schema = _object(
+    schema = words.object_of(
         "The wish for one node, and what became of it.",
         _top_level(_nodeclaim_spec(), _nodeclaim_status()),
         required=["spec"],
@@ -463,31 +302,33 @@ def _nodeclaim_crd() -> Schema:
 
 
 def _nodeclaim_spec() -> Schema:
-    requests = _quantities("What the node must have room for at least.")
-    resources = _object("The size that is needed.", {"requests": requests})
-    return _object(
+    requests = words.quantities("What the node must have room for at least.")
+    resources = words.object_of("The size that is needed.", {"requests": requests})
+    return words.object_of(
         "What node is wished for; it never changes.",
         _node_spec(_node_class_ref(), _requirements()) | {"resources": resources},
         required=["nodeClassRef", "requirements"],
-        **_rules(_rule("self == oldSelf", "the spec of a NodeClaim never changes: delete it and make another")),
+        **words.rules(
+            words.rule("self == oldSelf", "the spec of a NodeClaim never changes: delete it and make another")
+        ),
     )
 
 
 def _nodeclaim_status() -> Schema:
-    reason = _text("Why, in one word.", maxLength=1024, pattern="^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
-    return _object(
+    reason = words.text("Why, in one word.", maxLength=1024, pattern="^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
+    return words.object_of(
         "What was seen of the node last.",
         {
-            "allocatable": _quantities("What pods can have of it."),
-            "capacity": _quantities("All that the node has."),
+            "allocatable": words.quantities("What pods can have of it."),
+            "capacity": words.quantities("All that the node has."),
             "conditions": _conditions(reason, ["lastTransitionTime", "status", "type"]),
-            "imageID": _text("The image that the node runs."),
-            "lastPodEventTime": _time(
+            "imageID": words.text("The image that the node runs."),
+            "lastPodEventTime": words.time(
                 "When a pod was last added to the node or removed from it; one that ends or starts terminating "
                 "counts as removed."
             ),
-            "nodeName": _text("The Node's name."),
-            "providerID": _text("The cloud's name for the machine."),
+            "nodeName": words.text("The Node's name."),
+            "providerID": words.text("The cloud's name for the machine."),
         },
     )
 
@@ -497,8 +338,8 @@ def _nodeclaim_status() -> Schema:
 
 def _top_level(spec: Schema, status: Schema) -> Schema:
     return {
-        "apiVersion": _text("The version of this form, karpenter.sh/v1."),
-        "kind": _text("What this object is."),
+        "apiVersion": words.text("The version of this form, karpenter.sh/v1."),
+        "kind": words.text("What this object is."),
         "metadata": {"type": "object"},
         "spec": spec,
         "status": status,
