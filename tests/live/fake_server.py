@@ -66,6 +66,6 @@ async def talking_to(answer: Script, tokens: TokenSource | None = None) -> Async
 
 async def until(check: Callable[[], object]) -> None:
     """Wait until it is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(180):
         while not check():
             await asyncio.sleep(0.01)

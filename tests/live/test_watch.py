@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
@@ -214,8 +215,28 @@ def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
     asyncio.run(scene())
 
 
-def test_a_watch_that_ends_at_once_is_no_busy_loop() -> None:
+@pytest.mark.parametrize("status", [403, 404, 429])
+def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None:
+    """A kind that was seen before and is refused for a moment (roles or CRDs not read yet) is soon in view again."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return _list(5)
+        if number in (2, 3):
+            return web.json_response({"code": status, "reason": "R", "message": "not yet"}, status=status)
+        return [{"type": "ADDED", "object": _pod("later", 6)}]
+
+    async def scene() -> None:
+        async with _listening(answer, "CSINode") as (heard, _):
+            await until(lambda: heard.informer.known)
+            assert heard.informer.lists == 1
+
+    asyncio.run(scene())
+
+
+def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watches that the server cuts right away are asked for with growing pauses."""
+    monkeypatch.setattr("dovetail.live.watch._SHORT_WATCH_SECONDS", 600.0)  # a busy machine is slow about it
 
     def answer(request: web.Request, number: int) -> Any:
         return [] if "watch" in request.query else _list(5)

@@ -4,8 +4,9 @@ Decides when to decide (rounds, validation), carries commands out beside each ot
 holds managed nodes, and says what happened. Which nodes go is `decide`'s business, what follows what is `machine`'s.
 Spec sections 5, 9, 10; S4. It acts only while it leads and has seen everything once; in observe mode it never acts.
 
-Its own clock (`_elapsed`, nanoseconds) moves with `now` but never back, so that a wall clock that is set back stretches
-no wait. Sits at the top of lifecycle; the shells `live` and `sim` drive it.
+Its own clock (`_elapsed`, nanoseconds) moves with `now`, but never back and never by more than a turn can take, so
+that a wall clock that is set stretches no wait and ends none. Sits at the top of lifecycle; the shells `live` and `sim`
+drive it.
 """
 
 from collections.abc import Iterable
@@ -53,6 +54,8 @@ from dovetail.model.objects import KINDS, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+_TURN_MAX: Final = 60 * SECOND
+"""How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
 ENDED_MEMORY: Final = 30 * SECOND
 """How long the marks of a command that has ended may still be seen before they count as left over."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
@@ -213,8 +216,13 @@ class Engine:
         return self._out
 
     def _tick(self, now: datetime) -> None:
+        """Move our own clock on: not back, and not by more than can have passed between two turns.
+
+        A wall clock that is set by hours must end no wait: what has not come by then has not been waited for.
+        """
         if self._now is not None:
-            self._elapsed += max(0, (now - self._now) // _MICROSECOND) * 1000
+            passed = (now - self._now) // _MICROSECOND * 1000
+            self._elapsed += min(max(0, passed), self._poll_interval + _TURN_MAX)
         self._now = now
 
     def _wall(self, at: int) -> datetime:

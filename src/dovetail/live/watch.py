@@ -100,14 +100,18 @@ class Informer:
                 await asyncio.sleep(self.client.backoff(attempt, _PAUSE_MOST_SECONDS))
 
     async def _is_denied(self, error: ApiError) -> bool:
-        """Notes a refusal. True after a long pause where the kind is optional and we are not allowed to see it."""
+        """Notes a refusal. True after a long pause where the kind is optional and we were never allowed to see it.
+
+        One that was seen before is asked for again soon: a server that has just started refuses what it will allow in a
+        moment, when it has read its roles and its CRDs.
+        """
         if error.status not in (403, 404):
             self.note(self.resource.kind, f"the watch was refused ({error}); trying again")
             return False
         if not self.denied:
             self.denied = True
             self.note(self.resource.kind, denial(self.resource, error))
-        if self.resource.essential:
+        if self.resource.essential or self.lists:
             return False
         self.synced.set()
         await asyncio.sleep(_DENIED_PAUSE_SECONDS)

@@ -1,0 +1,72 @@
+"""A wall clock that is set while a command is under way: the command goes on as if nothing had happened."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+
+from dovetail.lifecycle.messages import Event, Instruction, WakeAt
+from tests.lifecycle.test_faults import assert_clean, world_with
+from tests.lifecycle.world import CALM, Driver, ScriptedPlanner, engine_for
+
+JUMPS = (timedelta(hours=2), timedelta(hours=-2), timedelta(days=400), timedelta(seconds=-1))
+POLL = timedelta(seconds=10)
+
+
+@dataclass
+class Skewed(Driver):
+    """The engine's wall clock is set by `jump` before the event of that number; the world's own time runs on."""
+
+    jump: timedelta = timedelta(0)
+    jump_at: int = -1
+    skew: timedelta = timedelta(0)
+    seen: int = 0
+
+    def send(self, event: Event) -> None:
+        """Hand over what comes, one by one, by the engine's own wall."""
+        self.inbox.append(event)
+        while self.inbox:
+            given = self.inbox.pop(0)
+            if self.seen == self.jump_at:
+                self.skew += self.jump
+                # Wake-ups are kept by the wall; whatever it says, the shell gives the engine a turn at every poll.
+                self.wakes = [at - self.jump for at in self.wakes] + [self.world.now + POLL]
+            self.seen += 1
+            for instruction in self.engine.handle(given, self.world.now + self.skew):
+                self._do(instruction)
+
+    def _do(self, instruction: Instruction) -> None:
+        if isinstance(instruction, WakeAt):
+            instruction = WakeAt(at=instruction.at - self.skew)
+        super()._do(instruction)
+
+
+def _run(jump: timedelta, at: int) -> Skewed:
+    driver = Skewed(world_with(a="replace"), engine_for(CALM, ScriptedPlanner(limit=1)), jump=jump, jump_at=at)
+    driver.begin().run(200)
+    return driver
+
+
+@pytest.mark.parametrize("jump", JUMPS, ids=str)
+def test_a_clock_that_is_set_changes_nothing(jump: timedelta) -> None:
+    """Set before any event of a replacement: it is done all the same, in the same time, and nothing is doubled."""
+    calm = _run(timedelta(0), -1)
+    assert calm.ends() == ["done"]
+    for at in range(calm.seen):
+        driver = _run(jump, at)
+        assert driver.ends() == ["done"], f"set before event {at}"
+        assert len(driver.world.created) == len(driver.world.deleted) == 1
+        assert_clean(driver)
+
+
+def test_a_replacement_that_never_comes_is_given_up_after_a_jump_too() -> None:
+    """A clock set by hours neither ends the wait for a machine at once nor prolongs it for ever."""
+    for jump in JUMPS:
+        world = world_with(a="replace")
+        world.launches = False
+        driver = Skewed(world, engine_for(CALM, ScriptedPlanner(limit=1)), jump=jump, jump_at=12)
+        driver.begin().run(400)
+        assert driver.ends() == []
+        driver.run(600)
+        assert driver.ends()[:1] == ["failed"]
+        assert driver.skew == jump
