@@ -276,3 +276,19 @@ def test_the_day_of_the_prices_is_everywhere(tmp_path: Path, capsysbinary: pytes
     for command in (["plan"], ["plan", "-o", "html"], ["explain", "n1"]):
         assert main([*command, *dated]) == 0
         assert line in capsysbinary.readouterr().out
+
+
+def test_explain_finds_the_node_behind_the_files(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`explain -f FILE NODE` means what it says, though -f takes several files."""
+    options = _with_settings(tmp_path, "{}")
+    assert main(["explain", *options[2:], *options[:2], "n1", "-o", "json"]) == 0
+    assert json.loads(capsysbinary.readouterr().out)["node"] == "n1"
+
+
+def test_a_node_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named, and so is one that is there."""
+    options = _with_settings(tmp_path, "{}")
+    assert main(["explain", "zzz", *options]) == 2
+    assert capsys.readouterr().err == (
+        'dovetail: there is no node "zzz"; name one of the 1 that are there, such as n1\n'
+    )

@@ -28,6 +28,11 @@ NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ..
 NOTHING_LISTED: Final = "a List without items is all there is: nothing to look at; give the objects as well"
 _GZIP: Final = b"\x1f\x8b"
 _PEEK: Final = 4096
+_TOO_DEEP: Final = "it is nested too deep for a Kubernetes object; fetch or write it again"
+_REMEDIES: Final[dict[type, str]] = {
+    FileNotFoundError: "check its name",
+    PermissionError: "give yourself the right to read it",
+}
 
 
 class Head(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -70,6 +75,8 @@ _ARRAYS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
     """Read a file (or standard input, for "-"), unpacked if it is gzip; refuse more than `limit` bytes."""
+    if not str(path):
+        raise InputError("the name of a file is empty; give a file, or - for standard input")
     try:
         if str(path) == "-":
             data = sys.stdin.buffer.read(limit + 1)
@@ -77,9 +84,10 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
             with Path(path).open("rb") as stream:
                 data = stream.read(limit + 1)
     except IsADirectoryError:
-        raise InputError("it is a folder, give files") from None
+        raise InputError("it is a folder; give the files in it") from None
     except OSError as error:
-        raise InputError(f"it can't be read ({(error.strerror or str(error)).lower()})") from None
+        remedy = _REMEDIES.get(type(error), "give a file that can")
+        raise InputError(f"it can't be read ({(error.strerror or str(error)).lower()}); {remedy}") from None
     except ValueError:
         raise InputError("it is no name of a file") from None
     if data[:2] == _GZIP:
@@ -117,7 +125,7 @@ def split_documents(data: bytes) -> Iterator[Document]:
     if not start and not data.strip():
         raise InputError("it is empty; it should hold what 'kubectl get ... -o json' prints")
     if b"\0" in data[:_PEEK]:
-        raise InputError("it is binary, not JSON or YAML")
+        raise InputError("it is binary, not JSON or YAML; give what 'kubectl get ... -o json' prints")
     if start[:1] in (b"{", b"["):
         yield from _json_documents(data)
     else:
@@ -139,7 +147,7 @@ def _json_documents(data: bytes) -> Iterator[Document]:
         yield from _odd_json(data, str(error))
         return
     except RecursionError:
-        raise InputError("it is nested too deep") from None
+        raise InputError(_TOO_DEEP) from None
     yield from _raw_items(msgspec.Raw(data), "")
 
 
@@ -196,7 +204,7 @@ def _raw_items(raw: msgspec.Raw, where: str) -> Iterator[Document]:
                 return
             owner = head.kind[: -len("List")]
     except RecursionError:
-        raise InputError(_at(where, "it is nested too deep")) from None
+        raise InputError(_at(where, _TOO_DEEP)) from None
     except msgspec.ValidationError as error:
         raise InputError(_at(where, f"it is no Kubernetes object or List ({_lower(str(error))})")) from None
     except msgspec.DecodeError as error:
@@ -263,7 +271,7 @@ def _tree_items(tree: Any, where: str, duplicates: tuple[tuple[str, int], ...]) 
 
 def _tree_item(tree: Any, where: str, duplicates: tuple[tuple[str, int], ...]) -> Document:
     if not isinstance(tree, dict):
-        raise InputError(_at(where, f"it is no Kubernetes object but {shown(tree)}"))
+        raise InputError(_at(where, f"it is no Kubernetes object but {shown(tree)}; write apiVersion and kind"))
     kind, version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not isinstance(kind, str) or not isinstance(version, str):
         raise InputError(_at(where, "apiVersion and kind must be text"))

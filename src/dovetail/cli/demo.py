@@ -46,6 +46,6 @@ def run(args: argparse.Namespace) -> int:
     print(as_text(found))
     print()
     print(sentence(found.story()))
-    path.write_text(as_page(found))
+    path.write_text(as_page(found), encoding="utf-8")
     print(f"\nThe whole story, with plots: {path}")
     return 0

@@ -2,11 +2,12 @@
 
 import argparse
 import difflib
-import sys
+from pathlib import Path
 
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
+from dovetail.cli.output import print_json
 from dovetail.cli.plan import managed_pools
 
 _EPILOG = """\
@@ -26,7 +27,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("node", metavar="NODE", help="the node's name")
+    parser.add_argument("node", metavar="NODE", nargs="?", help="the node's name")
     add_input_options(parser)
     add_cluster_options(parser)
     add_output_option(parser, ("text", "json"), "text")
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plan.counterfactual import World, counterfactuals
     from dovetail.plan.explanation import explanation_document, explanation_text
 
+    node = _node(args)
     inputs = load_inputs(args, capture=lambda: capture_live(args))
     note_problems(inputs.cluster, inputs.settings, launches=True)
     world = World(
@@ -48,16 +50,23 @@ def run(args: argparse.Namespace) -> int:
         managed_pools=None if args.files else managed_pools(inputs),
     )
     with naming_the_culprit(inputs.cluster):
-        answer, opened = counterfactuals(world, args.node)
+        answer, opened = counterfactuals(world, node)
     if answer is None:
-        known = [node.metadata.name for node in inputs.cluster.nodes]
-        near = difflib.get_close_matches(args.node, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the input has {len(known)} nodes"
-        raise InputError(f"there is no node {args.node}; {hint}")
+        known = sorted(entry.metadata.name for entry in inputs.cluster.nodes)
+        near = difflib.get_close_matches(node, known, n=1)
+        some = f"name one of the {len(known)} that are there, such as {known[0]}" if known else "the input has no node"
+        raise InputError(f'there is no node "{node}"; {f"did you mean {near[0]}?" if near else some}')
     if args.output == "json":
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.encode(explanation_document(world, answer, opened)) + b"\n")
+        print_json(explanation_document(world, answer, opened))
     else:
         print(explanation_text(world, answer, opened))
     return 0
+
+
+def _node(args: argparse.Namespace) -> str:
+    """Give the node's name, also where it stands behind the files of -f and was taken for one."""
+    if args.node is not None:
+        return str(args.node)
+    if args.files and len(args.files) > 1 and not Path(args.files[-1]).exists():
+        return str(args.files.pop())
+    raise InputError("which node? write its name first: dovetail explain NODE -f FILE")

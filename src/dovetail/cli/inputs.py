@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 2.0
 _NOTES_MAX: Final = 10
+_YEARS: Final = (1970, 9000)
 _REGION: Final = "topology.kubernetes.io/region"
 
 
@@ -166,6 +167,8 @@ def parse_now(text: str | None) -> datetime:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise InputError(f'--now is "{text}"; write a time with its zone, such as 2026-03-14T15:30:00Z')
+    if not _YEARS[0] <= moment.year <= _YEARS[1]:
+        raise InputError(f'--now is "{text}"; write a time between {_YEARS[0]} and {_YEARS[1]}')
     return moment.astimezone(UTC)
 
 

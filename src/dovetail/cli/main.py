@@ -8,6 +8,7 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 """
 
 import argparse
+import errno
 import importlib
 import importlib.util
 import os
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from dovetail import __version__
-from dovetail.api.findings import InputError
+from dovetail.api.findings import InputError, one_line
+from dovetail.cli.output import abandon_stdout, ready_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ COMMANDS: Final = (
     CommandEntry("release", "hold", "give it back"),
     CommandEntry("crds", "crds", "print the CRDs"),
 )
+
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 _EPILOG: Final = """\
 examples:
@@ -74,29 +78,36 @@ def entry() -> NoReturn:
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and give its exit status."""
     try:
+        ready_streams()
         status = _run(arguments)
         sys.stdout.flush()
     except InputError as error:
         return _say(str(error))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has seen enough
+        abandon_stdout()
         return 141
+    except OSError as error:
+        if os.environ.get("DOVETAIL_DEBUG"):
+            raise
+        return _stopped(error)
     except MemoryError:
         return _say("not enough memory for this input")
     except Exception as error:
         if os.environ.get("DOVETAIL_DEBUG"):
             raise
-        return _say(f"a fault in dovetail ({type(error).__name__}: {_one_line(error)}); DOVETAIL_DEBUG=1 shows where")
+        return _fault(error)
     return status
 
 
 def _run(arguments: Sequence[str]) -> int:
     parser = build_parser(arguments)
     try:
-        parsed = parser.parse_args(arguments)
+        parsed, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            words = " ".join(unknown)
+            Parser(prog=f"dovetail {_wanted(arguments) or ''}".rstrip()).error(f"{one_line(words)} is not known here")
     except SystemExit as leaving:  # --help, --version and wrong usage
         return leaving.code if isinstance(leaving.code, int) else 0
     if not hasattr(parsed, "run"):
@@ -116,7 +127,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
-    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    wanted = _wanted(arguments)
     there = [command for command in COMMANDS if importlib.util.find_spec(f"dovetail.cli.{command.module}") is not None]
     for command in there:
         if command.name == wanted:
@@ -127,9 +138,30 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     return parser
 
 
+def _wanted(arguments: Sequence[str]) -> str | None:
+    """Give the command that was asked for."""
+    return next((word for word in arguments if not word.startswith("-")), None)
+
+
 def _say(sentence: str) -> int:
     print(f"dovetail: {sentence}", file=sys.stderr)
     return 2
+
+
+def _stopped(error: OSError) -> int:
+    """Say what the machine refused: a file that it names, or else the answer."""
+    why = (error.strerror or str(error)).lower()
+    if error.filename is not None:
+        return _say(one_line(f"{error.filename} can't be used ({why}); check it, and its rights"))
+    if error.errno not in _UNWRITABLE:
+        return _fault(error)
+    status = _say(f"the answer can't be written ({why}); make room, or write it elsewhere")
+    abandon_stdout()
+    return status
+
+
+def _fault(error: Exception) -> int:
+    return _say(f"a fault in dovetail ({type(error).__name__}: {_one_line(error)}); DOVETAIL_DEBUG=1 shows where")
 
 
 def _one_line(error: Exception) -> str:

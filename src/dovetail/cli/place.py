@@ -1,11 +1,11 @@
 """`dovetail place`: where the pending pods would go."""
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
+from dovetail.cli.output import print_json
 
 if TYPE_CHECKING:
     from dovetail.scheduling.result import PlacementResult
@@ -43,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
         snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
         document = _document(place(snapshot))
     if args.output == "json":
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
+        print_json(document)
     else:
         print(_text(document))
     return 0

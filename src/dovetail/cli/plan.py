@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.cli.inputs import Inputs, add_input_options, add_output_option, load_inputs, naming_the_culprit
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
+from dovetail.cli.output import print_json, print_page
 
 if TYPE_CHECKING:
     from dovetail.decide.outcome import RoundResult
@@ -54,16 +55,14 @@ def run(args: argparse.Namespace) -> int:
             pools=None if args.files else managed_pools(inputs),
         )
     if args.output == "json":
-        import msgspec
-
         from dovetail.plan.document import plan_document
 
-        sys.stdout.buffer.write(msgspec.json.encode(plan_document(result, inputs.catalogue)) + b"\n")
+        print_json(plan_document(result, inputs.catalogue))
         return 0
     if args.output == "html":
         from dovetail.plan.page import plan_page
 
-        print(plan_page(result, inputs.catalogue), end="")
+        print_page(plan_page(result, inputs.catalogue))
         return 0
     from dovetail.plan.summary import plan_text, prices_text
 

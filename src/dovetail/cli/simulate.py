@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import add_output_option
+from dovetail.cli.output import print_json, print_page
 
 if TYPE_CHECKING:
     from dovetail.sim.compare import Comparison, Progress
@@ -140,11 +141,9 @@ def progress_bar(what: str) -> "Iterator[Progress | None]":
 def write(found: "Comparison", output: str) -> None:
     """Print a comparison."""
     if output == "json":
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.encode(found.figures()) + b"\n")
+        print_json(found.figures())
     elif output == "html":
-        print(as_page(found))
+        print_page(as_page(found))
     else:
         print(as_text(found))
 

@@ -1,8 +1,9 @@
 """`dovetail sweep`: many policies and seeds; cost against disruption."""
 
 import argparse
-import sys
 from typing import Any
+
+from dovetail.cli.output import print_json, print_page
 
 _EPILOG = """\
 A grid file varies fields of one of the scenario's policies; every combination runs on every seed:
@@ -53,13 +54,11 @@ def run(args: argparse.Namespace) -> int:
         results = run_tasks(tasks, args.engine, progress)
     found = document(scenario, figures_of(results))
     if args.output == "json":
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        print_json(found)
     elif args.output == "html":
         from dovetail.sim.sweep_page import sweep_page
 
-        print(sweep_page(found), end="")
+        print_page(sweep_page(found))
     else:
         print(as_text(found))
     return 1 if any(run["violations"] for run in found["runs"]) else 0

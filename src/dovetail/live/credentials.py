@@ -123,14 +123,14 @@ def _kubeconfig_paths(given: str | None) -> list[Path]:
     if given:
         path = Path(given).expanduser()
         if not path.exists():
-            raise CredentialsError(f"the kubeconfig {given} does not exist")
+            raise CredentialsError(f"the kubeconfig {given} does not exist; check the name after --kubeconfig")
         return [path]
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
         found = [Path(entry).expanduser() for entry in listed.split(os.pathsep) if entry]
         existing = [path for path in found if path.exists()]
         if not existing:
-            raise CredentialsError(f"$KUBECONFIG names {listed}, which does not exist")
+            raise CredentialsError(f"$KUBECONFIG names {listed}, which does not exist; correct it, or give --kubeconfig FILE")
         return existing
     home = Path("~/.kube/config").expanduser()
     return [home] if home.exists() else []

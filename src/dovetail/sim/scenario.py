@@ -295,7 +295,7 @@ def load_scenario(where: str | Path) -> Scenario:
     """A scenario by its shipped name, or from a file."""
     text = str(where)
     if text in shipped():
-        data = resources.files("dovetail.sim").joinpath("scenarios", f"{text}.yaml").read_text()
+        data = resources.files("dovetail.sim").joinpath("scenarios", f"{text}.yaml").read_text(encoding="utf-8")
         return parse_scenario(data, f"shipped:{text}.yaml")
     path = Path(text)
     if not path.is_file():
@@ -303,7 +303,7 @@ def load_scenario(where: str | Path) -> Scenario:
         hint = f"did you mean {near[0]}?" if near else f"write a file or one of: {', '.join(shipped())}"
         raise ScenarioError(f"{text}: there is no such scenario; {hint}")
     try:
-        return parse_scenario(path.read_text(), text)
+        return parse_scenario(path.read_text(encoding="utf-8"), text)
     except UnicodeDecodeError:
         raise ScenarioError(f"{text}: it is not readable as UTF-8 text; write a YAML file") from None
 
@@ -338,7 +338,7 @@ def load_policy(name: str, where: str | Path) -> Policy:
     """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
     path = Path(where)
     try:
-        data = path.read_text()
+        data = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise ScenarioError(f"{path}: can't be read; write a YAML file with profile, disruption and settings") from None
     reader = _Reader(data, str(path))

@@ -1,0 +1,45 @@
+"""Answers to standard output: JSON and pages as UTF-8 whatever the terminal speaks, words as far as it can show them.
+
+Only writing; what is written was made elsewhere.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dovetail.api.findings import InputError
+
+
+def ready_streams() -> None:
+    """Make the two streams fit to be written to: letters that a terminal can't show become `?`, not a failure."""
+    if sys.stderr is None:  # closed by whoever started us; notes must not end up in the answer
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
+    if sys.stdout is None:
+        raise InputError("standard output is closed, so there is nowhere to write the answer; open it")
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    import msgspec
+
+    print_bytes(msgspec.json.encode(document) + b"\n")
+
+
+def print_page(page: str) -> None:
+    """Print a page, which says itself that it is UTF-8."""
+    print_bytes(page.encode())
+
+
+def print_bytes(data: bytes) -> None:
+    """Write bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def abandon_stdout() -> None:
+    """Send what is left of the output nowhere, so that the interpreter doesn't complain about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
