@@ -68,3 +68,18 @@ def test_wrong_options_get_one_sentence(
     error = capsys.readouterr().err
     assert says in error
     assert len(error.splitlines()) == 1
+
+
+def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node whose capacity is no quantity: one sentence with the node and the field, status 2."""
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": {}}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"capacity": {"cpu": ""}, "allocatable": {"cpu": "1"}},
+    }
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": [pool, node]}))
+    assert main(["budgets", "-f", str(file)]) == 2
+    assert capsys.readouterr().err.startswith("dovetail: Node n: status.capacity.cpu: '' is not a quantity")

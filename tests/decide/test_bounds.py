@@ -12,6 +12,7 @@ from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.snapshot import Snapshot
+from tests.designs.world import Town, kind
 from tests.golden.cases import GoldenCase, golden_cases
 
 
@@ -54,3 +55,14 @@ def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         refused += isinstance(outcome, Refusal)
     assert refused > 0
+
+
+def test_sums_beyond_what_can_be_counted() -> None:
+    """Pods that each ask for the largest amount there is: their node stays, and nothing overflows."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    for name in ("a", "b"):
+        town.node(name, "m")
+        town.fill(name, 2, cpu="1e300")
+    assert town.act() is None
+    assert set(town.verdicts().values()) == {"simulation"}

@@ -184,6 +184,19 @@ def test_daemons_take_room_of_new_nodes() -> None:
     assert new.requests["pods"] == 2
 
 
+def test_daemons_that_ask_for_more_than_can_be_counted() -> None:
+    """Two daemons that each ask for the largest amount there is leave no type over, and nothing overflows."""
+    asked = {"containers": [{"resources": {"requests": {"cpu": "1e300"}}}]}
+    daemons = [
+        msgspec.convert(
+            {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"template": {"spec": asked}}},
+            DaemonSet,
+        )
+        for name in ("d", "e")
+    ]
+    assert place(snapshot(pool(), *daemons, pod("x"))).new == ()
+
+
 def test_taints_that_should_be_avoided_are_tolerated_last() -> None:
     """A PreferNoSchedule taint of the only pool is relaxed after everything else."""
     soft = pool(taints=[{"key": "rather-not", "effect": "PreferNoSchedule"}])

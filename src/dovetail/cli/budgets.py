@@ -49,7 +49,13 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work the calendar out and show it."""
-    from dovetail.cli.inputs import load_cluster_option, load_settings_option, note_problems, parse_now
+    from dovetail.cli.inputs import (
+        load_cluster_option,
+        load_settings_option,
+        naming_the_culprit,
+        note_problems,
+        parse_now,
+    )
     from dovetail.cli.live_cluster import capture_live
     from dovetail.plan.calendar import calendar
 
@@ -61,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     note_problems(cluster, settings, launches=False)
     if not cluster.node_pools:
         print("note: there is no NodePool in the input, so there are no budgets", file=sys.stderr)
-    pools = calendar(cluster, settings, now, args.days)
+    with naming_the_culprit(cluster):
+        pools = calendar(cluster, settings, now, args.days)
     if args.output == "json":
         print(json.dumps(_tree(pools, now, zone, args.days), indent=2, sort_keys=True))
     else:

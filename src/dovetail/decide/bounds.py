@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.decide.facts import NodeFacts
+from dovetail.model.quantity import AMOUNT_MAX
 from dovetail.scheduling.classes import SpecInfo
 from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
@@ -54,7 +55,7 @@ class Bounds:
         if found is None:
             found = np.zeros(self._room.shape[1], dtype=np.int64)
             for column, amount in self._snapshot.movers(index).need:
-                found[column] = amount
+                found[column] = min(amount, AMOUNT_MAX)  # each pod fits, but their sum need not
             self._needs[index] = found
         return found
 

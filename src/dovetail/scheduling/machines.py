@@ -16,6 +16,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.labels import Requirement, Requirements, well_known
 from dovetail.model.objects import SelectorRequirement
+from dovetail.model.quantity import AMOUNT_MAX
 from dovetail.scheduling.result import LaunchPrice, launchable, price_of, worst_of
 
 Mask = npt.NDArray[np.bool_]
@@ -92,7 +93,7 @@ class Resources:
         """The amounts as a row; the names must have their columns already."""
         row = np.zeros(len(self.names), dtype=np.int64)
         for name, amount in amounts.items():
-            row[self.index[name]] = amount
+            row[self.index[name]] = min(amount, AMOUNT_MAX)  # each fits, but a sum of them need not
         return row
 
 
