@@ -292,3 +292,13 @@ def test_a_node_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == (
         'dovetail: there is no node "zzz"; name one of the 1 that are there, such as n1\n'
     )
+
+
+def test_explain_says_who_goes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The savings of a command over several nodes are told as those of all of them."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool()
+    for name in ("a", "b", "c"):
+        town.node(name, "m")
+    assert main(["explain", "a", *_write(town, tmp_path)]) == 0
+    assert "It would go together with 2 others: deleteEmpty, saving $0.60/h in all." in capsys.readouterr().out

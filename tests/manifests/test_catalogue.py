@@ -69,6 +69,7 @@ def test_a_table_survives_its_own_file_form() -> None:
         (b'{"instanceTypes":[{"name":"a"},{"name":"a"}]}', "twice"),
         (b'{"instanceTypes":[{"name":"a","capacity":{"cpu":"lots"}}]}', "lots"),
         (b'{"instanceTypes":[{"name":"a","offerings":[{"capacityType":"spot","zone":"a","price":-1}]}]}', "0 or more"),
+        (b'{"instanceTypes":[{"name":"a","offerings":[{"capacityType":"a","zone":"a","price":1e99}]}]}', "a billion"),
     ],
 )
 def test_bad_catalogues_get_one_sentence(raw: bytes, says: str) -> None:

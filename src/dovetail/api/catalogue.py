@@ -8,6 +8,7 @@ import gzip
 import zlib
 from decimal import Decimal
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,8 @@ from dovetail.model.labels import OperatorError, Requirements
 from dovetail.model.money import parse_money
 from dovetail.model.objects import ApiStruct, ResourceList, SelectorRequirement
 from dovetail.model.quantity import QuantityError, resource_amount
+
+_PRICE_END: Final = 10**9
 
 
 class CatalogueError(ValueError):
@@ -139,10 +142,10 @@ def _instance_type(entry: _WireType, source: str) -> InstanceType:
         raise CatalogueError(f"catalogue {source}: instance type {entry.name}: {error}") from None
     offerings = []
     for offering in entry.offerings:
-        if not offering.price.is_finite() or offering.price < 0:
+        if not offering.price.is_finite() or not 0 <= offering.price < _PRICE_END:
             raise CatalogueError(
-                f"catalogue {source}: instance type {entry.name} has the price {offering.price} in {offering.zone}; "
-                "write dollars per hour, 0 or more"
+                f"catalogue {source}: instance type {entry.name} has the price {str(offering.price)[:40]} in "
+                f"{offering.zone}; write dollars per hour, 0 or more and less than a billion"
             )
         offerings.append(
             Offering(

@@ -72,7 +72,7 @@ def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
     return tuple(
         f"settings: {key} names {name}, and there is no such {what}; it was passed over{_near(name, there[what])}"
         for key, wanted, what in asked
-        for name in wanted
+        for name in dict.fromkeys(wanted)
         if name not in there[what]
     )
 

@@ -92,7 +92,10 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
         verdict = f"It would go ({answer.deciding.method.value})."
         if answer.command is not None:
             turn = "" if answer.now else ", when its turn comes"
-            verdict = f"It would go{turn}: {answer.command.action.value}, saving {dollars(answer.command.savings)}/h."
+            others = len(answer.command.nodes) - 1
+            company = f" together with {others} other{'s' if others > 1 else ''}" if others else ""
+            what = f"{answer.command.action.value}, saving {dollars(answer.command.savings)}/h"
+            verdict = f"It would go{company}{turn}: {what}{' in all' if others else ''}."
     else:
         verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
     lines = [
