@@ -83,3 +83,20 @@ def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.C
     file.write_text(json.dumps({"kind": "List", "items": [pool, node]}))
     assert main(["budgets", "-f", str(file)]) == 2
     assert capsys.readouterr().err.startswith("dovetail: Node n: status.capacity.cpu: '' is not a quantity")
+
+
+def test_when_a_budget_is_active(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget says whether it is active now and until or from when: by the day within a week, by the date beyond."""
+    budgets = [
+        {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"},
+        {"nodes": "1", "schedule": "0 0 1 1 *", "duration": "24h"},
+        {"nodes": "10%"},
+    ]
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}}
+    file = tmp_path / "pool.json"
+    file.write_text(json.dumps({**pool, "spec": {"template": {}, "disruption": {"budgets": budgets}}}))
+    assert main(["budgets", "-f", str(file), "--tz", "UTC", "--now", "2026-11-16T10:00:00Z", "--days", "1"]) == 0
+    said = capsys.readouterr()
+    assert 'budget 0: 0 nodes, "0 9 * * mon-fri" for 8h, all reasons (active until Mon 17:00)' in said.out
+    assert 'budget 1: 1 node, "0 0 1 1 *" for 24h, all reasons (not active before Fri 2027-01-01 00:00)' in said.out
+    assert said.err == "note: there is no Node in the input, so percentages come to 0\n"

@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     note_problems(cluster, settings, launches=False)
     if not cluster.node_pools:
         print("note: there is no NodePool in the input, so there are no budgets", file=sys.stderr)
+    elif not cluster.nodes and not cluster.node_claims:
+        print("note: there is no Node in the input, so percentages come to 0", file=sys.stderr)
     with naming_the_culprit(cluster):
         pools = calendar(cluster, settings, now, args.days)
     if args.output == "json":
@@ -166,24 +168,31 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
         yield f"{safe(entry.pool)}: {count(entry.nodes, 'node')}, {entry.used} leaving or not ready"
         for problem in (*entry.policy.problems, *entry.policy.warnings):
             yield f"  ! {safe(problem)}"
-        yield from _budget_lines(entry, zone)
+        yield from _budget_lines(entry, now, zone)
         for reasons, stretches in _alike(entry):
             left, about = entry.now[reasons[0]], ", ".join(reason.value for reason in reasons)
             yield f"  {about}: {_amount(left.left)} of {_amount(left.allowed)} now"
-            yield from _drawing(stretches, here, days)
+            yield from _drawing(stretches, here, zone, days)
 
 
-def _budget_lines(entry: "PoolCalendar", zone: tzinfo) -> Iterator[str]:
+def _moment(when: datetime, now: datetime, zone: tzinfo) -> str:
+    """Write a time within the week by its day, a later one by its date."""
+    here = when.astimezone(zone)
+    return f"{here:%a %H:%M}" if when - now < timedelta(days=6) else f"{here:%a %Y-%m-%d %H:%M}"
+
+
+def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterator[str]:
     from dovetail.report.words import safe
 
     for budget, active, change in zip(entry.policy.budgets, entry.active, entry.next_changes, strict=True):
-        state = "broken, allows 0" if budget.problem is not None else "open" if active else "closed"
-        when = f", {'until' if active else 'opens'} {change.astimezone(zone):%a %H:%M}" if change is not None else ""
+        state = "broken, allows 0" if budget.problem is not None else "active" if active else "not active"
+        when = "" if change is None else f" {'until' if active else 'before'} {_moment(change, now, zone)}"
         about = "all reasons" if not budget.reasons else ", ".join(reason.value for reason in budget.reasons)
         scope = f", per {budget.topology_key}" if budget.topology_key else ""
         order = ", one at a time" if budget.sequential else ""
         window = f', "{budget.schedule}" for {budget.duration}' if budget.schedule else ""
-        text = f"{budget.nodes} nodes{window}, {about}{scope}{order} ({state}{when})"
+        what = f"{budget.nodes} {'node' if budget.nodes == '1' else 'nodes'}"
+        text = f"{what}{window}, {about}{scope}{order} ({state}{when})"
         yield f"  budget {budget.index}: {safe(text)}"
 
 
@@ -196,12 +205,12 @@ def _alike(entry: "PoolCalendar") -> Iterator[tuple[list["Reason"], tuple["Stret
         yield reasons, stretches
 
 
-def _drawing(stretches: Sequence["Stretch"], here: datetime, days: int) -> Iterator[str]:
+def _drawing(stretches: Sequence["Stretch"], here: datetime, zone: tzinfo, days: int) -> Iterator[str]:
     if len({stretch.allowed for stretch in stretches}) == 1:
         deciding = list(dict.fromkeys(_decided(stretch) for stretch in stretches))
         yield f"    the whole time: {' or '.join(deciding)}"
         return
-    yield "    " + " " * 11 + "".join(f"{hour:<12}" for hour in ("00", "06", "12", "18"))
+    yield "    " + " " * 11 + "".join(f"{hour:<12}" for hour in ("00", "06", "12", "18")).rstrip()
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     for day in range(days + 1):
         begin = midnight + timedelta(days=day)
@@ -209,8 +218,8 @@ def _drawing(stretches: Sequence["Stretch"], here: datetime, days: int) -> Itera
         if slots.strip():
             yield f"    {begin:%a %m-%d}  {slots}"
     for stretch in stretches[:8]:
-        begin, end = stretch.begin.astimezone(here.tzinfo), stretch.end.astimezone(here.tzinfo)
-        yield f"    {begin:%a %H:%M} to {end:%a %H:%M}: {_decided(stretch)}"
+        span = f"{_moment(stretch.begin, here, zone)} to {_moment(stretch.end, here, zone)}"
+        yield f"    {span}: {_decided(stretch)}"
     if len(stretches) > 8:
         yield f"    and {len(stretches) - 8} more changes (-o json lists all)"
 
