@@ -72,10 +72,14 @@ def plan_round(
     return decide(scene, every_method=every_method, every_candidate=every_candidate)
 
 
-def decide(scene: Scene, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
-    """Decide on a scene that is there already."""
+def decide(
+    scene: Scene, *, every_method: bool = False, every_candidate: bool = False, without: Sequence[Method] = ()
+) -> RoundResult:
+    """Decide on a scene that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
     for method, ask in METHODS.items():
+        if method in without:
+            continue
         runs[method] = ask(scene)
         if runs[method].commands and not every_method:
             break

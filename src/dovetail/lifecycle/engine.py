@@ -39,7 +39,7 @@ from dovetail.lifecycle.messages import (
     Synced,
     WakeAt,
 )
-from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing
+from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
 from dovetail.lifecycle.records import DOVETAIL, Candidate, Record
 from dovetail.lifecycle.regrowth import Regrowth
@@ -401,6 +401,8 @@ class Engine:
     def _advance_one(self, run: Run, view: View) -> None:
         if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
             self._validate(run)
+            if self.settings.is_karpenter:
+                self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
             self._out.append(command_report(run, source, found, target, self._elapsed))
@@ -450,10 +452,10 @@ class Engine:
             if others:
                 self._gives_way[run.nodes] = others
             # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
-            self._round_at = self._elapsed + self._poll_interval if again else self._elapsed
+            self._look_again(self._elapsed + self._poll_interval if again else self._elapsed)
             return
         self._refused_last = ()
-        self._round_at = self._elapsed
+        self._look_again(self._elapsed)
         if run.phase is Phase.DONE:
             self._pacing.finished(run.method, self.settings.stabilization, self._elapsed)
             for pool in run.pools:
@@ -506,11 +508,19 @@ class Engine:
     def _poll_interval(self) -> int:
         return max(self.settings.poll_interval, SECOND)
 
+    def _look_again(self, at: int) -> None:
+        """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
+        if not self.settings.is_karpenter:
+            self._round_at = at
+
     def _round(self) -> None:
         """Decide, if it is time and if anything can have changed since the last time."""
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
+        if self.settings.is_karpenter and flight.has_unlaunched(self.store):
+            self._round_at = self._elapsed + SECOND  # Karpenter waits until it knows what its launches became
+            return
         self._round_at = self._elapsed + self._poll_interval
         key = (self.store.version, self._facts_version)
         last = self.last_round
@@ -526,7 +536,7 @@ class Engine:
         self._report("round", "", f"{len(started)} commands begun", figures)
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
-            wait = self.settings.validation_delay + SECOND if self.settings.is_karpenter else 0
+            wait = self.settings.validation_delay if self.settings.is_karpenter else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 

@@ -3,12 +3,14 @@
 Three memories, all bounded and all forgotten by time: pools whose replacements keep failing back off, twice as long
 each time; cost actions wait for the stabilization window of the kind that finished last (spec section 9; S4,
 LifecycleAction Tunables); a replacement stays nominated a little after its command has ended, until its pods have come.
-Times are nanoseconds of the engine's own clock. Sits at the bottom of lifecycle.
+Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `run`.
 """
 
 from typing import Final
 
 from dovetail.lifecycle.attempts import SECOND
+from dovetail.lifecycle.machine import Signal
+from dovetail.lifecycle.run import Run
 from dovetail.model.command import Method
 from dovetail.model.settings import Stabilization
 
@@ -70,6 +72,17 @@ def stabilization_of(method: Method, windows: Stabilization) -> int:
 
 
 COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+def loop_pause(run: Run, poll: int) -> int:
+    """Give how long Karpenter's loop rests after a validation (profile `karpenter-1.15`).
+
+    After a deletion it looks again at once, after a launch when it next asks whether that is known, a second later. A
+    refused command leaves the turn to the methods after its own; after the last method the poll interval passes.
+    """
+    if run.verdict is Signal.VALIDATED:
+        return SECOND if run.replacements else 0
+    return poll if run.method is Method.SINGLE_NODE else 0
 
 
 class Pacing:

@@ -52,7 +52,11 @@ class Stabilization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All tunables. `profile` decides the rules that are no setting of their own."""
+    """All tunables. `profile` decides the rules that are no setting of their own.
+
+    `ties`: 0, and equal domains go by name; any other number orders them by chance, as Karpenter's own maps do. Only a
+    simulated Karpenter asks for that.
+    """
 
     profile: Profile = Profile.DOVETAIL
     candidate_order: CandidateOrder = CandidateOrder.DISRUPTION_COST
@@ -69,6 +73,7 @@ class Settings:
     nominated_nodes: tuple[str, ...] = ()
     marked_for_deletion_nodes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    ties: int = 0
 
     @property
     def is_karpenter(self) -> bool:

@@ -145,7 +145,8 @@ class Frame:
         found = self._domains.get(key)
         if found is None:
             universe = domain_universe(key, self.pools, self.machines)
-            found = self._domains[key] = Domains(key, self.columns, universe, self._mentioned.get(key, ()))
+            mentioned = self._mentioned.get(key, ())
+            found = self._domains[key] = Domains(key, self.columns, universe, mentioned, self.settings.ties)
         return found
 
     def group(

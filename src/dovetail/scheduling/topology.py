@@ -8,6 +8,7 @@ in Karpenter: the least loaded host is always an empty one, since a new node can
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,7 @@ class NodeFilter:
 
 
 class Domains:
-    """The domains of a label: those of nodes and those that pools could open, numbered by name."""
+    """The domains of a label: those of nodes and those that pools could open, numbered by name, or as `ties` says."""
 
     __slots__ = ("column", "key", "names", "place", "taints")
 
@@ -86,11 +87,14 @@ class Domains:
         columns: NodeColumns,
         universe: Mapping[str, list[tuple[Taint, ...]]],
         mentioned: Iterable[str] = (),
+        ties: int = 0,
     ) -> None:
         """`mentioned`: values that only pods ask for; such a domain exists once a pod is placed there."""
         self.key = key
         values, codes = columns.labels(key)
         self.names: list[str] = sorted({*values, *universe, *mentioned})
+        if ties:
+            self.names.sort(key=lambda name: crc32(f"{ties}/{name}".encode()))
         self.place: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         recode = np.array([*(self.place[value] for value in values), -1], dtype=np.int32)
         self.column: Codes = recode[codes]

@@ -1,15 +1,18 @@
 """Karpenter's provisioner in the simulated cluster: waits for a batch of pods without a place, then opens nodes.
 
 The batch window is Karpenter's: one second after the last new pod, ten at most; a pod that still waits asks again every
-ten seconds. Where pods would go is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims
-that are on their way count as nodes there. Nodes that pods are sent to are nominated for twenty seconds.
+ten seconds, and so does a node that Karpenter empties: the pods still on it need a place as well. Where pods would go
+is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims that are on their way count as nodes
+there. Nodes that pods are sent to are nominated for twenty seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace as change_settings
 from typing import Final
 
 from msgspec.structs import replace
 
+from dovetail.lifecycle.records import DOVETAIL, is_tainted, record_of
 from dovetail.lifecycle.store import Store as View
 from dovetail.model import names
 from dovetail.model.command import Replacement
@@ -47,6 +50,8 @@ class Provisioner:
         self._view = View()
         self._previous: Snapshot | None = None
         self._waiting: dict[str, None] = {}
+        self._waiting_nodes: dict[str, None] = {}
+        self._leaving: dict[str, None] = {}
         self._since = -1
         self._last = -1
         self._stale: dict[tuple[str, str], None] = {}
@@ -56,9 +61,17 @@ class Provisioner:
 
     def trigger(self, key: str) -> None:
         """A pod found no place: begin a batch, or keep the open one open."""
-        if key in self._waiting:
-            return
-        self._waiting[key] = None
+        if key not in self._waiting:
+            self._waiting[key] = None
+            self._begin()
+
+    def _trigger_node(self, name: str) -> None:
+        """A node is being emptied: its pods are looked at too, again every ten seconds while it lasts."""
+        if name in self._leaving and name not in self._waiting_nodes:
+            self._waiting_nodes[name] = None
+            self._begin()
+
+    def _begin(self) -> None:
         self._last = self.clock.now
         if self._since < 0:
             self._since = self.clock.now
@@ -72,17 +85,22 @@ class Provisioner:
         if any(not claim.status.provider_id and not _leaves(claim) for claim in self.store.claims.values()):
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
-        waiting = self._waiting
-        self._waiting, self._since = {}, -1
-        if any(self._needs_place(key) for key in waiting):
+        waiting, nodes = self._waiting, self._waiting_nodes
+        self._waiting, self._waiting_nodes, self._since = {}, {}, -1
+        if any(self._needs_place(key) for key in waiting) or any(self._has_movable(name) for name in nodes):
             self._run()
         for key in waiting:
             if self._needs_place(key):
                 self.clock.after(ASK_AGAIN, self._ask_again, key)
+        for name in nodes:
+            self.clock.after(ASK_AGAIN, self._trigger_node, name)
 
     def _needs_place(self, key: str) -> bool:
         pod = self.store.pods.get(key)
         return pod is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+
+    def _has_movable(self, node: str) -> bool:
+        return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
     def _ask_again(self, key: str) -> None:
         if self._needs_place(key):
@@ -92,6 +110,13 @@ class Provisioner:
 
     def _hear(self, change: Change) -> None:
         self._stale[change.kind, change.key] = None
+        if change.kind == "Node":
+            if isinstance(change.new, Node) and is_emptied(change.new):
+                if change.key not in self._leaving:
+                    self._leaving[change.key] = None
+                    self._trigger_node(change.key)
+            else:
+                self._leaving.pop(change.key, None)
 
     def _catch_up(self) -> None:
         """Bring the view up to date with what changed since the last batch."""
@@ -108,21 +133,34 @@ class Provisioner:
         """The cluster as Karpenter's scheduler sees it now."""
         self._catch_up()
         catalogue = self.cloud.seen_catalogue()
-        cluster = self._view.cluster()
-        self._previous = Snapshot.build(cluster, catalogue, KARPENTER_1_15, self.clock.instant(), self._previous)
+        ties = self.dice.stream("ties").randrange(1, 2**32)
+        settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=ties)
+        self._previous = Snapshot.build(self._view.cluster(), catalogue, settings, self.clock.instant(), self._previous)
         return self._previous
+
+    def _marked(self) -> tuple[str, ...]:
+        """Nodes that Karpenter has marked for deletion: once their replacements are there, lest those come twice."""
+        found = []
+        for name in sorted(self._leaving):
+            record = record_of(self.store.nodes[name])
+            if record is None or all(claim in self.store.claims for claim in record.replacements):
+                found.append(name)
+        return tuple(found)
 
     def _run(self) -> None:
         self.runs += 1
         result = place(self.snapshot())
         for new in result.new:
             self._open(new)
-        until = self.clock.now + NOMINATED_FOR
-        for there in result.existing:
-            self.nominated[there.node] = until
-        if result.existing:
+        self.nominate(there.node for there in result.existing)
+
+    def nominate(self, nodes: Iterable[str]) -> None:
+        """Pods are on their way to these nodes: for a while nobody may disrupt them."""
+        found = dict.fromkeys(nodes, self.clock.now + NOMINATED_FOR)
+        if found:
+            self.nominated |= found
             self.on_nominated()
-            self.clock.at(until, self._forget_nominations)
+            self.clock.after(NOMINATED_FOR, self._forget_nominations)
 
     def _forget_nominations(self) -> None:
         over = [name for name, until in self.nominated.items() if until <= self.clock.now]
@@ -158,6 +196,14 @@ class Provisioner:
 
 def _leaves(claim: NodeClaim) -> bool:
     return claim.metadata.deletion_timestamp is not None
+
+
+def is_emptied(node: Node) -> bool:
+    """Whether Karpenter keeps pods off a node because it is to go: its own taint, or its own command's."""
+    if any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
+        return True
+    record = record_of(node) if is_tainted(node) else None
+    return record is not None and record.by != DOVETAIL
 
 
 def _as_karpenter_sees(node: Node) -> Node:

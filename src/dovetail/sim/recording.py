@@ -68,12 +68,19 @@ class Recording:
         return float(first["t"]) if first is not None else 0.0
 
     def arrivals(self) -> list[float]:
-        """When each deployment's pods were there, in the order in which they were applied, by the counts of pods."""
+        """When each deployment's pods were there, in the order in which they were applied, by the counts of pods.
+
+        Between two looks they came evenly. Before the first look and after the last one that found all the pace is
+        that of the looks between: the controllers create pods at a steady rate.
+        """
         counts = [(float(entry["t"]), int(entry["count"])) for entry in self.pods]
         growing = [(t, count) for i, (t, count) in enumerate(counts) if i == 0 or count > counts[i - 1][1]]
-        if len(growing) > 1:  # the first pods came before the first look, at the pace of the next ones
-            (t0, first), (t1, second) = growing[0], growing[1]
-            growing.insert(0, (t0 - first * (t1 - t0) / (second - first), 0))
+        if len(growing) > 1:
+            steady = growing[:-1] if len(growing) > 2 else growing
+            (t0, first), (t1, second) = steady[0], steady[-1]
+            pace = (second - first) / (t1 - t0)
+            growing[-1] = (min(growing[-1][0], t1 + (growing[-1][1] - second) / pace), growing[-1][1])
+            growing.insert(0, (t0 - first / pace, 0))
         times, total = [], 0
         for deployment in self.deployments:
             total += int(deployment["spec"].get("replicas", 1))
@@ -191,14 +198,16 @@ def replay(
     for second, deployment_name, replicas in recording.scale:
         world.at(APPLIED_BEFORE + int(second * SECOND), _scale(world, deployment_name, replicas))
     watch, ledger = Watch(world), Ledger(world, step=10 * SECOND)
-    world.run(APPLIED_BEFORE)
-    ledger.begin()
+    # The loop's polls have no fixed place in a recording: it was running before.
+    world.run(APPLIED_BEFORE - world.dice.stream("phase").randrange(settings.poll_interval))
     if settings.is_karpenter:
         settings = replace(settings, pools=karpenter_settings(world).pools)
     host = world.add_engine(settings, name=settings.profile.value)
     watch.follow(host)
     ledger.follow(host)
     host.start()
+    world.run(APPLIED_BEFORE)
+    ledger.begin()
     world.run(APPLIED_BEFORE + int(recording.seconds * SECOND))
     return ledger.result(name, tuple(watch.violations))
 

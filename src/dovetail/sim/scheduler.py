@@ -24,7 +24,6 @@ from dovetail.sim.shapes import Shape, Shapes
 from dovetail.sim.store import Change, Store
 
 _CYCLE: Final = SECOND // 100
-_BACK_OFF: Final = SECOND
 _ALL_BELOW: Final = 100
 _DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
 
@@ -105,7 +104,7 @@ class Scheduler:
     def _retry(self) -> None:
         if self.stuck and not self._retry_asked:
             self._retry_asked = True
-            self.clock.after(_BACK_OFF, self._retry_stuck)
+            self.clock.after(_CYCLE, self._retry_stuck)
 
     def _retry_stuck(self) -> None:
         self._retry_asked = False

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace as change
 
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.command import Replacement
@@ -28,6 +29,7 @@ from dovetail.sim.draining import Draining
 from dovetail.sim.eviction import Evictions
 from dovetail.sim.host import Host, Line
 from dovetail.sim.karpenter import Karpenter, with_condition
+from dovetail.sim.karpenter_loop import ConsolidationState, LoopPlanner
 from dovetail.sim.kubelet import Kubelets
 from dovetail.sim.provisioner import Provisioner
 from dovetail.sim.scheduler import Scheduler
@@ -59,6 +61,7 @@ class World:
         self.store = Store()
         self.shapes = Shapes()
         self.cloud = Cloud(config.catalogue, config.times, self.clock, self.dice)
+        self.consolidation = ConsolidationState(self.store, self.clock)
         self.kubelets = Kubelets(self.store, self.clock, self.shapes, self.dice.stream("kubelet"))
         self.scheduler = Scheduler(self.store, self.clock, self.shapes, self.dice.stream("scheduler"))
         self.evictions = Evictions(self.store, self.shapes, self.kubelets)
@@ -170,13 +173,15 @@ class World:
         def build() -> Engine:
             kind = "karpenter" if karpenter else "dovetail"
             catalogue = self.cloud.seen_catalogue()
-            return Engine(settings, catalogue, identity=identity, holds=not karpenter, controller=kind)
+            planner = LoopPlanner(self.consolidation, self.dice.stream("loop")) if karpenter else None
+            return Engine(settings, catalogue, identity=identity, holds=not karpenter, controller=kind, planner=planner)
 
         actuator = Actuator(self.store, self.clock, self.karpenter, holds=not karpenter)
         host = Host(name, self.store, self.clock, self.cloud, actuator, build, line)
         self.hosts.append(host)
         if karpenter:
             self._karpenter_hosts.append((host, settings))
+            host.on_instruction.append(self._nominate_destinations)
         return host
 
     def add_karpenter(self, line: Line | None = None) -> Host:
@@ -213,6 +218,13 @@ class World:
         nominated = tuple(sorted(self.provisioner.nominated))
         for host, settings in self._karpenter_hosts:
             host.settings(replace(settings, nominated_nodes=nominated))
+
+    def _nominate_destinations(self, host: Host, asked: Instruction) -> None:
+        """Karpenter nominates where its command's pods are to go when it begins with it."""
+        if isinstance(asked, TaintNode):
+            run = next((run for run in host.engine.runs if run.id == asked.command_id), None)
+            if run is not None:
+                self.clock.after(0, self.provisioner.nominate, run.destinations)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
         """Let something happen from outside at a time."""
