@@ -204,7 +204,8 @@ class ControlPlane:
 
     def running(self) -> list[str]:
         """List the programs that are alive."""
-        return [name for name, process in self._processes.items() if process.poll() is None]
+        alive = {name for name, process in self._processes.items() if process.poll() is None}
+        return [name for name in PROGRAMS_OF_A_CLUSTER if name in alive]
 
     def log(self, name: str) -> str:
         """Read what a program has said so far."""

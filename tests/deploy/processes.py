@@ -62,7 +62,7 @@ class Running:
         text = self.text
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half a line
 
-    def wait_for(self, *, seconds_max: float = 90.0, **fields: object) -> dict[str, Any]:
+    def wait_for(self, *, seconds_max: float = 300.0, **fields: object) -> dict[str, Any]:
         """Wait for a line that has these fields."""
 
         def found() -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class Running:
         """Ask it to end, and wait; gives its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(60)
+        return self.process.wait(180)
 
 
 @contextlib.contextmanager

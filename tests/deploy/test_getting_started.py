@@ -71,7 +71,7 @@ def _follow(command: str, plane: ControlPlane, home: Path) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=400,
     )
     assert done.returncode == 0, f"{command}: {done.stderr}"
     assert "Traceback" not in done.stderr

@@ -33,7 +33,7 @@ class Helm:
 
     def __call__(self, *arguments: str) -> str:
         command = [str(tool("helm")), *arguments, *self._common]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment, timeout=180)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment, timeout=400)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -62,7 +62,7 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
         admin.apply(node)
         token = token_of(admin, "dovetail", NAMESPACE)
         account = kubeconfig_for(plane, token, tmp_path / "account")
-        removal = threading.Thread(target=helm, args=("uninstall", "dovetail", "--timeout=120s"))
+        removal = threading.Thread(target=helm, args=("uninstall", "dovetail", "--timeout=300s"))
         removal.start()
         try:
             pod = eventually(lambda: _hook_pod(admin))
@@ -78,7 +78,7 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
             assert names.HOLD not in admin.get(node)["metadata"].get("annotations", {})
             _succeed(admin, pod)
         finally:
-            removal.join(150)
+            removal.join(420)
         assert not removal.is_alive()
         eventually(lambda: _left(admin) == [])
 

@@ -67,7 +67,7 @@ def _phase(note: dict[str, Any]) -> str:
 
 def _metrics(controller: Running) -> dict[str, float]:
     port = controller.wait_for(message="starting")["port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     rows = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
     return {name: float(value) for name, value in rows}
@@ -146,7 +146,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         # Uninstalled while it acts: the hook's command, under the same account, and then Helm's deletion.
         hook = [*container_arguments(trees, "Job", tmp_path / "hook"), f"--kubeconfig={account}"]
         done = subprocess.run(
-            [*COMMAND, *hook], capture_output=True, text=True, check=False, env=environment(), timeout=120
+            [*COMMAND, *hook], capture_output=True, text=True, check=False, env=environment(), timeout=300
         )
         assert done.returncode == 0, done.stderr
         assert "failed 0" in done.stdout

@@ -58,7 +58,7 @@ VIEWER = next(tree for tree in MANIFESTS if tree["metadata"]["name"] == "dovetai
 ATOMS = [(name, atom) for name, role in ROLES.items() for atom in atoms(role)]
 IDS = [f"{name.partition('/')[0]}-{atom[2]}-{atom[3]}".replace("/", ".") for name, atom in ATOMS]
 NAME = "permissions"
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 180.0
 
 
 @dataclass

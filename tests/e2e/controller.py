@@ -60,7 +60,7 @@ class Process:
     def get(self, path: str) -> tuple[int, str]:
         """Ask its own port."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -87,7 +87,7 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(30)
+            return self.process.wait(180)
         except subprocess.TimeoutExpired:
             self.kill()
             raise

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.api.control_plane import ControlPlane
+from tests.api.control_plane import ControlPlane, eventually
 from tests.e2e.world import TAINT, Tree
 
 
@@ -44,23 +44,28 @@ class Entry:
         return any(c["type"] == "Initialized" and c["status"] == "True" for c in conditions)
 
 
+WATCHED = {"/api/v1/nodes": "Node", "/apis/karpenter.sh/v1/nodeclaims": "NodeClaim"}
+
+
 class History:
     """All changes since it began."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.entries: list[Entry] = []
         self._plane = plane
+        self._since: dict[str, int] = {}
         self._connections: list[http.client.HTTPSConnection] = []
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> None:
-        for path, kind in (("/api/v1/nodes", "Node"), ("/apis/karpenter.sh/v1/nodeclaims", "NodeClaim")):
+        for path, kind in WATCHED.items():
             port = int(self._plane.base_url.rsplit(":", 1)[1])
             context = ssl.create_default_context(cafile=str(self._plane.ca_path))
             connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
             headers = {"Authorization": f"Bearer {self._plane.token}"}
             connection.request("GET", f"{path}?limit=1", headers=headers)
             version = json.loads(connection.getresponse().read())["metadata"]["resourceVersion"]
+            self._since[kind] = int(version)
             connection.request("GET", f"{path}?watch=1&resourceVersion={version}", headers=headers)
             response = connection.getresponse()
             self._connections.append(connection)
@@ -81,12 +86,34 @@ class History:
             with contextlib.suppress(OSError, AttributeError):
                 connection.sock.shutdown(2)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
         for connection in self._connections:
             connection.close()
 
+    def catch_up(self) -> None:
+        """Wait until all that the server has by now has been heard of: a watch comes a moment after a list."""
+        with self._plane.client() as client:
+            for path, kind in WATCHED.items():
+                tree = client.request("GET", path)[1]
+                eventually(lambda kind=kind, tree=tree: self._has_heard(kind, tree))
+
+    def _has_heard(self, kind: str, listed: Tree) -> bool:
+        """Whether all of a list has been heard of: what it has, and what it no longer has."""
+        last = {entry.name: entry for entry in tuple(self.entries) if entry.kind == kind}
+        there = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
+        heard = all(
+            name in last and last[name].version >= version
+            for name, version in there.items()
+            if version > self._since[kind]
+        )
+        now = int(listed["metadata"]["resourceVersion"])
+        return heard and all(
+            entry.type == "DELETED" or entry.version > now for name, entry in last.items() if name not in there
+        )
+
     def first(self, kind: str, check: Callable[[Entry], Any]) -> Entry | None:
         """The first change of that kind that fits, in the server's order."""
+        self.catch_up()
         found = [entry for entry in self.entries if entry.kind == kind and check(entry)]
         return min(found, key=lambda entry: entry.version, default=None)
 

@@ -33,7 +33,7 @@ def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
 def _dovetail(plane: ControlPlane, *words: str, kubeconfig: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
     command = [sys.executable, "-m", "dovetail.cli.main", *words, "--kubeconfig", str(kubeconfig or plane.kubeconfig)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
 
 
 def _flags(plane: ControlPlane, folder: Path, **settings: Any) -> list[str]:
@@ -230,10 +230,10 @@ def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane],
             status, answer = api.create(refused, fieldValidation="Strict")
             assert status == 400
             assert "unknown field" in answer["message"]
-            patient = pool("patient", consolidateAfter="Never")
-            patient["metadata"]["annotations"] = {"dovetail.dev/disruption": "expireAfter: 3s"}
-            world.node("aged", world.pool(patient))
+            patient = world.pool(pool("patient", consolidateAfter="Never"))
+            world.node("aged", patient)
             with history_of(plane) as history:
+                world.patch(patient, {"metadata": {"annotations": {"dovetail.dev/disruption": "expireAfter: 3s"}}})
                 eventually(lambda: "aged" not in world.claims())
                 assert history.first("Node", lambda e: e.name == "aged" and e.is_tainted) is not None
 

@@ -88,6 +88,7 @@ def _moments(writes: int) -> list[tuple[int, bool]]:
 
 def _most_at_once(history: History) -> int:
     """The largest number of claims that were there and not leaving at one time."""
+    history.catch_up()
     alive: set[str] = set()
     most = 0
     for entry in sorted((e for e in history.entries if e.kind == "NodeClaim"), key=lambda e: e.version):

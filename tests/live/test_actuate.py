@@ -59,7 +59,6 @@ def api(api_server: ControlPlane) -> Iterator[Client]:
 async def _actuator(plane: ControlPlane) -> AsyncIterator[Actuator]:
     async with ApiClient(connect(str(plane.kubeconfig))) as client:
         yield Actuator(client=client, identity="tests", uid_of=lambda kind, name: f"uid-of-{name}")
-    await asyncio.sleep(0.1)
 
 
 def _do(plane: ControlPlane, *orders: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import Connection, TokenSource
 from tests.api.control_plane import _write_certificates as write_certificates
 
-TURNS = 40
+TURNS = 16
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

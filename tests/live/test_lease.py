@@ -53,7 +53,6 @@ class Candidate:
 async def _client(plane: ControlPlane) -> AsyncIterator[ApiClient]:
     async with ApiClient(connect(str(plane.kubeconfig))) as client:
         yield client
-    await asyncio.sleep(0.1)
 
 
 def _holder(plane: ControlPlane, lease: str) -> Any:
@@ -66,10 +65,19 @@ def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: Contr
 
     async def scene() -> None:
         async with _client(api_server) as client:
-            one = Candidate(client, "one", "orderly")
+            asked: list[str] = []
+            real: Callable[..., Any] = client.request
+
+            async def counting(method: str, path: str, **rest: Any) -> bytes:
+                asked.append(method)
+                return await real(method, path, **rest)  # type: ignore[no-any-return]
+
+            client.request = counting  # type: ignore[method-assign]
+            patient = {"lease_duration": 90.0, "renew_deadline": 60.0}  # no pause of a busy machine ends a reign
+            one = Candidate(client, "one", "orderly", **patient)
             await until(lambda: one.told == ["gained"])
-            two = Candidate(client, "two", "orderly")
-            await asyncio.sleep(2.5)
+            two = Candidate(client, "two", "orderly", **patient)
+            await until(lambda: asked.count("PATCH") >= 10 and asked.count("GET") >= asked.count("PATCH") + 10)
             assert (one.told, two.told) == (["gained"], [])
             assert one.election.may_act
             assert not two.election.may_act
@@ -114,7 +122,7 @@ def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
         async with _client(api_server) as client:
             rivals = [Candidate(client, f"rival-{number}", "crowd") for number in range(5)]
             seen: list[str] = []
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 300
             while len(seen) < 3:
                 assert time.monotonic() < deadline
                 acting = [rival for rival in rivals if rival.election.may_act]
@@ -147,10 +155,10 @@ def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
         nonlocal broken
         async with talking_to(answer) as (_, client):
             me = Candidate(client, "me", "x", renew_deadline=0.6)
-            await until(lambda: me.told == ["gained"])
+            await until(lambda: me.told[-1:] == ["gained"])
             broken = True
             await until(lambda: not me.election.may_act)
-            await until(lambda: me.told == ["gained", "lost"])
+            await until(lambda: me.told[-1:] == ["lost"])
             assert any("can't be renewed" in note for note in me.notes)
             await me.stop()
 
@@ -172,9 +180,9 @@ def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
         nonlocal hang
         async with talking_to(answer) as (_, client):
             me = Candidate(client, "me", "x", renew_deadline=0.6)
-            await until(lambda: me.told == ["gained"])
+            await until(lambda: me.told[-1:] == ["gained"])
             hang = True
-            await until(lambda: me.told == ["gained", "lost"])
+            await until(lambda: me.told[-1:] == ["lost"])
             await me.stop()
 
     asyncio.run(scene())
@@ -197,7 +205,7 @@ def test_conflicts_and_missing_rights() -> None:
 
     async def scene() -> None:
         async with talking_to(answer) as (_, client):
-            me = Candidate(client, "me", "x")
+            me = Candidate(client, "me", "x", renew_deadline=60.0)
             await until(lambda: me.told == ["gained"])
             await me.stop()
             assert [note for note in me.notes if "coordination.k8s.io" in note] == me.notes
@@ -223,7 +231,7 @@ def test_the_written_spec() -> None:
                 return await original(method, path, **rest)  # type: ignore[no-any-return]
 
             client.request = spy  # type: ignore[method-assign]
-            me = Candidate(client, "me", "x")
+            me = Candidate(client, "me", "x", renew_deadline=60.0)
             await until(lambda: me.told == ["gained"])
             await me.stop()
 

@@ -63,7 +63,7 @@ async def _deliver(notifier: Notifier, *reports: Report) -> None:
     task = asyncio.create_task(notifier.run())
     for report in reports:
         notifier.take(report)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(180):
         while notifier.sent + notifier.dropped < wanted:
             await asyncio.sleep(0.01)
     task.cancel()

@@ -25,7 +25,7 @@ def _dovetail(*words: str, **environment: str) -> subprocess.CompletedProcess[st
         [sys.executable, "-m", "dovetail.cli.main", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**clean, **environment},
         check=False,
     )
