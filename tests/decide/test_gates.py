@@ -173,6 +173,31 @@ def test_forceful_expiry_first_is_a_warning() -> None:
     assert any("1 NodeClaims" in text and "forcefully" in text for text in town.round().warnings)
 
 
+def _with_claim(town: Town, **fields: Any) -> None:
+    claim = town.claims["n"]
+    town.claims["n"] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, **fields))
+
+
+@pytest.mark.parametrize(("period", "verdict"), [("5m", "eligible"), ("banana", "pdb"), ("Never", "pdb")])
+def test_a_termination_grace_period_that_can_be_read_lifts_protection(period: str, verdict: str) -> None:
+    """Drift may wait where the drain ends for certain; a period that nobody can read ends nothing, and is told."""
+    town = _town(consolidateAfter="Never")
+    town.node("n", "m", drifted=timedelta(hours=1))
+    town.pdb("web", {"app": "web"}, allowed=0)
+    _with_claim(town, termination_grace_period=period)
+    assert town.verdicts()["n"] == verdict
+    said = [text for text in town.round().warnings if text.startswith("NodeClaim claim-n: spec.terminationGracePeriod")]
+    assert bool(said) is (verdict == "pdb")
+
+
+def test_an_expiry_that_cannot_be_read_is_told() -> None:
+    """The node never expires, and a warning says why; Never is an expiry."""
+    town = _town()
+    _with_claim(town, expire_after="banana")
+    (warning,) = town.round().warnings
+    assert warning == 'NodeClaim claim-n: spec.expireAfter ("banana") is no duration; the node never expires'
+
+
 def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a number of pods, nodes that nobody had to simulate are told as waiting; the plan is the same."""
     town = Town(kind("m", "0.20"), kind("s", "0.05", cpu=1, memory=4))

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from dovetail.decide import timers
-from dovetail.decide.facts import NodeFacts
+from dovetail.decide.facts import NodeFacts, is_length
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.command import Method
@@ -355,7 +355,8 @@ def gates_of(facts: NodeFacts, ground: Ground) -> dict[Method, Chain]:
 
 def _bounded(facts: NodeFacts) -> bool:
     """Whether the NodeClaim has a terminationGracePeriod, which ends every drain in time."""
-    return facts.claim is not None and facts.claim.spec.termination_grace_period is not None
+    period = facts.claim.spec.termination_grace_period if facts.claim is not None else None
+    return period is not None and is_length(period)  # what can't be read lifts nothing
 
 
 def _waived(result: GateResult) -> GateResult:

@@ -32,6 +32,12 @@ def read_expiry(text: str | None) -> int | None:
             return None
 
 
+@lru_cache(maxsize=1 << 10)
+def is_length(text: str) -> bool:
+    """Whether a NodeClaim's duration can be read; `Never` is none."""
+    return read_expiry(text) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """A timer of a node: since when, how long (nanoseconds), until when."""

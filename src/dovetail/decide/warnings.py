@@ -5,11 +5,12 @@ Sentences only, in a stable order. Sits in decide, below the round.
 
 from collections.abc import Iterator
 
+from dovetail.api.findings import shown
 from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
-from dovetail.decide.facts import read_expiry
+from dovetail.decide.facts import is_length, read_expiry
 from dovetail.decide.scene import Scene
-from dovetail.model.duration import format_duration
+from dovetail.model.duration import NEVER, format_duration
 
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
@@ -24,11 +25,24 @@ def warnings_of(scene: Scene) -> tuple[str, ...]:
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
         found.extend(_forceful_first(scene, name))
-    unreadable = [text for facts in scene.nodes for text in facts.unreadable]
+    unreadable = [*_claims(scene), *(text for facts in scene.nodes for text in facts.unreadable)]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
-        found.append(f"{len(unreadable) - UNREADABLE_MAX} more pods have annotations that can't be read")
+        found.append(f"{len(unreadable) - UNREADABLE_MAX} more NodeClaims or pods have values that can't be read")
     return tuple(found)
+
+
+def _claims(scene: Scene) -> Iterator[str]:
+    """Say which NodeClaims have durations that can't be read, and what comes of it."""
+    closes = {"expireAfter": "the node never expires", "terminationGracePeriod": "it lifts no pod's protection"}
+    for claim in scene.snapshot.cluster.node_claims:
+        spec = claim.spec
+        for key, text in (
+            ("expireAfter", spec.expire_after),
+            ("terminationGracePeriod", spec.termination_grace_period),
+        ):
+            if text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER):
+                yield f"NodeClaim {claim.metadata.name}: spec.{key} ({shown(text)}) is no duration; {closes[key]}"
 
 
 def _forceful_first(scene: Scene, pool: str) -> Iterator[str]:
