@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.api.decode import decode_item, decode_objects
+from dovetail.api.decode import decode_document, decode_item, decode_objects
+from dovetail.api.documents import split_documents
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_rules import launch_problems
 from dovetail.api.validate import has_errors, validate_manifest
@@ -15,6 +16,7 @@ from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from tests.api.rules import KARPENTER_RULES, RULES, Manifest, Rule, pool, template
 from tests.designs.world import Town, kind, moved
+from tests.paths import SHARED, needs_shared
 
 POOL_RULES = [rule for rule in (*RULES, *KARPENTER_RULES) if rule.bad["kind"] == "NodePool"]
 
@@ -140,3 +142,16 @@ def test_a_static_pool_of_minus_two_replaces_nothing() -> None:
     (told,) = town.round().verdicts
     assert told.verdict == "new-nodes"
     assert "spec.replicas (-2)" in told.why
+
+
+@needs_shared
+def test_real_pools_that_are_valid_have_no_problem() -> None:
+    """No pool that real people wrote, and that validation accepts, is kept from launching or closed."""
+    seen = 0
+    for file in sorted((SHARED / "manifests" / "docs").glob("*nodepool*-valid.yaml")):
+        for document in split_documents(file.read_bytes()):
+            found = decode_document(document)
+            if isinstance(found, NodePool) and not has_errors(validate_manifest(document.as_tree())):
+                assert told(found) == (), file.name
+                seen += 1
+    assert seen > 20
