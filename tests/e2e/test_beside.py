@@ -19,6 +19,7 @@ from tests.e2e.controller import controller
 from tests.e2e.history import history_of
 from tests.e2e.world import TAINT, Tree, World, pool, write_catalogue, write_settings
 from tests.live.background import Cloud, Inside, cloud_on, running_inside
+from tests.live.proxy import proxy_for
 
 HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 
@@ -149,35 +150,30 @@ def test_a_persons_no_is_honoured(cluster: ControlPlane, world: World, cloud: Cl
 
 
 def test_observe_touches_nothing(cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path) -> None:
-    """It decides and reports, and no object of the cluster has another version afterwards; it takes no Lease."""
+    """It decides and reports, and asks the API server for nothing but reading; no Lease, no event, no mark of its."""
     web = world.pool(pool("web"))
     world.node("idle", web)
     eventually(lambda: "Consolidatable" in json.dumps(world.claims()["idle"]["status"]))
-    cloud.is_on = False
-    eventually(lambda: world.nodes()["idle"]["status"]["conditions"])
-
-    def versions() -> dict[str, str]:
-        found = {}
-        # Of events only ours: the controller manager writes its own about nodes at any time.
-        found |= {f"event {event['metadata']['name']}": event["note"] for event in world.events()}
-        for path in ("/api/v1/nodes", "/api/v1/pods"):
-            found |= {f"{path} {i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in world.all(path)}
-        for kind in ("nodepools", "nodeclaims"):
-            for item in world.all(f"/apis/karpenter.sh/v1/{kind}"):
-                found[f"{kind} {item['metadata']['name']}"] = item["metadata"]["resourceVersion"]
-        for item in world.all("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"):
-            found[f"lease {item['metadata']['name']}"] = "there"
-        return found
-
-    before = versions()
-    with controller(tmp_path, "dovetail", *_flags(cluster, tmp_path), "--observe") as process:
-        proposal = process.wait_for("deleteEmpty of idle would be begun", topic="proposal")
-        assert proposal["action"] == "deleteEmpty"
-        assert process.metric("dovetail_observe_only") == 1
-        eventually(lambda: process.metric("dovetail_budget_limit_nodes", nodepool="web", reason="Empty") == 1)
-        assert process.get("/readyz")[0] == 200
-        assert process.get("/healthz")[0] == 200
-    assert versions() == before
+    with proxy_for(cluster.base_url, cluster.ca_path) as front:
+        config = json.loads(cluster.kubeconfig.read_text())
+        config["clusters"][0]["cluster"] = {"server": front.url}
+        through = tmp_path / "through-proxy"
+        through.write_text(json.dumps(config))
+        flags = ["--kubeconfig", str(through), *_flags(cluster, tmp_path)[2:], "--observe"]
+        with controller(tmp_path, "dovetail", *flags) as process:
+            proposal = process.wait_for("deleteEmpty of idle would be begun", topic="proposal")
+            assert proposal["action"] == "deleteEmpty"
+            assert process.metric("dovetail_observe_only") == 1
+            eventually(lambda: process.metric("dovetail_budget_limit_nodes", nodepool="web", reason="Empty") == 1)
+            assert process.get("/readyz")[0] == 200
+            assert process.get("/healthz")[0] == 200
+        assert len(front.seen) > 10
+        assert [seen for seen in front.seen if seen.is_write] == []
+    assert world.events() == []
+    assert world.leftovers() == []
+    assert _annotations(world.nodes()["idle"]) == {}
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail"
+    assert world.api.request("GET", lease)[0] == 404
 
 
 def _karpenters_own() -> list[Tree]:

@@ -21,7 +21,7 @@ def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, 
     with cloud_on(cluster.kubeconfig, catalogue):
         drifting = world.pool(pool("drifting", consolidateAfter="Never"))
         expiring = world.pool(pool("expiring", consolidateAfter="Never"))
-        web = world.pool(pool("web"))
+        web = world.pool(pool("web", budgets=[{"nodes": "100%"}, {"nodes": "0", "reasons": ["Underutilized"]}]))
         world.node("stale", drifting)
         world.node("aged", expiring)
         world.node("idle", web)
@@ -37,6 +37,9 @@ def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, 
         with controller(tmp_path, "dovetail", *flags) as process:
             eventually(lambda: process.said("replaceExpired", phase="validating"))
             world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1h"}}})
+            # A cost action may begin while a node still drifts away; what is looked at is how long it waits after that.
+            eventually(lambda: process.said("replaceDrifted", phase="done"))
+            world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "100%"}]}}})
             eventually(lambda: process.said("replaceCost", phase="done"))
             begun = [line for line in process.lines() if line.get("phase") == "validating"]
             actions = list(dict.fromkeys(line["action"] for line in begun))

@@ -14,6 +14,7 @@ from dovetail.lifecycle.messages import (
     ClockAdvanced,
     CreateNodeClaim,
     DeleteNodeClaim,
+    Failure,
     HoldNode,
     Instruction,
     LeadershipGained,
@@ -334,6 +335,35 @@ def test_holds_new_nodes_of_managed_pools_only() -> None:
     node = world.get(Node, "a")
     assert node is not None
     assert node.metadata.annotations[names.HOLD] == "true"
+
+
+@pytest.mark.parametrize("label_first", [True, False])
+def test_decisions_wait_for_the_holds_of_a_new_pool(*, label_first: bool) -> None:
+    """Until its hold is seen Karpenter may take a node too; decided is when it is on, or after half a minute."""
+    for failures, begins in ((0, 0), (2, 15), (99, 30)):
+        world = World()
+        world.add_pool(managed=label_first)
+        world.add_node("a", want="delete")
+        left = [failures]
+
+        def judge(instruction: Instruction, left: list[int] = left) -> Failure | None:
+            if not isinstance(instruction, HoldNode) or not left[0]:
+                return None
+            left[0] -= 1
+            return Failure.UNREACHABLE
+
+        world.fail = judge
+        engine = Engine(CALM, EMPTY_CATALOGUE, holds_first=True, planner=ScriptedPlanner(limit=1))
+        driver = Driver(world, engine).begin()
+        if not label_first:
+            world.add_pool(managed=True)
+        driver.run(0)
+        for event in world.changes:
+            driver.send(event)
+        driver.run(200)
+        begun = next(at for at, item in driver.log if isinstance(item, Report) and item.topic == "command")
+        assert begun == T0 + timedelta(seconds=begins)
+        assert driver.ends() == ["done"]
 
 
 def test_releases_nodes_of_a_pool_that_is_no_longer_managed() -> None:

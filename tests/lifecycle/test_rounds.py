@@ -48,9 +48,7 @@ def machine(name: str, cpu: int, dollars: int) -> InstanceType:
         requirements=tuple(SelectorRequirement(key=key, values=(value,)) for key, value in pairs),
         capacity={"cpu": cpu * 1000, "memory": cpu << 32, "pods": 110},
         overhead={},
-        offerings=(
-            Offering(capacity_type="on-demand", zone="z1", price=dollars * 10**17, price_float=dollars / 10),
-        ),
+        offerings=(Offering(capacity_type="on-demand", zone="z1", price=dollars * 10**17, price_float=dollars / 10),),
     )
 
 
@@ -101,9 +99,7 @@ class RealWorld(World):
         ready = (Condition(type="Ready", status="True"),)
         self.put(
             Node(
-                metadata=ObjectMeta(
-                    name=name, labels=labels, creation_timestamp=born, annotations=meta.annotations
-                ),
+                metadata=ObjectMeta(name=name, labels=labels, creation_timestamp=born, annotations=meta.annotations),
                 spec=NodeSpec(provider_id=f"p://{name}"),
                 status=NodeStatus(capacity=room, allocatable=room, conditions=ready),
             )

@@ -126,7 +126,11 @@ class Inside:
         self.controller: Controller | None = None
         self._kubeconfig, self._parts, self._identity = kubeconfig, parts, identity
         self.engine = Engine(
-            load_settings(settings), load_catalogue(str(catalogue)), identity=identity, observe=observe
+            load_settings(settings),
+            load_catalogue(str(catalogue)),
+            identity=identity,
+            observe=observe,
+            holds_first=True,
         )
         self._clock, self._crd_seconds = clock, crd_seconds
 

@@ -112,7 +112,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
         from dovetail.live.provider import simulated_provider
 
         beside.append(simulated_provider(catalogue))
-    engine = Engine(settings, catalogue, identity=identity, observe=observe)
+    engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
     with contextlib.ExitStack() as stack:
         controller = Controller(
             client=client,

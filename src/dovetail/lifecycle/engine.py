@@ -20,7 +20,7 @@ from dovetail.lifecycle import flight, resume
 from dovetail.lifecycle.announce import Announcer, command_event, command_report
 from dovetail.lifecycle.attempts import SECOND, Attempts
 from dovetail.lifecycle.conditions import Conditions
-from dovetail.lifecycle.holds import Holds
+from dovetail.lifecycle.holds import COME_FIRST, Holds
 from dovetail.lifecycle.machine import Phase, Signal
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
@@ -73,7 +73,8 @@ class Engine:
     """Feed it with `handle`; carry out what it gives, in order; answer with events.
 
     `identity` names this process, `controller` the kind of controller whose records it takes over; `holds`: whether it
-    keeps Karpenter's own disruption off its nodes; `observe`: decide and report only.
+    keeps Karpenter's own disruption off its nodes, `holds_first`: and decides nothing on a new pool before; `observe`:
+    decide and report only.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Engine:
         identity: str = "dovetail",
         observe: bool = False,
         holds: bool = True,
+        holds_first: bool = False,
         controller: str = DOVETAIL,
         planner: Planner | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class Engine:
         self.identity = identity
         self.observe = observe
         self.holds = holds
+        self.holds_first = holds_first
         self.controller = controller
         self.store = Store()
         self.is_leader = False
@@ -109,6 +112,7 @@ class Engine:
         self._facts_version = 0
         self._round_at = 0
         self._quiet_until = 0
+        self._holds_until = 0
         self._round_key: tuple[int, int] | None = None
         self._managed: dict[str, None] = {}
         self._managed_key: tuple[int, int] = (-1, -1)
@@ -283,11 +287,15 @@ class Engine:
         if isinstance(item, Node):
             self._holds.look_at(item.metadata.name)
         elif isinstance(item, NodePool):
+            was_ours = item.metadata.name in self._managed
+            if self.manages(item.metadata.name) and not was_ours:
+                self._holds_until = self._elapsed + COME_FIRST
             self._conditions.look_at(item.metadata.name)
             for name in self.store.nodes_of(item.metadata.name):
                 self._holds.look_at(name)
 
     def _look_at_all(self) -> None:
+        self._holds_until = self._elapsed + COME_FIRST
         for node in self.store.nodes():
             self._holds.look_at(node.metadata.name)
         for pool in self.store.node_pools():
@@ -515,6 +523,8 @@ class Engine:
 
     def _round(self) -> None:
         """Decide, if it is time and if anything can have changed since the last time."""
+        if self._waits_for_holds():
+            self._round_at = max(self._round_at, self._elapsed + SECOND)
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
@@ -539,6 +549,21 @@ class Engine:
             wait = self.settings.validation_delay if self.settings.is_karpenter else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
+
+    def _waits_for_holds(self) -> bool:
+        """Whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.
+
+        Once they are, what it began before shows as its own taint by the time that a command of ours is validated. A
+        hold that can't be had keeps nobody waiting for long.
+        """
+        if not self._holds_until:
+            return False
+        if self.acts and self.holds_first and self._holds.is_open:
+            return self._elapsed < self._holds_until
+        self._holds_until = 0
+        if self.acts and self.holds_first:
+            self._round_at = min(self._round_at, self._elapsed)
+        return False
 
     def _start(self, command: Command) -> bool:
         """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""

@@ -6,12 +6,16 @@ changed, and at all of them when the set of managed pools did. Sits in lifecycle
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from dovetail.lifecycle.attempts import Attempts
+from dovetail.lifecycle.attempts import SECOND, Attempts
 from dovetail.lifecycle.messages import HoldNode, InstructionFailed, InstructionSucceeded, ReleaseNode
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.objects import Node
+
+COME_FIRST: Final = 30 * SECOND
+"""How long decisions wait for the holds of a pool that has just become ours."""
 
 
 class Holds:
@@ -34,6 +38,11 @@ class Holds:
         if attempt is not None and self._next_at is not None:
             self._next_at = min(self._next_at, attempt.again_at)
         return known
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a node still lacks what it needs."""
+        return bool(self._open)
 
     def next_at(self) -> int | None:
         """When something is to be asked for again."""

@@ -32,6 +32,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     observe: bool
     holds: bool
+    holds_first: bool = False
     controller: str
     settings: Settings
     catalogue: Catalogue
@@ -73,6 +74,7 @@ def encode_header(engine: Engine) -> bytes:
         identity=engine.identity,
         observe=engine.observe,
         holds=engine.holds,
+        holds_first=engine.holds_first,
         controller=engine.controller,
         settings=engine.settings,
         catalogue=engine.catalogue,
@@ -127,6 +129,7 @@ def replay(lines: Iterable[bytes], planner: Callable[[], Planner] | None = None)
                 identity=header.identity,
                 observe=header.observe,
                 holds=header.holds,
+                holds_first=header.holds_first,
                 controller=header.controller,
                 planner=None if planner is None else planner(),
             )

@@ -130,7 +130,9 @@ def _kubeconfig_paths(given: str | None) -> list[Path]:
         found = [Path(entry).expanduser() for entry in listed.split(os.pathsep) if entry]
         existing = [path for path in found if path.exists()]
         if not existing:
-            raise CredentialsError(f"$KUBECONFIG names {listed}, which does not exist; correct it, or give --kubeconfig FILE")
+            raise CredentialsError(
+                f"$KUBECONFIG names {listed}, which does not exist; correct it, or give --kubeconfig FILE"
+            )
         return existing
     home = Path("~/.kube/config").expanduser()
     return [home] if home.exists() else []
