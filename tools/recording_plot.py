@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from dovetail.report.svg import Series, line_chart
-from dovetail.sim.recording import POLICIES, load_kwok_types, load_recording, replay
+from dovetail.sim.recording import POLICIES, load_kwok_types, load_recording, replay_all
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images"
-SEEDS = 10
+SEEDS = 20
 STYLE = (
     "<style>svg{background:#fff;font-family:sans-serif}text{font-size:11px;fill:#444}path{fill:none;stroke-width:1.8}"
-    ".grid{stroke:#ddd;stroke-width:1}.s0{stroke:#0072b2}.s1{stroke:#d55e00}.s2{stroke:#00795c}.s3{stroke:#9b4d83}.s4{stroke:#8a6d00}</style>"
+    ".grid{stroke:#ddd;stroke-width:1}.s0{stroke:#0072b2}.s1{stroke:#d55e00}.s2{stroke:#00795c}.s3{stroke:#9b4d83}.s4{stroke:#8a6d00}.s5{stroke:#56b4e9}</style>"
 )
 
 
@@ -34,18 +34,17 @@ def main(recording_path: str, types_path: str) -> None:
             points=[(0, 0), *((c["t"] / 60, sum(d["pods"] for d in recording.commands if d["t"] <= c["t"])) for c in recording.commands)],
         )
     ]
-    for name, settings, disruption in POLICIES:
-        results = [replay(recording, catalogue, settings, disruption, seed, name) for seed in range(SEEDS)]
+    for (name, _, _), results in zip(POLICIES, replay_all(recording, catalogue, range(SEEDS)), strict=True):
         lives = [[(life.started, life.ended or 1e9) for life in result.lives] for result in results]
         nodes.append(
             Series(
-                name=f"{name}, mean",
+                name=name,
                 points=[(t / 60, sum(sum(a <= t < b for a, b in run) for run in lives) / SEEDS) for t in seconds],
             )
         )
         moved.append(
             Series(
-                name=f"{name}, mean",
+                name=name,
                 points=[(t / 60, sum(sum(c.pods for c in result.commands if c.at <= t) for result in results) / SEEDS) for t in seconds],
             )
         )

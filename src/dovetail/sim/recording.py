@@ -11,12 +11,14 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 from typing import Any, Final
 
 import msgspec
@@ -281,10 +283,63 @@ def agreement(recording: Recording, result: Result, after_minutes: int = 5) -> A
 
 POLICIES: Final[tuple[tuple[str, Settings, dict[str, Any] | None], ...]] = (
     ("karpenter-1.15", KARPENTER_1_15, None),
-    ("grace-period", DOVETAIL, {"consolidationGracePeriod": "30m", "consolidationSavingsThreshold": 0}),
+    ("grace-period-30m", DOVETAIL, {"consolidationGracePeriod": "30m", "consolidationSavingsThreshold": 0}),
+    ("grace-period-5m", DOVETAIL, {"consolidationGracePeriod": "5m", "consolidationSavingsThreshold": 0}),
     ("savings-threshold", DOVETAIL, {"consolidationSavingsThreshold": 0.01}),
-    ("both", DOVETAIL, {"consolidationGracePeriod": "30m", "consolidationSavingsThreshold": 0.01}),
+    ("both-5m", DOVETAIL, {"consolidationGracePeriod": "5m", "consolidationSavingsThreshold": 0.01}),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Several runs beside one recording: what was recorded, and mean, least and most of the runs."""
+
+    minutes: tuple[int, ...]
+    nodes: tuple[tuple[int, float, int, int], ...]
+    figures: tuple[tuple[str, int, float, int, int], ...]
+
+    @property
+    def worst(self) -> tuple[int, float]:
+        """The minute at which the mean number of nodes differs most, and by which share of the recorded number."""
+        apart = [abs(mean - there) / max(1, there) for there, mean, _, _ in self.nodes]
+        share = max(apart, default=0.0)
+        return (self.minutes[apart.index(share)] if apart else 0), share
+
+
+FIGURES: Final = (
+    ("commands", "commands"),
+    ("pods", "pods moved"),
+    ("deletes", "deletes"),
+    ("replaces", "replaces"),
+    ("short_lives", "lives under 15 min"),
+)
+
+
+def course(found: Sequence[Agreement]) -> Course:
+    """The mean course. One recording is one throw of Karpenter's dice, and the scheduler's; so is each run."""
+    first = found[0]
+    nodes = []
+    for index, there in enumerate(first.recorded):
+        here = [entry.simulated[index] for entry in found]
+        nodes.append((there, mean(here), min(here), max(here)))
+    figures = []
+    for field, name in FIGURES:
+        here = [getattr(entry, field)[1] for entry in found]
+        figures.append((name, getattr(first, field)[0], mean(here), min(here), max(here)))
+    return Course(minutes=first.minutes, nodes=tuple(nodes), figures=tuple(figures))
+
+
+def _play(recording: Recording, catalogue: Catalogue, job: tuple[int, int]) -> Result:
+    name, settings, disruption = POLICIES[job[0]]
+    return replay(recording, catalogue, settings, disruption, job[1], name)
+
+
+def replay_all(recording: Recording, catalogue: Catalogue, seeds: Sequence[int]) -> list[list[Result]]:
+    """Every policy under every seed, on all cores; the results are those of one core."""
+    jobs = [(number, seed) for number in range(len(POLICIES)) for seed in seeds]
+    with ProcessPoolExecutor() as pool:
+        results = list(pool.map(partial(_play, recording, catalogue), jobs))
+    return [results[at : at + len(seeds)] for at in range(0, len(results), len(seeds))]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -292,38 +347,43 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dovetail.sim.recording", description=__doc__.splitlines()[0])
     parser.add_argument("recording", type=Path)
     parser.add_argument("--types", type=Path, required=True, help="instance types in kwok's form")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=10, help="how many runs to take the mean of (10)")
     args = parser.parse_args(arguments)
+    if args.seeds < 1:
+        parser.error("--seeds must be 1 or more")
     try:
         recording, catalogue = load_recording(args.recording), load_kwok_types(args.types)
     except ScenarioError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    for name, settings, disruption in POLICIES:
-        result = replay(recording, catalogue, settings, disruption, args.seed, name)
+    by_policy = replay_all(recording, catalogue, range(args.seed, args.seed + args.seeds))
+    for (name, settings, _), results in zip(POLICIES, by_policy, strict=True):
         if settings.is_karpenter:
-            sys.stdout.write(_said(agreement(recording, result)))
+            sys.stdout.write(_said(course([agreement(recording, result) for result in results]), args.seeds))
         sys.stdout.write(
-            f"{name}: {len(result.commands)} commands, {result.pods_disrupted} pods moved, "
-            f"{result.pods_disrupted_more_than_once} more than once, {result.short_lived_nodes} short lives, "
-            f"{result.node_hours:.2f} node hours, ${result.cost / 10**18:.3f}\n"
+            f"{name}: {mean(len(r.commands) for r in results):.1f} commands, "
+            f"{mean(r.pods_disrupted for r in results):.1f} pods moved, "
+            f"{mean(r.pods_disrupted_more_than_once for r in results):.1f} more than once, "
+            f"{mean(r.short_lived_nodes for r in results):.1f} short lives, "
+            f"{mean(r.node_hours for r in results):.2f} node hours, ${mean(r.cost for r in results) / 10**18:.3f}\n"
         )
     return 0
 
 
-def _said(found: Agreement) -> str:
-    lines = ["minute    " + " ".join(f"{minute:3d}" for minute in found.minutes)]
-    lines.append("recorded  " + " ".join(f"{count:3d}" for count in found.recorded))
-    lines.append("simulated " + " ".join(f"{count:3d}" for count in found.simulated))
-    for what, pair in (
-        ("commands", found.commands),
-        ("pods moved", found.pods),
-        ("deletes", found.deletes),
-        ("replaces", found.replaces),
-        ("lives under 15 min", found.short_lives),
-    ):
-        lines.append(f"{what}: recorded {pair[0]}, simulated {pair[1]}")
-    lines.append(f"nodes differ by at most {100 * found.worst_node_error:.0f} % at any of these minutes")
+def _said(found: Course, seeds: int) -> str:
+    lines = ["minute    " + " ".join(f"{minute:4d}" for minute in found.minutes)]
+    lines.append("recorded  " + " ".join(f"{there:4d}" for there, _, _, _ in found.nodes))
+    lines.append("simulated " + " ".join(f"{here:4.1f}" for _, here, _, _ in found.nodes))
+    if seeds > 1:
+        lines.append("  least   " + " ".join(f"{low:4d}" for _, _, low, _ in found.nodes))
+        lines.append("  most    " + " ".join(f"{high:4d}" for _, _, _, high in found.nodes))
+    lines += [
+        f"{what}: recorded {there}, simulated {here:.1f}" + (f" ({low} to {high})" if seeds > 1 else "")
+        for what, there, here, low, high in found.figures
+    ]
+    minute, share = found.worst
+    lines.append(f"nodes, mean of {seeds} runs, differ by at most {100 * share:.0f} %, at minute {minute}")
     return "\n".join(lines) + "\n"
 
 
