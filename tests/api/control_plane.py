@@ -422,9 +422,15 @@ def control_plane(folder: Path, *, whole: bool = False) -> Iterator[ControlPlane
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port that nobody listens on, below those that the system gives to outgoing connections.
+
+    One of these could be taken by any client between two moments, such as while an API server restarts.
+    """
+    while True:
+        port = 15000 + secrets.randbelow(17000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _is_ready(client: Client) -> bool:

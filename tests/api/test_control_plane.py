@@ -28,6 +28,21 @@ def test_a_restart_keeps_address_and_data(new_api_server: Callable[..., ControlP
         assert eventually(lambda: client.get(pool()))["metadata"]["name"] == "default"
 
 
+def test_what_a_failed_test_broke_is_mended(new_api_server: Callable[..., ControlPlane]) -> None:
+    """Programs that ended are back, over the same data, and the controller manager sees what is written."""
+    plane = new_api_server(whole=True)
+    with plane.client() as client:
+        client.apply(pool())
+        client.close()
+        for name in ("kube-apiserver", "kube-controller-manager"):
+            plane._processes[name].kill()
+            plane._processes[name].wait()
+        assert plane.running() == ["etcd", "kube-scheduler"]
+        plane.mend()
+        assert plane.running() == ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]
+        assert client.get(pool()) is not None
+
+
 def test_service_accounts_get_tokens(api_server: ControlPlane) -> None:
     """The server signs tokens for service accounts, and knows them again."""
     with api_server.client() as client:
