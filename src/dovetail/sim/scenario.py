@@ -18,235 +18,13 @@ import yaml
 from dovetail.api.findings import InputError
 from dovetail.api.settings import settings_of
 from dovetail.model.duration import DurationError, parse_simple
-from dovetail.model.objects import ResourceList, SelectorRequirement, Taint, Toleration
 from dovetail.model.settings import PROFILES, Profile, Settings
 from dovetail.sim.clock import Span
+from dovetail.sim.sections import ArrivalsSection, PolicySection, ScenarioFile, Step, WorkloadSection
 
 
 class ScenarioError(InputError):
     """A scenario, policy or trace can't be used; the message is one sentence for people."""
-
-
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of what a file may say: an unknown word is an error."""
-
-
-class OfferedType(_Strict, frozen=True, kw_only=True):
-    """An instance type given in the file: `cpu` cores, `memory`, dollars per hour on demand and, if offered, spot."""
-
-    name: str
-    cpu: int
-    memory: str
-    price: float
-    spot: float | None = None
-    pods: int = 58
-    arch: str = "amd64"
-    family: str = ""
-
-
-class SpotPrices(_Strict, frozen=True, kw_only=True):
-    """How spot prices move: every so often, by this relative deviation."""
-
-    every: str = "10m"
-    sigma: float = 0.02
-
-
-class CloudSection(_Strict, frozen=True, kw_only=True):
-    """How long the cloud and machines take, as `low-high` or one duration."""
-
-    create: str = "2s-4s"
-    register: str = "20s-40s"
-    ready: str = "5s-12s"
-    shutdown: str = "2s-6s"
-    interruptions_per_hour: float = 0.0
-    spot_prices: SpotPrices | None = None
-    zone_choice: str = "any"
-
-
-class PoolSection(_Strict, frozen=True, kw_only=True):
-    """A NodePool: its requirements beside the offered types, its base disruption policy."""
-
-    name: str
-    requirements: tuple[SelectorRequirement, ...] = ()
-    disruption: dict[str, Any] = {}
-    labels: dict[str, str] = {}
-    taints: tuple[Taint, ...] = ()
-    startup_taints: tuple[Taint, ...] = ()
-    limits: ResourceList = {}
-    weight: int | None = None
-    expire_after: str | None = "720h"
-    termination_grace_period: str | None = None
-    managed: bool = True
-
-
-class NodesSection(_Strict, frozen=True, kw_only=True):
-    """Nodes that are there from the start. `age` may be a range: they were born at different times."""
-
-    pool: str
-    type: str
-    count: int = 1
-    zones: tuple[str, ...] = ()
-    capacity_type: str = "on-demand"
-    age: str = "1h"
-
-
-class PdbSection(_Strict, frozen=True, kw_only=True):
-    """A PodDisruptionBudget for one workload's pods."""
-
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
-
-
-class SpreadSection(_Strict, frozen=True, kw_only=True):
-    """A topology spread constraint on the workload's own pods."""
-
-    over: str = "zone"
-    skew: int = 1
-    must: bool = True
-
-
-class CurveSection(_Strict, frozen=True, kw_only=True):
-    """A daily load curve that an autoscaler follows: replicas between `low` and `high`, highest at `peak`."""
-
-    low: int
-    high: int
-    peak: str = "14h"
-    noise: float = 0.0
-    every: str = "1m"
-    period: str = "24h"
-    weekend: float = 1.0
-
-
-class WorkloadSection(_Strict, frozen=True, kw_only=True):
-    """Workloads of one sort: `count` of them, numbered; where a list is given, each draws one of its values."""
-
-    name: str
-    kind: str = "Deployment"
-    count: int = 1
-    namespace: str = "default"
-    replicas: int | tuple[int, ...] = 1
-    cpu: str | int | tuple[str | int, ...] = "100m"
-    memory: str | int | tuple[str | int, ...] = "128Mi"
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
-    spread: tuple[SpreadSection, ...] = ()
-    apart: str | None = None
-    priority: int | None = None
-    pdb: PdbSection | None = None
-    start: str = "3s-8s"
-    stop: str = "2s-5s"
-    grace: int = 30
-    duration: str | None = None
-    every: str | None = None
-    batch: int | tuple[int, ...] = 1
-    curve: CurveSection | None = None
-
-
-class ShrinkStep(_Strict, frozen=True, kw_only=True):
-    """Some workloads, chosen by chance, gain or lose replicas."""
-
-    workloads: int = 1
-    by: int | tuple[int, ...] = -1
-    matching: str = ""
-    least: int = 1
-
-
-class ImageStep(_Strict, frozen=True, kw_only=True):
-    """A machine image is rolled out; nodes of another one drift. `bad`: machines with it never join."""
-
-    id: str
-    node_class: str = "default"
-    bad: bool = False
-
-
-class StockStep(_Strict, frozen=True, kw_only=True):
-    """The cloud has no machines of a type (and zone, and capacity type) for a while."""
-
-    type: str
-    zone: str = ""
-    capacity_type: str = ""
-    for_: str = msgspec.field(name="for", default="10m")
-
-
-class PriceStep(_Strict, frozen=True, kw_only=True):
-    """A price changes."""
-
-    type: str
-    price: float
-    zone: str = ""
-    capacity_type: str = "on-demand"
-
-
-class PoolStep(_Strict, frozen=True, kw_only=True):
-    """Somebody changes a pool's disruption policy."""
-
-    name: str
-    disruption: dict[str, Any]
-
-
-class KillStep(_Strict, frozen=True, kw_only=True):
-    """Machines die."""
-
-    nodes: int = 1
-
-
-class Step(_Strict, frozen=True, kw_only=True):
-    """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
-
-    at: str | None = None
-    every: str | None = None
-    from_: str = msgspec.field(name="from", default="0s")
-    until: str | None = None
-    scale: dict[str, int] | None = None
-    change: ShrinkStep | None = None
-    image: ImageStep | None = None
-    out_of_stock: StockStep | None = None
-    price: PriceStep | None = None
-    pool: PoolStep | None = None
-    kill: KillStep | None = None
-
-
-class PolicySection(_Strict, frozen=True, kw_only=True):
-    """A policy to try: whose rules, which settings, and what it changes in every pool's `disruption`."""
-
-    profile: str = "dovetail"
-    disruption: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
-    beside_karpenter: bool = False
-
-
-class TraceSection(_Strict, frozen=True, kw_only=True):
-    """Pods that come and go as a trace file says; `file` may be given on the command line instead."""
-
-    file: str = ""
-    namespace: str = "trace"
-    speed: float = 1.0
-    limit: int = 0
-    cpu_scale: float = 1.0
-    memory_scale: float = 1.0
-    skip: str = "0s"
-
-
-class _ScenarioFile(_Strict, frozen=True, kw_only=True):
-    name: str
-    about: str = ""
-    start: str = "2026-01-05T00:00:00Z"
-    until: str
-    warm_up: str = "10m"
-    catalogue: str | tuple[OfferedType, ...]
-    types: tuple[str, ...] = ()
-    zones: tuple[str, ...] = ("zone-a", "zone-b", "zone-c")
-    cloud: CloudSection = CloudSection()
-    pools: tuple[PoolSection, ...] = ()
-    nodes: tuple[NodesSection, ...] = ()
-    workloads: tuple[WorkloadSection, ...] = ()
-    trace: TraceSection | None = None
-    cluster: str | None = None
-    steps: tuple[Step, ...] = ()
-    policies: dict[str, PolicySection]
-    moral: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +39,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario ready to be staged; times in nanoseconds."""
+    """A scenario ready to be staged; times in nanoseconds.
+
+    `arrivals`: how much of the captured cluster's last hours is lived again, if any; its `start` is the capture's then.
+    """
 
     name: str
     about: str
@@ -269,8 +50,9 @@ class Scenario:
     start: datetime
     until: int
     warm_up: int
-    file: _ScenarioFile
+    file: ScenarioFile
     policies: tuple[Policy, ...]
+    arrivals: int | None = None
 
     @property
     def folder(self) -> Path | None:
@@ -311,7 +93,7 @@ def load_scenario(where: str | Path) -> Scenario:
 def parse_scenario(data: str, source: str) -> Scenario:
     """A scenario from YAML text; `source` is named in errors."""
     reader = _Reader(data, source)
-    wire: _ScenarioFile = reader.read(_ScenarioFile)
+    wire: ScenarioFile = reader.read(ScenarioFile)
     reader.check_words(wire)
     return Scenario(
         name=wire.name,
@@ -322,6 +104,7 @@ def parse_scenario(data: str, source: str) -> Scenario:
         warm_up=reader.span(wire.warm_up, "warmUp").low,
         file=wire,
         policies=tuple(reader.policy(name, section, f"policies.{name}") for name, section in wire.policies.items()),
+        arrivals=reader.arrivals(wire),
     )
 
 
@@ -433,6 +216,28 @@ class _Reader:
             raise self.fail(path, f"{text!r} is not a date and time; write 2026-01-05T18:00:00Z") from None
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
+    def arrivals(self, wire: ScenarioFile) -> int | None:
+        """How long before its capture the cluster is lived again; None where it is not."""
+        section = wire.arrivals
+        if section is None:
+            return None
+        if isinstance(section, str):
+            section = ArrivalsSection(from_=section)
+        if section.from_ != "captured":
+            raise self.fail("arrivals", f"{section.from_!r} is nowhere pods come from; write `arrivals: captured`")
+        if wire.cluster is None:
+            raise self.fail("arrivals", "there is no captured cluster to take them from; write `cluster: FILE` as well")
+        if "start" in self.lines:
+            raise self.fail("start", "the capture says when it begins; leave `start` out, or `arrivals`")
+        window = self.span(section.window, "arrivals.window").low
+        if window <= 0:
+            raise self.fail("arrivals.window", "nothing comes in no time; write a duration such as 24h")
+        if self.span(wire.until, "until").low > window:
+            raise self.fail(
+                "until", f"{wire.until} is longer than the {section.window} of arrivals; write less, or a longer window"
+            )
+        return window
+
     def policy(self, name: str, section: PolicySection, path: str) -> Policy:
         """A policy with its settings read."""
         if section.profile not in {profile.value for profile in Profile}:
@@ -451,7 +256,7 @@ class _Reader:
             beside_karpenter=section.beside_karpenter,
         )
 
-    def check_words(self, wire: _ScenarioFile) -> None:
+    def check_words(self, wire: ScenarioFile) -> None:
         """What types alone can't say: times, names that must exist, one action per step."""
         pools = [pool.name for pool in wire.pools]
         if not pools and wire.cluster is None:

@@ -7,6 +7,7 @@ steps. Decides nothing about disruption.
 import fnmatch
 import math
 from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -41,19 +42,12 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
 )
 from dovetail.model.quantity import value
+from dovetail.sim.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.captured import load_captured, start_from
 from dovetail.sim.clock import HOUR, Span
 from dovetail.sim.cloud import CloudTimes
-from dovetail.sim.scenario import (
-    CloudSection,
-    CurveSection,
-    Policy,
-    PoolSection,
-    Scenario,
-    ScenarioError,
-    Step,
-    WorkloadSection,
-)
+from dovetail.sim.scenario import Policy, Scenario, ScenarioError
+from dovetail.sim.sections import CloudSection, CurveSection, PoolSection, Step, WorkloadSection
 from dovetail.sim.traces import add_trace
 from dovetail.sim.workloads import Workload
 from dovetail.sim.world import World, WorldConfig, managed
@@ -202,10 +196,14 @@ class Stage:
     def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
         self.scenario = scenario
         self.policy = policy
+        file, start = scenario.file, scenario.start
+        self._cluster = None if file.cluster is None else load_captured(scenario, file.cluster)
+        self._begin: datetime | None = None
+        if self._cluster is not None and scenario.arrivals is not None:
+            self._begin, _ = window_of(self._cluster, scenario.arrivals, str(file.cluster))
+            start = self._begin - timedelta(microseconds=scenario.warm_up // 1000)
         self.world = World(
-            WorldConfig(
-                catalogue=catalogue_of(scenario), seed=seed, start=scenario.start, times=times_of(scenario.file.cloud)
-            )
+            WorldConfig(catalogue=catalogue_of(scenario), seed=seed, start=start, times=times_of(file.cloud))
         )
         self._dice = self.world.dice.stream("workloads")
         self._steps = self.world.dice.stream("steps")
@@ -223,8 +221,11 @@ class Stage:
             for index in range(group.count):
                 age = span(group.age).draw(self._dice)
                 world.add_node(group.pool, group.type, zones[index % len(zones)], group.capacity_type, age=age)
-        if file.cluster is not None:
-            start_from(world, load_captured(self.scenario, file.cluster), self._adapt)
+        if self._cluster is not None and self._begin is None:
+            start_from(world, self._cluster, self._adapt)
+        elif self._cluster is not None and self._begin is not None:
+            start_from(world, as_of(self._cluster, self._begin), self._adapt)
+            add_arrivals(world, self._cluster, self._begin)
         for work in file.workloads:
             for index in range(work.count):
                 self._add(work, index)

@@ -16,7 +16,8 @@ from pathlib import Path
 from dovetail.model.duration import parse_simple
 from dovetail.model.objects import Container, PodSpec, ResourceRequirements
 from dovetail.sim.clock import SECOND, Span
-from dovetail.sim.scenario import Scenario, ScenarioError, TraceSection
+from dovetail.sim.scenario import Scenario, ScenarioError
+from dovetail.sim.sections import TraceSection
 from dovetail.sim.workloads import Workload
 from dovetail.sim.world import World
 

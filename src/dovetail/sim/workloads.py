@@ -181,6 +181,10 @@ class Workloads:
         """How many pods the workload is asked for."""
         return self._sets[f"{kind}/{key}"].desired
 
+    def has(self, kind: str, key: str) -> bool:
+        """Whether there is such a workload."""
+        return f"{kind}/{key}" in self._sets
+
     def keys(self, kind: str) -> list[str]:
         """The workloads of a kind."""
         prefix = f"{kind}/"
