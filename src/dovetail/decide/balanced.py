@@ -69,6 +69,12 @@ def _passes_pods(chain: Chain) -> bool:
     return any(result.gate is Gate.PDB and result.passed for result in chain.results)
 
 
+def asks(facts: NodeFacts) -> bool:
+    """Whether the node's pool has the policy."""
+    policy = facts.policy
+    return policy is not None and policy.consolidation_policy is ConsolidationPolicy.BALANCED
+
+
 def refuse(
     nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
 ) -> Refusal | None:
@@ -76,8 +82,7 @@ def refuse(
     pools = sorted({facts.pool_name for facts in nodes})
     for pool in pools:
         members = [facts for facts in nodes if facts.pool_name == pool]
-        policy = members[0].policy
-        if policy is None or policy.consolidation_policy is not ConsolidationPolicy.BALANCED:
+        if not asks(members[0]):
             continue
         score = _score_float if settings.is_karpenter else _score
         refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
@@ -88,8 +93,7 @@ def refuse(
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
     """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
-    policy = facts.policy
-    if policy is None or policy.consolidation_policy is not ConsolidationPolicy.BALANCED:
+    if not asks(facts):
         return None
     best = Approved(new_node=None, savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
     own = totals.get(facts.pool_name)

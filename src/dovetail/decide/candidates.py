@@ -159,9 +159,13 @@ def _is_empty(facts: NodeFacts, ground: Ground) -> bool:
 
 def _empty_only(facts: NodeFacts, ground: Ground) -> GateResult:
     if not _is_empty(facts, ground):
-        count = len(facts.reschedulable)
-        return stopped(Gate.NOT_EMPTY, f"It is not empty: {_pods(count)} would have to move.", pods=count)
+        return _not_empty(len(facts.reschedulable))
     return passed(Gate.NOT_EMPTY, "It is empty.")
+
+
+@lru_cache(maxsize=1024)
+def _not_empty(count: int) -> GateResult:
+    return stopped(Gate.NOT_EMPTY, f"It is not empty: {_pods(count)} would have to move.", pods=count)
 
 
 def _occupied_only(facts: NodeFacts, ground: Ground) -> GateResult:

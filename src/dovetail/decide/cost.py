@@ -63,14 +63,17 @@ def lifetime_remaining(expire_after: int | None, created: datetime | None, now: 
 
     S1, Context, "Lifetime remaining". `expire_after` in nanoseconds.
     """
+    return Fraction(*_life_left(expire_after, created, now))
+
+
+def _life_left(expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
+    """Give what is left, and of how much."""
     if expire_after is None or created is None:
-        return Fraction(1)
-    age = (now - created) // _MICROSECOND * 1000
+        return 1, 1
     if expire_after <= 0:
-        return Fraction(0)
-    if age <= 0:
-        return Fraction(1)
-    return Fraction(expire_after - age, expire_after) if age < expire_after else Fraction(0)
+        return 0, 1
+    age = (now - created) // _MICROSECOND * 1000
+    return min(expire_after, max(0, expire_after - age)), expire_after
 
 
 def lifetime_remaining_float(expire_after: int | None, created: datetime | None, now: datetime) -> float:
@@ -84,9 +87,10 @@ def lifetime_remaining_float(expire_after: int | None, created: datetime | None,
     return max(0.0, min(1.0, left / total))
 
 
-def node_cost(pod_costs: int, remaining: Fraction) -> Fraction:
-    """Give the disruption cost of a node: the sum of its pods' costs (in units) x lifetime remaining."""
-    return Fraction(pod_costs * remaining.numerator, UNIT * remaining.denominator)
+def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
+    """Give the disruption cost of a node, the sum of its pods' costs (in units) x lifetime remaining, as a ratio."""
+    left, whole = _life_left(expire_after, created, now)
+    return pod_costs * left, UNIT * whole
 
 
 def rescheduling_cost(positive_costs: int) -> Fraction:

@@ -38,6 +38,10 @@ def is_length(text: str) -> bool:
     return read_expiry(text) is not None
 
 
+_AGEING = ("remaining", "disruption_cost", "disruption_cost_float", "_disruption_cost")
+"""What the age of a node changes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """A timer of a node: since when, how long (nanoseconds), until when."""
@@ -92,13 +96,13 @@ class NodeFacts:
 
     def at(self, index: int, now: datetime) -> "NodeFacts":
         """Give the same node, of which nothing changed, at another place and time."""
-        fresh = object.__new__(NodeFacts)
-        kept = vars(fresh)
-        kept.update(vars(self))  # what was worked out goes with it, but for what depends on the time
+        kept = vars(self).copy()  # what was worked out goes with it, but for what depends on the time
         kept["index"], kept["now"] = index, now
         if self.expire_after is not None:
-            kept.pop("remaining", None)
-            kept.pop("disruption_cost", None)
+            for aged in _AGEING:
+                kept.pop(aged, None)
+        fresh = object.__new__(NodeFacts)
+        object.__setattr__(fresh, "__dict__", kept)
         return fresh
 
     def timer(self, period: int | None) -> Timer | None:
@@ -158,7 +162,17 @@ class NodeFacts:
     @cached_property
     def disruption_cost(self) -> Fraction:
         """Spec section 3, exact."""
-        return cost.node_cost(self.pod_costs, self.remaining)
+        return Fraction(*self._disruption_cost)
+
+    @cached_property
+    def disruption_cost_float(self) -> float:
+        """The same, rounded."""
+        amount, unit = self._disruption_cost
+        return amount / unit
+
+    @cached_property
+    def _disruption_cost(self) -> tuple[int, int]:
+        return cost.node_cost(self.pod_costs, self.expire_after, self.created, self.now)
 
     @cached_property
     def rescheduling_cost(self) -> Fraction:

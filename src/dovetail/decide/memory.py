@@ -11,6 +11,7 @@ from datetime import datetime
 
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import LeavingNode
+from dovetail.decide.launches import Launches
 from dovetail.decide.pod_sums import PodSums
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
@@ -18,6 +19,7 @@ from dovetail.model.command import Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
+from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.nodes import StateNode
 
 Pools = frozenset[str] | None
@@ -77,6 +79,13 @@ class PodMemory:
         self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
+        self._launches: Launches | None = None
+
+    def launches(self, frame: Frame) -> Launches:
+        """Give what is known of the prices of launches."""
+        if self._launches is None or not self._launches.serves(frame):
+            self._launches = Launches(frame)
+        return self._launches
 
     def look_at(
         self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue

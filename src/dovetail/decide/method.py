@@ -88,14 +88,21 @@ def take_within(
     scene: Scene, method: Method, candidates: Sequence[NodeFacts], left: MutableMapping[str, int]
 ) -> tuple[list[NodeFacts], dict[str, GateResult]]:
     """Take candidates in order while their pool has budget, counting it down; say of the rest that it had none."""
-    taken, held = [], {}
+    taken, waiting = [], []
     for facts in candidates:
         if left.get(facts.pool_name, 0) > 0:
             left[facts.pool_name] -= 1
             taken.append(facts)
         else:
-            held[facts.name] = budget_result(scene, method, facts.pool_name)
-    return taken, held
+            waiting.append(facts)
+    return taken, held_back(scene, method, waiting)
+
+
+def held_back(scene: Scene, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
+    """Say of nodes that their pool had no budget left for them."""
+    pools = dict.fromkeys(facts.pool_name for facts in nodes)
+    said = {pool: budget_result(scene, method, pool) for pool in pools}
+    return {facts.name: said[facts.pool_name] for facts in nodes}
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:

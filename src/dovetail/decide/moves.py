@@ -6,19 +6,20 @@ the methods' business. Sits in decide, above price and balanced, below the metho
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dovetail.decide import balanced, price
 from dovetail.decide.candidates import pod_name
 from dovetail.decide.facts import NodeFacts
-from dovetail.decide.price import Approved, Refusal, Source
+from dovetail.decide.price import Approved, Refusal
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from dovetail.model.money import nearest
 from dovetail.model.verdicts import Gate
-from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
+from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.result import LaunchPrice, NewNode, SimulationResult, Unplaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,10 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts], *, in_full: bool = False
     `in_full`: gate after gate. Otherwise what no simulation could save is refused without one, by a later gate than
     the first closed one perhaps: the same yes or no for less.
     """
-    sources = [source_of(facts) for facts in nodes]
-    hopeless = None if in_full else _hopeless(scene, nodes, sources)
+    hopeless = None if in_full else _hopeless(scene, nodes)
     if hopeless:
         return hopeless
+    sources = scene.sources(nodes)
     simulation = scene.simulate(nodes, for_cost=True)
     refusal = refuse_unplaced(simulation)
     if refusal:
@@ -61,20 +62,47 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts], *, in_full: bool = False
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged)
 
 
-def _hopeless(scene: Scene, nodes: Sequence[NodeFacts], sources: Sequence[Source]) -> Refusal | None:
-    """Refuse what no simulation could save: not even a deletion saves enough, or the sums can't work out."""
-    deletion = None if scene.settings.is_karpenter else price.judge_delete(sources, scene.settings)
-    if isinstance(deletion, Refusal):
-        return replace(deletion, simulated=False)
+def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
+    """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
+    refusal = _refuse_unready(scene, nodes)
+    if refusal:
+        return refusal
     if len(nodes) > 1:
         least = scene.bounds.new_nodes_at_least(nodes)
-        return _too_many(least, certain=False) if least > 1 else None
-    certain, launch = scene.bounds.replacement_at_least(nodes[0])
-    return price.refuse_at_least(sources[0], launch, scene.settings) if certain and launch else None
+        return _too_many(least, certain=False) if least > 1 else _too_little(scene, nodes, None)
+    launch: LaunchPrice | None = None
+    for least, launch in scene.bounds.replacement_at_least(nodes[0]):
+        if least > 1:
+            return _too_many(least, certain=False)
+        if launch:
+            refusal = price.refuse_no_cheaper(nodes[0].price, nodes[0].price_float, launch, scene.settings)
+            if refusal:
+                return refusal
+    return _too_little(scene, nodes, launch)
+
+
+def _too_little(scene: Scene, nodes: Sequence[NodeFacts], launch: LaunchPrice | None) -> Refusal | None:
+    return price.refuse_at_most(scene.sources(nodes), launch, scene.settings)
+
+
+def _refuse_unready(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
+    """Refuse where a pod would land on a machine that is on its way, in every simulation."""
+    found = scene.unready.destination(nodes)
+    if found is None:
+        return None
+    pod, node = found
+    return Refusal(
+        gate=Gate.UNINITIALIZED_DESTINATION,
+        why=f"Pod {explain_uninitialized(pod, node)()}.",
+        figures={"pod": pod_name(pod), "pods": 1},
+        simulated=False,
+    )
 
 
 def score(scene: Scene, move: Move) -> Refusal | None:
     """Ask the Balanced policy of the pools involved (section 8, gate 6)."""
+    if not any(balanced.asks(facts) for facts in move.nodes):
+        return None
     return balanced.refuse(move.nodes, move.approved, scene.totals, scene.settings)
 
 
@@ -94,20 +122,6 @@ def plain_move(scene: Scene, nodes: Sequence[NodeFacts]) -> Move | Refusal:
         paid -= min((launch.amount for launch in launches if launch is not None), default=0)
     approved = Approved(new_node=None, savings=paid, savings_float=0.0, required=Fraction(0))
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=own, approved=approved)
-
-
-def source_of(facts: NodeFacts) -> Source:
-    """Give what the price gates ask of a node."""
-    threshold = 0 if facts.policy is None or facts.policy.static else facts.policy.savings_threshold
-    return Source(
-        name=facts.name,
-        instance_type=facts.instance_type,
-        capacity_type=facts.capacity_type,
-        price=facts.price,
-        price_float=facts.price_float,
-        offering_price=facts.offering_price,
-        required=threshold * facts.disruption_cost,
-    )
 
 
 # ---------------------------------------------------------------- refusals of the simulation (gate 9)

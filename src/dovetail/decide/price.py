@@ -10,6 +10,7 @@ below the methods.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from dovetail.decide.words import dollars
@@ -114,33 +115,44 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
     return _approve(sources, new_node, required, settings)
 
 
-def refuse_at_least(source: Source, launch: LaunchPrice, settings: Settings) -> Refusal | None:
-    """Refuse one node whose pods need a machine of at least that price; None where it could still be worth it."""
+def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
+    """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
+    hopeless = launch.as_float >= price_float if settings.is_karpenter else launch.amount >= price
+    return _not_less(price, launch.amount) if hopeless else None
+
+
+def refuse_at_most(sources: Sequence[Source], launch: LaunchPrice | None, settings: Settings) -> Refusal | None:
+    """Refuse nodes that save too little even at best: where they go for nothing, or for a machine of that price."""
     if settings.is_karpenter:
-        hopeless = launch.as_float >= source.price_float
-    else:
-        hopeless = launch.amount >= source.price
-    if hopeless:
-        why = (
-            f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
-            f"{dollars(launch.amount)}/h, not less than its {dollars(source.price)}/h."
-        )
-        figures: dict[str, Figure] = {
-            "price": dollars(source.price, bare=True),
-            "cheapestReplacement": dollars(launch.amount, bare=True),
-        }
-        return Refusal(gate=Gate.PRICE, why=why, figures=figures, simulated=False)
-    savings = source.price - launch.amount
-    if not settings.is_karpenter and savings < source.required:
-        refusal = _below_threshold(savings, source.price, source.required, kept=0)
-        figures = {key: value for key, value in refusal.figures.items() if key != "cheaperTypes"}
-        return replace(refusal, figures=figures, simulated=False)
-    return None
+        return None
+    deletion = judge_delete(sources, settings)
+    if isinstance(deletion, Refusal):
+        return replace(deletion, simulated=False)
+    savings = deletion.savings - (launch.amount if launch is not None else 0)
+    if savings >= deletion.required:
+        return None
+    refusal = _below_threshold(savings, deletion.savings, deletion.required, kept=0)
+    figures = {key: value for key, value in refusal.figures.items() if key != "cheaperTypes"}
+    return replace(refusal, figures=figures, simulated=False)
+
+
+@lru_cache(maxsize=1024)
+def _not_less(price: Money, least: Money) -> Refusal:
+    """Say that a replacement costs no less; machines have few prices, so the same is said again and again."""
+    return Refusal(
+        gate=Gate.PRICE,
+        why=f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
+        f"{dollars(least)}/h, not less than its {dollars(price)}/h.",
+        figures={"price": dollars(price, bare=True), "cheapestReplacement": dollars(least, bare=True)},
+        simulated=False,
+    )
 
 
 def _required(sources: Sequence[Source], settings: Settings) -> Fraction:
     """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
-    return Fraction(0) if settings.is_karpenter else sum((s.required for s in sources), Fraction(0))
+    if settings.is_karpenter:
+        return Fraction(0)
+    return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
 
 
 def _float_sum(sources: Sequence[Source]) -> float:

@@ -77,13 +77,14 @@ class Reader:
     def _facts(self, index: int, state: StateNode) -> NodeFacts:
         claim, name = state.claim, state.name
         pool_name = state.labels.get(names.NODEPOOL, "")
+        nominated = name in self.nominated or (claim is not None and claim.metadata.name in self.nominated)
         inputs = Inputs(
             state,
             self._sum_up(index, name),
             self.pools.get(pool_name),
             self.policies.get(pool_name),
             self.leaving.get(name),
-            name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            nominated,
         )
         if self.memory is None or index < 0:
             return self._read(index, inputs)

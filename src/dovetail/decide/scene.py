@@ -20,9 +20,12 @@ from dovetail.decide.budgets import Ledger
 from dovetail.decide.candidates import Chain, Ground, gates_of
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.launches import Launches
 from dovetail.decide.memory import PodMemory
 from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.price import Refusal, Source
 from dovetail.decide.reading import Reader
+from dovetail.decide.unready import Unready
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
@@ -32,7 +35,6 @@ from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dovetail.decide.moves import Move
-    from dovetail.decide.price import Refusal
 
 
 class Scene:
@@ -57,6 +59,7 @@ class Scene:
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.pods_simulated = 0
+        self._sources: dict[str, Source] = {}
         self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
 
     @cached_property
@@ -99,7 +102,14 @@ class Scene:
     @cached_property
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
-        return Bounds(self.snapshot, self.closed)
+        frame = self.snapshot.frame
+        launches = self._memory.launches(frame) if self._memory is not None else Launches(frame)
+        return Bounds(self.snapshot, self.closed, launches)
+
+    @cached_property
+    def unready(self) -> Unready:
+        """What is certain to land on nodes on their way."""
+        return Unready(self.snapshot, self.closed)
 
     @property
     def stabilizing(self) -> bool:
@@ -159,6 +169,17 @@ class Scene:
             return sum(facts.karpenter_disruption_cost for facts in nodes)
         return float(sum(facts.disruption_cost for facts in nodes))
 
+    def sources(self, nodes: Sequence[NodeFacts]) -> list[Source]:
+        """Give what the price gates ask of nodes."""
+        known = self._sources
+        found = []
+        for facts in nodes:
+            source = known.get(facts.name)
+            if source is None:
+                source = known[facts.name] = _source(facts)
+            found.append(source)
+        return found
+
     def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
         """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
 
@@ -184,6 +205,19 @@ class Scene:
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Whether it is known already where the pods of a node that has to go would land."""
         return ((facts.index,), False) in self._simulations
+
+
+def _source(facts: NodeFacts) -> Source:
+    threshold = 0 if facts.policy is None or facts.policy.static else facts.policy.savings_threshold
+    return Source(
+        name=facts.name,
+        instance_type=facts.instance_type,
+        capacity_type=facts.capacity_type,
+        price=facts.price,
+        price_float=facts.price_float,
+        offering_price=facts.offering_price,
+        required=threshold * facts.disruption_cost,
+    )
 
 
 class Chains(Mapping[str, dict[Method, Chain]]):
@@ -213,4 +247,4 @@ def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings) -> list[NodeFa
     """Order cost candidates (spec section 5; S1 and S4 against Karpenter v1.15: a setting)."""
     if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
         return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
-    return sorted(nodes, key=lambda facts: (float(facts.disruption_cost), facts.name))
+    return sorted(nodes, key=lambda facts: (facts.disruption_cost_float, facts.name))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dovetail.decide import balanced
 from dovetail.decide.facts import NodeFacts
-from dovetail.decide.method import MethodRun, budget_result
+from dovetail.decide.method import MethodRun, held_back
 from dovetail.decide.moves import Move, command_of, cost_move, score
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
@@ -33,11 +33,7 @@ def run(scene: Scene) -> MethodRun:
     """Give the first command that is worth it."""
     found = candidates(scene)
     left = scene.left(METHOD)
-    held = {
-        facts.name: budget_result(scene, METHOD, facts.pool_name)
-        for facts in found
-        if left.get(facts.pool_name, 0) <= 0
-    }
+    held = held_back(scene, METHOD, [facts for facts in found if left.get(facts.pool_name, 0) <= 0])
     if scene.stabilizing:
         return MethodRun(method=METHOD, candidates=found, held=held)
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
@@ -61,7 +57,8 @@ def judge(scene: Scene, facts: NodeFacts) -> Move | Refusal:
     """Judge one node by every gate, the Balanced score included; asked once a round."""
     known = scene.judged.get(facts.name)
     if known is None:
-        known = balanced.cannot_pass(facts, scene.totals, scene.settings) or _judge(scene, facts)
+        hopeless = balanced.cannot_pass(facts, scene.totals, scene.settings) if balanced.asks(facts) else None
+        known = hopeless or _judge(scene, facts)
         scene.judged[facts.name] = known
     return known
 

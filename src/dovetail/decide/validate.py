@@ -15,7 +15,7 @@ from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.memory import PodMemory
 from dovetail.decide.method import budget_result, domain_result
-from dovetail.decide.moves import Move, bare_command, command_of, cost_move, plain_move, score, source_of
+from dovetail.decide.moves import Move, bare_command, command_of, cost_move, plain_move, score
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Command, Method
@@ -151,7 +151,7 @@ def _same_or_less(scene: Scene, command: Command, move: Move) -> Command | Refus
         # Price the very types that would be launched: some may have become dearer since.
         planned_types = frozenset(command.replacements[0].instance_types)
         chosen = own[0].with_types([kind for kind in own[0].instance_types if kind.name in planned_types])
-        judged = price.judge_replace([source_of(facts) for facts in move.nodes], chosen, scene.settings)
+        judged = price.judge_replace(scene.sources(move.nodes), chosen, scene.settings)
         if isinstance(judged, Refusal):
             return judged
         assert judged.new_node is not None

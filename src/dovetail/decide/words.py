@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 
 from dovetail.model.money import Money
 
@@ -11,10 +12,16 @@ _DOLLAR = 10**18
 def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 6) -> str:
     """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places."""
     places = 10 if bare else places
-    text = f"{round(Fraction(amount) * 10**places / _DOLLAR):+d}"
+    text = f"{_nearest(amount.numerator * 10**places, amount.denominator * _DOLLAR):+d}"
     sign, digits = ("-" if text[0] == "-" else ""), text[1:].rjust(places + 1, "0")
     whole, part = digits[:-places], digits[-places:].rstrip("0").ljust(2, "0")
     return f"{sign}{'' if bare else '$'}{whole}.{part}"
+
+
+def _nearest(amount: int, unit: int) -> int:
+    """Divide and round, halves to the even number."""
+    whole, rest = divmod(amount, unit)
+    return whole + (2 * rest > unit or (2 * rest == unit and whole % 2 == 1))
 
 
 def seconds(span: timedelta) -> str:
@@ -25,11 +32,13 @@ def seconds(span: timedelta) -> str:
     return text or "0s"
 
 
+@lru_cache(maxsize=256)
 def nanoseconds(span: int) -> str:
     """Write a duration of nanoseconds as people do."""
     return seconds(timedelta(microseconds=span // 1000))
 
 
+@lru_cache(maxsize=4096)
 def clock(when: datetime) -> str:
     """Write an instant, in UTC, to the second."""
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -76,7 +76,8 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 class Announcer:
     """Remembers what was said last."""
 
-    def __init__(self) -> None:
+    def __init__(self, verdicts_every: int = VERDICTS_EVERY) -> None:
+        self._verdicts_every = verdicts_every
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
@@ -92,7 +93,11 @@ class Announcer:
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
         last = self._verdicts_at
-        if result.commands or result is self._verdicts_of or (last is not None and elapsed - last < VERDICTS_EVERY):
+        if (
+            result.commands
+            or result is self._verdicts_of
+            or (last is not None and elapsed - last < self._verdicts_every)
+        ):
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result.verdicts) if publishes else []

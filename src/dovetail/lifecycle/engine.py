@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.price import Refusal
 from dovetail.lifecycle import flight, resume
-from dovetail.lifecycle.announce import Announcer, command_event, command_report
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.attempts import SECOND, Attempts
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.holds import COME_FIRST, Holds
@@ -74,7 +74,7 @@ class Engine:
 
     `identity` names this process, `controller` the kind of controller whose records it takes over; `holds`: whether it
     keeps Karpenter's own disruption off its nodes, `holds_first`: and decides nothing on a new pool before; `observe`:
-    decide and report only.
+    decide and report only; `verdicts_every`: how often, at most, every node's verdict is worked out and told.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Engine:
         holds_first: bool = False,
         controller: str = DOVETAIL,
         planner: Planner | None = None,
+        verdicts_every: int = VERDICTS_EVERY,
     ) -> None:
         self.settings = settings
         self.catalogue = catalogue
@@ -103,7 +104,7 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._planner: Planner = planner if planner is not None else round_planner()
-        self._announcer = Announcer()
+        self._announcer = Announcer(verdicts_every)
         self._now: datetime | None = None
         self._elapsed = 0
         self._started = 0

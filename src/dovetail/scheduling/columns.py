@@ -31,6 +31,17 @@ def _is_renamed(state: StateNode) -> bool:
     return (meta.labels.get(names.HOSTNAME) or meta.name) != state.hostname
 
 
+def _reads_alike(one: StateNode, other: StateNode) -> bool:
+    """Whether two readings of a node agree in name, labels and taints."""
+    return one is other or (
+        one.node is other.node
+        and one.name == other.name
+        and one.hostname == other.hostname
+        and one.labels is other.labels
+        and one.taints == other.taints
+    )
+
+
 class NodeColumns:
     """Labels and taints of all nodes as integer codes."""
 
@@ -49,6 +60,13 @@ class NodeColumns:
         )
         raw = [state.node.spec.taints if state.node is not None else state.taints for state in states]
         self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
+
+    def carried_to(self, states: Sequence[StateNode]) -> bool:
+        """Go on with newer readings of the same nodes, if nothing changed that is here; whether that is so."""
+        if len(states) != self.count or not all(map(_reads_alike, self.states, states)):
+            return False
+        self.states = states
+        return True
 
     def _code_taints(self, rows: list[tuple[Taint, ...]]) -> tuple[list[tuple[Taint, ...]], Codes]:
         places: dict[tuple[tuple[str, str, str], ...], int] = {}

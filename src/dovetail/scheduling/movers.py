@@ -23,22 +23,83 @@ Leaving = list[tuple[PodClass, int, int]]
 _by_key = attrgetter("key")
 
 
+Specs = tuple[tuple[SpecInfo, int], ...]
+"""How many pods of each spec."""
+Mark = frozenset[tuple[int, int]]
+
+
+class Demand:
+    """What pods ask for together, by resource; `mark`: the least of each resource that every one of them asks for."""
+
+    __slots__ = ("mark", "total")
+
+    def __init__(self, total: dict[int, int], mark: Mark) -> None:
+        self.total = total
+        self.mark = mark
+
+    @staticmethod
+    def of(specs: Sequence[tuple[SpecInfo, int]]) -> "Demand":
+        """The demand of so many pods of these specs."""
+        total: dict[int, int] = {}
+        for info, count in specs:
+            for column, amount in info.need:
+                total[column] = total.get(column, 0) + count * amount
+        return Demand(total, _least([dict(info.need) for info, _ in specs]))
+
+    def plus(self, other: "Demand") -> "Demand":
+        """Both together."""
+        if not self.total or not other.total:
+            return self if self.total else other
+        total = self.total.copy()
+        for column, amount in other.total.items():
+            total[column] = total.get(column, 0) + amount
+        mark = self.mark if self.mark == other.mark else _least([dict(self.mark), dict(other.mark)])
+        return Demand(total, mark)
+
+
+def _least(needs: Sequence[dict[int, int]]) -> Mark:
+    """The least of each resource that all of these have."""
+    if not needs:
+        return frozenset()
+    shared = [column for column in needs[0] if all(column in need for need in needs)]
+    return frozenset((column, min(need[column] for need in needs)) for column in shared)
+
+
 class Movers:
     """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags."""
 
-    __slots__ = ("_index", "_leaving", "_need", "_queue", "_settled", "_waiting", "classes", "flags", "of", "pods")
+    __slots__ = (
+        "_demand",
+        "_first",
+        "_index",
+        "_leaving",
+        "_queue",
+        "_specs",
+        "_started",
+        "_started_demand",
+        "_waiting",
+        "classes",
+        "flags",
+        "may_run_out",
+        "of",
+        "pods",
+    )
 
     def __init__(self, of: tuple[Pod, ...], pods: tuple[Pod, ...], classes: list[PodClass], flags: list[int]) -> None:
         self.of = of
         self.pods = pods
         self.classes = classes
         self.flags = flags
+        self.may_run_out = _may_run_out(of)
         self._queue: list[Entry] | None = None
+        self._first: list[Entry] | None = None
         self._waiting: list[Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
-        self._need: tuple[tuple[int, int], ...] | None = None
-        self._settled: tuple[tuple[SpecInfo, int], ...] | None = None
+        self._specs: Specs | None = None
+        self._started: Specs | None = None
+        self._demand: Demand | None = None
+        self._started_demand: Demand | None = None
 
     @property
     def queue(self) -> list[Entry]:
@@ -49,6 +110,16 @@ class Movers:
             found.sort(key=_by_key)
             self._queue = found
         return self._queue
+
+    @property
+    def first_of_each(self) -> list[Entry]:
+        """Of each class of these pods, started or not, the one that is placed first."""
+        if self._first is None:
+            first: dict[tuple[int, bool], Entry] = {}
+            for entry in self.queue:
+                first.setdefault((entry.cls.id, entry.exempt), entry)
+            self._first = list(first.values())
+        return self._first
 
     @property
     def waiting(self) -> list[Entry]:
@@ -66,25 +137,43 @@ class Movers:
         return self._leaving
 
     @property
-    def need(self) -> tuple[tuple[int, int], ...]:
-        """What the pods ask for together, by resource."""
-        if self._need is None:
-            total: Counter[int] = Counter()
-            for cls in self.classes:
-                for column, amount in cls.info.need:
-                    total[column] += amount
-            self._need = tuple(total.items())
-        return self._need
+    def specs(self) -> Specs:
+        """How many pods there are of each spec."""
+        if self._specs is None:
+            self._specs = _count(self.classes)
+        return self._specs
 
     @property
-    def settled(self) -> tuple[tuple[SpecInfo, int], ...]:
-        """How many pods of each spec have been started: those that closed nodes refuse."""
-        if self._settled is None:
+    def started(self) -> Specs:
+        """The same of those that have been started: closed nodes refuse them."""
+        if self._started is None:
             pairs = zip(self.pods, self.classes, strict=True)
-            counts = Counter(cls.info.id for pod, cls in pairs if pod.status.phase != "Pending")
-            infos = {cls.info.id: cls.info for cls in self.classes}
-            self._settled = tuple((infos[number], count) for number, count in counts.items())
-        return self._settled
+            started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
+            self._started = self.specs if len(started) == len(self.classes) else _count(started)
+        return self._started
+
+    @property
+    def demand(self) -> Demand:
+        """What the pods ask for."""
+        if self._demand is None:
+            self._demand = Demand.of(self.specs)
+        return self._demand
+
+    @property
+    def started_demand(self) -> Demand:
+        """What those ask for that have been started."""
+        if self._started_demand is None:
+            self._started_demand = self.demand if self.started is self.specs else Demand.of(self.started)
+        return self._started_demand
+
+
+def _count(classes: Iterable[PodClass]) -> Specs:
+    counts: Counter[int] = Counter()
+    infos: dict[int, SpecInfo] = {}
+    for cls in classes:
+        counts[cls.info.id] += 1
+        infos[cls.info.id] = cls.info
+    return tuple((infos[number], count) for number, count in counts.items())
 
 
 class MoverRegistry:
@@ -114,7 +203,7 @@ class MoverRegistry:
         found = self._by_node.get(name)
         if found is None or found.of is not pods:
             found = self._earlier.get(name)
-            if found is None or found.of is not pods or _may_run_out(pods):
+            if found is None or found.of is not pods or found.may_run_out:
                 found = _movers(index, pods, bindings, blockers)
             self._by_node[name] = found
         return found

@@ -22,6 +22,7 @@ _PASSING: Final = (
     ("karpenter.sh/unregistered", "NoExecute"),
 )
 _PASSING_PREFIX: Final = "readiness.k8s.io/"
+MARKED: Final = "marked for deletion"
 _REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
 
 
@@ -124,11 +125,14 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
     return of_node
 
 
-def why_leaving(state: StateNode, settings: Settings, marked: frozenset[str] | None = None) -> str:
+def why_leaving(state: StateNode, settings: Settings) -> str:
     """Why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
+    return MARKED if state.name in settings.marked_for_deletion_nodes else why_going(state, settings)
+
+
+def why_going(state: StateNode, settings: Settings) -> str:
+    """The same, by what its objects alone say."""
     node, claim = state.node, state.claim
-    if state.name in (settings.marked_for_deletion_nodes if marked is None else marked):
-        return "marked for deletion"
     if claim is not None and claim.metadata.deletion_timestamp is not None:
         return "its NodeClaim is being deleted"
     if claim is not None and is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):

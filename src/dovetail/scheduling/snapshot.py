@@ -33,7 +33,7 @@ from dovetail.scheduling.evictions import Blockers
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
 from dovetail.scheduling.movers import MoverRegistry, Movers
-from dovetail.scheduling.nodes import StateNode, join, state_node, why_leaving
+from dovetail.scheduling.nodes import MARKED, StateNode, join, state_node, why_going
 from dovetail.scheduling.pods import HostPort
 from dovetail.scheduling.templates import Shelf, usable_pools
 from dovetail.scheduling.validation import why_ignored
@@ -87,7 +87,8 @@ class _Memory:
     machines: Machines
     names: NodeNames
     shelf: Shelf
-    states: dict[tuple[int, int], StateNode]
+    states: dict[tuple[int, int], tuple[StateNode, str]]
+    """Nodes as they were read, by the objects they were read off, and why each is leaving, if it is."""
 
 
 class Snapshot:
@@ -110,6 +111,9 @@ class Snapshot:
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
         same = previous is not None and previous.catalogue is catalogue
+        self._earlier_columns: NodeColumns | None = (
+            previous.frame.columns if previous is not None and "frame" in vars(previous) else None
+        )
         self._earlier_nodes: dict[str, NodeView] = (
             {view.name: view for view in previous.nodes}
             if previous is not None and same and "nodes" in vars(previous)
@@ -153,22 +157,26 @@ class Snapshot:
         return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {})
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
-        known = previous._memory.states if previous is not None else {}
-        states = self._memory.states
-        found: list[StateNode] = []
+        same_rules = previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter
+        known = previous._memory.states if previous is not None and same_rules else {}
+        states, resources = self._memory.states, self._memory.resources
+        found: list[tuple[StateNode, str]] = []
         for node, claim in join(self.cluster):
             mark = (id(node), id(claim))
-            state = known.get(mark)
-            if state is None:
+            entry = known.get(mark)
+            if entry is None:
                 state = state_node(node, claim)
-            states[mark] = state
-            found.append(state)
-        found.sort(key=lambda state: (not state.initialized, state.name))
-        self.states: tuple[StateNode, ...] = tuple(found)
-        self._index: dict[str, int] = {state.name: i for i, state in enumerate(found)}
+                entry = (state, why_going(state, self.settings))
+                for name in state.allocatable:
+                    resources.place(name)
+            states[mark] = entry
+            found.append(entry)
+        found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
+        self.states: tuple[StateNode, ...] = tuple([state for state, _ in found])
+        self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
         self._nominated = frozenset(self.settings.nominated_nodes)
-        self._marked: list[str] = [why_leaving(state, self.settings, marked) for state in found]
+        self._marked: list[str] = [MARKED if state.name in marked else why for state, why in found]
         self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
@@ -347,11 +355,11 @@ class Snapshot:
         """The compiled middle, made when the first simulation asks."""
         memory = self._memory
         pools = usable_pools(self.cluster.node_pools)
-        columns = NodeColumns(self.states)
+        columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
         daemons = daemons_of(self.cluster.daemon_sets, daemon_pods)
-        for amounts in (*(d.requests for d in daemons), *(state.allocatable for state in self.states)):
-            for name in amounts:
+        for daemon in daemons:
+            for name in daemon.requests:
                 memory.resources.place(name)
         memory.machines.widen(len(memory.resources.names))
         terms, templates = memory.shelf.templates(
@@ -387,18 +395,18 @@ class Snapshot:
                 frame.open[node] = False
         return frame
 
+    def _columns(self) -> NodeColumns:
+        """Labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
+        earlier, self._earlier_columns = self._earlier_columns, None
+        return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
+
     def _room(self, columns: NodeColumns, terms: DaemonTerms) -> tuple[Amounts, Mask]:
         """What each node has left for pods, and whether nothing of it is overdrawn."""
         memory = self._memory
         width, count = len(memory.resources.names), len(self.states)
-        index = memory.resources.index
-        room = np.zeros((count, width), dtype=np.int64)
-        there = np.zeros((count, width), dtype=np.bool_)
-        for i, state in enumerate(self.states):
-            for name, amount in state.allocatable.items():
-                column = index[name]
-                room[i, column] = amount
-                there[i, column] = True
+        rows = self._rows_of_nodes(width)
+        there = np.array([row[1] for row in rows], dtype=np.bool_).reshape(count, width)
+        room = np.array([row[0] for row in rows], dtype=np.int64).reshape(count, width)
         used = np.zeros((count, width), dtype=np.int64)
         of_daemons = np.zeros((count, width), dtype=np.int64)
         needs = np.zeros((len(memory.classes.all), width), dtype=np.int64)
@@ -421,6 +429,22 @@ class Snapshot:
         room -= used + np.maximum(expected - of_daemons, 0)
         room[~there] = 0
         return room, np.all(room >= 0, axis=1)
+
+    def _rows_of_nodes(self, width: int) -> list[tuple[list[int], list[bool]]]:
+        """What each node has in all, as rows; machines of one size are read once."""
+        index = self._memory.resources.index
+        known: dict[tuple[tuple[str, int], ...], tuple[list[int], list[bool]]] = {}
+        found = []
+        for state in self.states:
+            mark = tuple(state.allocatable.items())
+            row = known.get(mark)
+            if row is None:
+                amounts, there = [0] * width, [False] * width
+                for name, amount in mark:
+                    amounts[index[name]], there[index[name]] = amount, True
+                row = known[mark] = (amounts, there)
+            found.append(row)
+        return found
 
     def _places(self) -> PodPlaces:
         """Where pods count; those that move in every simulation don't."""

@@ -5,9 +5,12 @@ starts and is measured. Under `karpenter-1.15` the engine plays Karpenter; under
 Karpenter that provisions, and, where the policy says so, disrupts what nobody holds.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.sim.checkers import Watch
 from dovetail.sim.clock import SECOND
 from dovetail.sim.ledger import Ledger, Result
@@ -26,15 +29,24 @@ def run_scenario(
     progress: Callable[[float], None] | None = None,
 ) -> Result:
     """One run: the same scenario, policy, seed and time give the same result, byte for byte."""
-    length = scenario.until if until is None else until
+    with _collecting_rarely():
+        return _run(scenario, policy, seed, scenario.until if until is None else until, progress)
+
+
+def _run(
+    scenario: Scenario, policy: Policy, seed: int, length: int, progress: Callable[[float], None] | None
+) -> Result:
     world = Stage(scenario, policy, seed).build()
     watch = Watch(world)
-    ledger = Ledger(world, step=max(SECOND, length // SAMPLES))
+    step = max(SECOND, length // SAMPLES)
+    ledger = Ledger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
     settings = policy.settings
     if settings.is_karpenter:
         settings = replace(settings, pools=karpenter_settings(world).pools)
-    hosts = [world.add_engine(settings, name=policy.settings.profile.value)]
+    # Verdicts are for the plot of gates: no more of them than it has points.
+    every = max(VERDICTS_EVERY, step)
+    hosts = [world.add_engine(settings, name=policy.settings.profile.value, verdicts_every=every)]
     if policy.beside_karpenter and not settings.is_karpenter:
         hosts.append(world.add_karpenter())
     for host in hosts:
@@ -45,6 +57,17 @@ def run_scenario(
         host.start()
     _pass(world.run, scenario.warm_up, scenario.warm_up + length, progress)
     return ledger.result(policy.name, tuple(watch.violations))
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Look for garbage in circles rarely: a world makes none to speak of, and looking through all of it takes long."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _pass(run: Callable[[int], None], begin: int, end: int, progress: Callable[[float], None] | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace as change
 
+from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
@@ -165,7 +166,13 @@ class World:
 
     # ------------------------------------------------------------ controllers
 
-    def add_engine(self, settings: Settings = DOVETAIL, line: Line | None = None, name: str = "dovetail") -> Host:
+    def add_engine(
+        self,
+        settings: Settings = DOVETAIL,
+        line: Line | None = None,
+        name: str = "dovetail",
+        verdicts_every: int = VERDICTS_EVERY,
+    ) -> Host:
         """Add a controller; it is started by `Host.start`."""
         karpenter = settings.is_karpenter
         identity = name
@@ -174,7 +181,15 @@ class World:
             kind = "karpenter" if karpenter else "dovetail"
             catalogue = self.cloud.seen_catalogue()
             planner = LoopPlanner(self.consolidation, self.dice.stream("loop")) if karpenter else None
-            return Engine(settings, catalogue, identity=identity, holds=not karpenter, controller=kind, planner=planner)
+            return Engine(
+                settings,
+                catalogue,
+                identity=identity,
+                holds=not karpenter,
+                controller=kind,
+                planner=planner,
+                verdicts_every=verdicts_every,
+            )
 
         actuator = Actuator(self.store, self.clock, self.karpenter, holds=not karpenter)
         host = Host(name, self.store, self.clock, self.cloud, actuator, build, line)
