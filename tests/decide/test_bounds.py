@@ -1,18 +1,25 @@
 """What is refused without a simulation, a simulation would refuse too."""
 
-from collections.abc import Iterator
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from dovetail.decide import moves, single_node
-from dovetail.decide.bounds import Bounds
 from dovetail.decide.facts import NodeFacts
+from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.price import Refusal
 from dovetail.decide.scene import Scene
-from dovetail.model.settings import DOVETAIL
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.snapshot import Snapshot
-from tests.designs.world import Town, kind
+from tests.decide.towns import KINDS
+from tests.designs.world import Town
 from tests.golden.cases import GoldenCase, golden_cases
 
 
@@ -23,23 +30,106 @@ def _scenes(case: GoldenCase) -> Iterator[Scene]:
         yield Scene(snapshot, settings, case.now)
 
 
+def _questions(scene: Scene) -> Iterator[Sequence[NodeFacts]]:
+    """Each candidate alone, and batches of them."""
+    found = single_node.candidates(scene)
+    for facts in found:
+        yield (facts,)
+    for size in range(2, min(len(found), 9) + 1):
+        yield found[:size]
+
+
+def _refused_for_certain(scene: Scene) -> Counter[tuple[Gate, bool]]:
+    """Ask every question twice, with and without a simulation; count what was refused without one, by gate."""
+    counts: Counter[tuple[Gate, bool]] = Counter()
+    for nodes in _questions(scene):
+        quick = moves.cost_move(scene, nodes)
+        if isinstance(quick, Refusal) and not quick.simulated:
+            in_full = moves.cost_move(scene, nodes, in_full=True)
+            assert isinstance(in_full, Refusal), [facts.name for facts in nodes]
+            counts[quick.gate, len(nodes) > 1] += 1
+    return counts
+
+
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
-def test_nothing_is_refused_that_a_simulation_would_take(case: GoldenCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every single-node refusal by bounds alone is a refusal with the bounds taken away as well, in both profiles."""
+def test_nothing_is_refused_that_a_simulation_would_take(case: GoldenCase) -> None:
+    """Every refusal by bounds alone is a refusal by a simulation too, in both profiles, for one node and several."""
     for scene in _scenes(case):
-        quick = [
-            facts
-            for facts in single_node.candidates(scene)
-            if isinstance(outcome := moves.cost_move(scene, (facts,)), Refusal) and not outcome.simulated
-        ]
-        with monkeypatch.context() as patch:
-            patch.setattr(Bounds, "replacement_at_least", lambda self, facts: (False, None))
-            for facts in quick:
-                assert isinstance(moves.cost_move(scene, (facts,)), Refusal), facts.name
+        _refused_for_certain(scene)
+
+
+def _crowded(dice: random.Random, settings: str) -> Town:
+    """A tight cluster in motion: nodes on their way and leaving, some in their grace period, pods that wait."""
+    town = Town(*KINDS, settings=KARPENTER_1_15 if settings == "karpenter" else DOVETAIL)
+    threshold = dice.choice([0, 0, 0.001, 0.01])
+    town.pool(disruption={"consolidateAfter": "0s", "consolidationGracePeriod": "20m", **_threshold(threshold)})
+    for number in range(dice.randint(4, 12)):
+        name, kind = f"n{number}", dice.choice(["s", "m", "l"])
+        idle = timedelta(minutes=dice.choice([5, 60, 60, 60]))
+        late = dice.random() < 0.1
+        town.node(
+            name,
+            kind,
+            idle=None if late else idle,
+            without=(names.INITIALIZED_LABEL,) if late else (),
+            conditions=[{"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}],
+        )
+        room = {"s": 2000, "m": 4000, "l": 8000}[kind]
+        for place in range(0 if late and dice.random() < 0.7 else dice.randint(2, 14)):
+            cpu = dice.choice([300, 500, 900, 1500])
+            if cpu <= room:
+                room -= cpu
+                town.pod(f"{name}-{place}", name, cpu=f"{cpu}m")
+        if not late and dice.random() < 0.2:
+            town.leaving[name] = LeavingNode(node=name, method=Method.SINGLE_NODE, since=town.now)
+    for number in range(dice.choice([0, 0, 1, 3])):
+        town.pod(f"waits-{number}", cpu=f"{dice.choice([300, 900, 1500])}m")
+    return town
+
+
+def _threshold(amount: float) -> dict[str, float]:
+    return {"consolidationSavingsThreshold": amount} if amount else {}
+
+
+@pytest.mark.parametrize("profile", ["dovetail", "karpenter"])
+def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> None:
+    """Over generated clusters no bound refuses what a simulation takes; and each kind of bound has its say."""
+    counts: Counter[tuple[Gate, bool]] = Counter()
+    for seed in range(400):
+        town = _crowded(random.Random(seed), profile)
+        counts += _refused_for_certain(Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight))
+    wanted = {
+        (Gate.UNINITIALIZED_DESTINATION, False),
+        (Gate.UNINITIALIZED_DESTINATION, True),
+        (Gate.NEW_NODES, True),
+        (Gate.PRICE, False),
+    }
+    if profile == "dovetail":
+        wanted.add((Gate.SAVINGS_THRESHOLD, False))
+    assert wanted <= counts.keys(), counts
+
+
+@pytest.mark.parametrize("first", ["leaves", "waits", "neither"])
+def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
+    """Pods that waited or whose node is leaving may land on a node that is not ready, and take it from those moved."""
+    town = Town(*KINDS)
+    town.pool(disruption={"consolidateAfter": "0s"})
+    town.node("late", "s", idle=None, without=(names.INITIALIZED_LABEL,))
+    town.node("asked", "m")
+    town.pod("moves", "asked", cpu="1500m")
+    if first == "waits":
+        town.pod("larger", cpu="1900m")
+    elif first == "leaves":
+        town.node("goes", "s")
+        town.pod("larger", "goes", cpu="1900m")
+        town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
+    scene = Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+    found = scene.unready.destination((scene.by_name["asked"],))
+    assert (found is not None) == (first == "neither")
 
 
 def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the packed golden case the bounds answer for every candidate, so the test above is not about nothing."""
+    """On the packed golden case the bounds answer for every candidate, so the tests above are not about nothing."""
     case = next(case for case in golden_cases() if case.name == "046")
     scene = next(_scenes(case))
 
@@ -55,14 +145,3 @@ def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         refused += isinstance(outcome, Refusal)
     assert refused > 0
-
-
-def test_sums_beyond_what_can_be_counted() -> None:
-    """Pods that each ask for the largest amount there is: their node stays, and nothing overflows."""
-    town = Town(kind("m", "0.20"))
-    town.pool(disruption={"consolidationSavingsThreshold": 0})
-    for name in ("a", "b"):
-        town.node(name, "m")
-        town.fill(name, 2, cpu="1e300")
-    assert town.act() is None
-    assert set(town.verdicts().values()) == {"simulation"}

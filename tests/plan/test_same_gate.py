@@ -55,4 +55,4 @@ def test_what_could_not_pay_anyhow_is_simulated_first(monkeypatch: pytest.Monkey
     town.pod("p", "n", spec={"nodeSelector": {names.HOSTNAME: "n"}})
     assert town.verdicts() == {"n": "simulation"}
     monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 0)
-    assert town.verdicts() == {"n": "savings-threshold"}
+    assert town.verdicts() == {"n": "price"}

@@ -6,7 +6,7 @@ the methods' business. Sits in decide, above price and balanced, below the metho
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dovetail.decide import balanced, price
@@ -69,11 +69,11 @@ def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
         return refusal
     if len(nodes) > 1:
         least = scene.bounds.new_nodes_at_least(nodes)
-        return _too_many(least, certain=False) if least > 1 else _too_little(scene, nodes, None)
+        return _too_many_for_certain(least) if least > 1 else _too_little(scene, nodes, None)
     launch: LaunchPrice | None = None
     for least, launch in scene.bounds.replacement_at_least(nodes[0]):
         if least > 1:
-            return _too_many(least, certain=False)
+            return _too_many_for_certain(least)
         if launch:
             refusal = price.refuse_no_cheaper(nodes[0].price, nodes[0].price_float, launch, scene.settings)
             if refusal:
@@ -159,6 +159,10 @@ def _too_many(count: int, *, certain: bool) -> Refusal:
         why=f"Its pods would need {least}{count} new nodes; a cost action may open one.",
         figures={"newNodes": count, "newNodesMax": 1},
     )
+
+
+def _too_many_for_certain(least: int) -> Refusal:
+    return replace(_too_many(least, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:
