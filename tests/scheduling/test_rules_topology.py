@@ -206,3 +206,18 @@ def test_why_names_the_zone_that_is_full() -> None:
     waiting = pod("a-9", topologySpreadConstraints=[spread()])
     why = unplaced(place(snapshot(SHUT, nodes, pod("a-1", on="n1"), waiting)))["a-9"]
     assert "zone a is full by its spread of 1 (1 there, the least is 0)" in why
+
+
+def test_ties_between_domains_go_by_name_or_by_the_chance_that_is_asked_for() -> None:
+    """Equal zones are taken by name; a simulated Karpenter asks for another order, the same for the same number."""
+    kinds = (kind("c.4", 4, zones="abc"),)
+
+    def zone(ties: int) -> tuple[str, ...]:
+        waiting = pod("a-1", topologySpreadConstraints=[spread()])
+        found = place(snapshot(pool(), waiting, kinds=kinds, settings=replace(DOVETAIL, ties=ties)))
+        return tuple(found.new[0].zones)
+
+    assert zone(0) == ("a",)
+    taken = [zone(ties) for ties in range(1, 20)]
+    assert set(taken) == {("a",), ("b",), ("c",)}
+    assert taken == [zone(ties) for ties in range(1, 20)]

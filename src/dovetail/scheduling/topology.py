@@ -7,8 +7,8 @@ in Karpenter: the least loaded host is always an empty one, since a new node can
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +94,7 @@ class Domains:
         values, codes = columns.labels(key)
         self.names: list[str] = sorted({*values, *universe, *mentioned})
         if ties:
-            self.names.sort(key=lambda name: crc32(f"{ties}/{name}".encode()))
+            self.names.sort(key=lambda name: sha256(f"{ties}/{name}".encode()).digest())
         self.place: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         recode = np.array([*(self.place[value] for value in values), -1], dtype=np.int32)
         self.column: Codes = recode[codes]

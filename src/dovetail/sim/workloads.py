@@ -8,8 +8,8 @@ its line on, so that a run can tell how often one replica was moved. Where pods 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
-from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -300,8 +300,7 @@ class Workloads:
                 _deletion_cost(pod),
                 -doubled[node],
                 age.bit_length(),
-                crc32(pod.metadata.uid.encode()),  # Kubernetes compares uids, which is chance
-                key,
+                sha256(f"{self.dice.seed}/{pod.metadata.uid}".encode()).digest(),  # by uid, which is chance
             )
 
         return sorted(entry.pods, key=rank)[:count]

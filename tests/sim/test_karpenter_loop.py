@@ -1,0 +1,136 @@
+"""Karpenter's disruption loop in the simulated cluster: when it looks, when it rests, what it takes into account."""
+
+import dataclasses
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dovetail.sim.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.karpenter import with_condition
+from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.swarm import small_catalogue
+from dovetail.sim.world import World, WorldConfig
+from tests.sim.rogue import QUICK, pool_named, settle, small_world, work
+
+
+def looking_on(world: World) -> Ledger:
+    """Karpenter at work, and someone who writes down what it does."""
+    ledger = Ledger(world, step=10 * SECOND)
+    ledger.begin()
+    host = world.add_karpenter()
+    ledger.follow(host)
+    host.start()
+    return ledger
+
+
+def plain_world(nodes: int, **disruption: Any) -> World:
+    """A world with one type of machine, so that nodes can only be deleted, never replaced by cheaper ones."""
+    medium = tuple(kind for kind in small_catalogue().instance_types if kind.name == "medium")
+    world = World(WorldConfig(catalogue=dataclasses.replace(small_catalogue(), instance_types=medium), times=QUICK))
+    world.add_pool(pool_named(budgets=[{"nodes": "100%"}], **disruption))
+    for index in range(nodes):
+        world.add_node("blue", "medium", "zone-a", "on-demand", age=2 * HOUR, name=f"n{index}")
+    return world
+
+
+def closed(ledger: Ledger) -> Result:
+    """The books so far."""
+    return ledger.result("karpenter-1.15", ())
+
+
+def test_only_pods_and_nodes_that_come_and_go_count_as_change() -> None:
+    """A condition is no change; a pod bound, a pod gone, a node that joins or leaves is; so are five minutes."""
+    world = small_world(nodes=2)
+    world.workloads.add(work(replicas=2))
+    settle(world, 5)
+    state = world.consolidation
+    before = state.version()
+    claim = world.store.claims["n0"]
+    conditions = with_condition(claim.status.conditions, "Consolidatable", "True", world.clock.instant())
+    world.put(replace(claim, status=replace(claim.status, conditions=conditions)))
+    assert state.version() == before
+    world.workloads.scale("ReplicaSet", "default/web", 3)
+    settle(world, 5)
+    grown = state.version()
+    assert grown != before
+    world.workloads.scale("ReplicaSet", "default/web", 2)
+    settle(world, 5)
+    shrunk = state.version()
+    assert shrunk != grown
+    world.add_node("blue", "medium", "zone-a", "on-demand", name="late")
+    joined = state.version()
+    assert joined != shrunk
+    world.run(world.now + 4 * MINUTE)
+    assert state.version() == joined
+    world.run(world.now + MINUTE)
+    assert state.version() != joined
+
+
+@pytest.mark.parametrize(("stirred", "waits"), [(False, True), (True, False)])
+def test_loop_that_found_nothing_waits_for_a_change(stirred: bool, waits: bool) -> None:
+    """A node that becomes consolidatable later is left until a pod comes or goes, five minutes at most."""
+    world = plain_world(3)
+    world.workloads.add(work("big", replicas=2, cpu="2900m"))
+    world.workloads.add(work("late", cpu="200m", replicas=1))
+    ledger = looking_on(world)
+    world.run(35 * SECOND)
+    world.workloads.add(work("more", cpu="700m", replicas=1))  # its node is not quiet when the loop looks at 40 s
+    world.run(100 * SECOND)
+    assert not closed(ledger).commands
+    if stirred:
+        world.workloads.scale("ReplicaSet", "default/late", 2)
+    world.run(200 * SECOND)
+    assert (not closed(ledger).commands) is waits
+    world.run(420 * SECOND)
+    assert closed(ledger).commands
+
+
+def test_one_command_at_a_time_is_validated() -> None:
+    """The loop sleeps through the fifteen seconds, so no two commands begin within them."""
+    world = small_world(nodes=8, budgets=[{"nodes": "100%"}], consolidateAfter="5s")
+    for index in range(8):
+        world.workloads.add(work(f"w{index}", replicas=1, cpu="1500m"))
+    ledger = looking_on(world)
+    world.run(10 * MINUTE)
+    times = [entry.at for entry in closed(ledger).commands]
+    assert len(times) > 1
+    assert all(later - earlier >= 15 for earlier, later in pairwise(times))
+
+
+def test_destinations_are_nominated_for_twenty_seconds() -> None:
+    """From the beginning of a command nobody disrupts the nodes that its pods are to go to."""
+    world = plain_world(3, consolidateAfter="5s")
+    for index in range(3):
+        world.workloads.add(work(f"w{index}", replicas=1, cpu="500m"))
+    ledger = looking_on(world)
+    while not closed(ledger).commands and world.now < 5 * MINUTE:
+        world.run(world.now + SECOND)
+    gone = closed(ledger).commands[0].nodes
+    kept = set(world.store.nodes) - set(gone)
+    world.run(world.now + SECOND)
+    assert set(world.provisioner.nominated) & kept
+    world.run(world.now + 30 * SECOND)
+    assert not world.provisioner.nominated
+
+
+def test_pods_still_on_a_draining_node_get_room_at_once() -> None:
+    """The provisioner places them with those that wait already: one node for all, not one after the other."""
+    world = small_world(nodes=1)
+    world.put(
+        PodDisruptionBudget(
+            metadata=ObjectMeta(name="web", namespace="default"),
+            spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels={"app": "web"}), max_unavailable=1),
+        )
+    )
+    world.workloads.add(work(replicas=3, cpu="1"))
+    settle(world, 20)
+    world.karpenter.delete("n0")
+    world.run(world.now + 3 * SECOND)
+    opened = [claim for name, claim in world.store.claims.items() if name != "n0"]
+    assert [claim.spec.resources.requests["cpu"] for claim in opened] == ["3"]
+    settle(world, 120)
+    assert "n0" not in world.store.nodes
+    assert len(world.store.nodes) == 1
