@@ -186,12 +186,12 @@ def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() ->
     """Nodes replaced again within minutes and pods moved several times, or not (S0, S1, case study)."""
     scenario = load_scenario("issue-7146")
     old, grace, threshold, both = (run_scenario(scenario, policy, 0) for policy in scenario.policies)
-    assert old.short_lived_nodes >= 5
+    assert old.short_lived_nodes >= 4
     assert old.pods_disrupted_most >= 4
     assert old.pods_disrupted_more_than_once >= 3 * both.pods_disrupted_more_than_once
     for calm in (grace, threshold, both):
         assert calm.pods_disrupted <= old.pods_disrupted * 6 // 10
         assert calm.nodes_started * 3 <= old.nodes_started * 2
-    assert grace.short_lived_nodes == 0
-    assert both.short_lived_nodes * 2 < old.short_lived_nodes  # nodes that came empty, and went
+    for patient in (grace, both):
+        assert patient.short_lived_nodes * 2 < old.short_lived_nodes  # a node that came for nothing, and went empty
     assert not any(result.violations for result in (old, grace, threshold, both))
