@@ -50,6 +50,8 @@ class Scheduler:
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.waiting: dict[str, None] = {}
         self.stuck: dict[str, None] = {}
+        self._tried: set[str] = set()
+        self._has_priorities = False
         self._dice = dice
         self._cycle_asked = False
         self._retry_asked = False
@@ -92,8 +94,12 @@ class Scheduler:
                     self._retry()
             elif new.metadata.deletion_timestamp is not None:
                 self.table.terminating(key)
+        elif new.metadata.deletion_timestamp is not None:
+            self.waiting.pop(key, None)
+            self.stuck.pop(key, None)
         elif old is None and new.metadata.deletion_timestamp is None and not new.spec.scheduling_gates:
             self.waiting[key] = None
+            self._has_priorities = self._has_priorities or bool(new.spec.priority)
             self._ask_cycle()
 
     def _ask_cycle(self) -> None:
@@ -108,8 +114,8 @@ class Scheduler:
 
     def _retry_stuck(self) -> None:
         self._retry_asked = False
-        for key in self.stuck:
-            self.waiting[key] = None
+        self._tried = set(self.stuck)
+        self.waiting.update(self.stuck)
         self.stuck.clear()
         self._cycle()
 
@@ -119,11 +125,17 @@ class Scheduler:
         self._cycle_asked = False
         pods = self.store.pods
         keys = [key for key in self.waiting if key in pods]
-        if any(pods[key].spec.priority for key in keys):
+        if self._has_priorities:
             keys.sort(key=lambda key: -(pods[key].spec.priority or 0))
+        tried, self._tried = self._tried, set()
         self.waiting.clear()
         hopeless: set[int] = set()
+        by_pod = self.shapes.by_pod
         for key in keys:
+            if id(by_pod.get(key)) in hopeless and key in tried:  # thousands may wait: those that failed before, fast
+                self.stuck[key] = None
+                self.on_unschedulable(key)
+                continue
             pod = pods.get(key)
             if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
                 continue

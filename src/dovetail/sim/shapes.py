@@ -98,26 +98,26 @@ def shape_of(
 
 
 class Shapes:
-    """Which shape each pod has; pods from outside are told apart by what they say."""
+    """Which shape each pod has (`by_pod`, as far as asked); pods from outside are told apart by what they say."""
 
     def __init__(self) -> None:
-        self._by_pod: dict[str, Shape] = {}
+        self.by_pod: dict[str, Shape] = {}
         self._by_text: dict[bytes, Shape] = {}
         self.with_apart: list[Shape] = []
 
     def set(self, key: str, shape: Shape) -> None:
         """The pod of that key has this shape."""
-        self._by_pod[key] = shape
+        self.by_pod[key] = shape
         if shape.required_apart and not any(known is shape for known in self.with_apart):
             self.with_apart.append(shape)
 
     def drop(self, key: str) -> None:
         """The pod is gone."""
-        self._by_pod.pop(key, None)
+        self.by_pod.pop(key, None)
 
     def of(self, key: str, pod: Pod) -> Shape:
         """The shape of a pod that exists."""
-        found = self._by_pod.get(key)
+        found = self.by_pod.get(key)
         if found is None:
             text = msgspec.json.encode(
                 [
