@@ -119,9 +119,15 @@ class Bindings:
         return self._classes.all[int(self.cls[place])]
 
     @property
+    def unbound_places(self) -> list[int]:
+        """The places of pods that are bound to no node."""
+        places: list[int] = np.flatnonzero(self.at == 0).tolist()
+        return places
+
+    @property
     def unbound(self) -> list[Pod]:
         """Pods that are bound to no node."""
-        return [self.pods[place] for place in np.flatnonzero(self.at == 0).tolist()]
+        return [self.pods[place] for place in self.unbound_places]
 
     @property
     def running(self) -> Mask:

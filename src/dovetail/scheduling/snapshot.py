@@ -89,6 +89,8 @@ class _Memory:
     shelf: Shelf
     states: dict[tuple[int, int], tuple[StateNode, str]]
     """Nodes as they were read, by the objects they were read off, and why each is leaving, if it is."""
+    ignored: dict[int, str]
+    """Why pods of a spec without volumes can't be helped; empty where they can."""
 
 
 class Snapshot:
@@ -150,11 +152,12 @@ class Snapshot:
         if previous is None:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
-            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), {})
+            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), {}, {})
         old = previous._memory
         same = previous.catalogue is self.catalogue
         machines = old.machines if same else Machines(self.catalogue, old.resources)
-        return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {})
+        ignored = old.ignored if same else {}
+        return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {}, ignored)
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         same_rules = previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter
@@ -222,16 +225,27 @@ class Snapshot:
     @cached_property
     def pending(self) -> tuple[Pod, ...]:
         """Pods that wait for a node, and that a node could help."""
-        return tuple(pod for pod in self._waiting if not self.why_ignored(pod))
+        return tuple(pod for pod, _, why in self._waiting if not why)
 
     @cached_property
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
         """Pods that wait for a node but can't be helped, each with the reason."""
-        return tuple((pod, why) for pod in self._waiting if (why := self.why_ignored(pod)))
+        return tuple((pod, why) for pod, _, why in self._waiting if why)
 
     @cached_property
-    def _waiting(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.bindings.unbound if filters.is_provisionable(pod))
+    def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
+        """Pods that wait for a node, each with its class and why it can't be helped, if so."""
+        bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
+        found = []
+        for place in bindings.unbound_places:
+            pod = pods[place]
+            if filters.is_provisionable(pod):
+                cls = bindings.class_at(place)
+                why = None if cls.info.volumes else known.get(cls.info.id)
+                if why is None:
+                    why = known[cls.info.id] = self.why_ignored(pod)
+                found.append((pod, cls, why))
+        return tuple(found)
 
     def why_ignored(self, pod: Pod) -> str:
         """Why a waiting pod takes no part in simulations; empty where it does."""
@@ -274,7 +288,7 @@ class Snapshot:
     @cached_property
     def queued(self) -> list[Entry]:
         """The pending pods, ready to be placed."""
-        return [Entry(pod, self.class_of(pod), exempt=True, pending=True) for pod in self.pending]
+        return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why]
 
     @cached_property
     def initialized(self) -> int:
