@@ -5,7 +5,7 @@ annotation, DaemonSet and mirror pods too; PDBs are asked for pods that would be
 pod and the PDB in it. Knows nothing of budgets or of what a move would save. Sits in decide, at the bottom.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -125,6 +125,10 @@ class Guards:
         if len(found) > 1:
             found.sort(key=lambda g: g.key)
         return found
+
+    def over(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """Give all PDBs whose selector matches one of the pods."""
+        return frozenset(guard.key for pod in pods for guard in self.matching(pod))
 
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
         """Give the reason why the eviction API would refuse the pod now, if it would."""

@@ -51,11 +51,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """What was counted for a node: its pods, what they came to, and the namespaces whose PDBs were asked."""
+    """What was counted for a node: its pods, what they came to, and which PDBs, of which namespaces, were asked."""
 
     pods: tuple[Pod, ...]
     sums: PodSums
     namespaces: frozenset[str]
+    pdbs: frozenset[str]
 
 
 @dataclass(slots=True, eq=False)
@@ -90,16 +91,18 @@ class PodMemory:
     def look_at(
         self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
     ) -> None:
-        """Forget nodes that are gone, and those with pods in namespaces that have other PDBs than before."""
+        """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
         by_namespace: dict[str, list[PodDisruptionBudget]] = {}
         for pdb in pdbs:
             by_namespace.setdefault(pdb.metadata.namespace, []).append(pdb)
         old = self._pdbs
-        changed = frozenset(
-            namespace
-            for namespace in {**old, **by_namespace}
-            if not _refuse_the_same(old.get(namespace, ()), by_namespace.get(namespace, ()))
-        )
+        others, turned = set(), set()
+        for namespace in {**old, **by_namespace}:
+            found = _turned(old.get(namespace, ()), by_namespace.get(namespace, ()))
+            if found is None:
+                others.add(namespace)
+            else:
+                turned.update(found)
         self._pdbs = by_namespace
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes = {}
@@ -108,7 +111,9 @@ class PodMemory:
         self._sums = {
             name: entry
             for name in here
-            if (entry := self._sums.get(name)) is not None and entry.namespaces.isdisjoint(changed)
+            if (entry := self._sums.get(name)) is not None
+            and entry.namespaces.isdisjoint(others)
+            and entry.pdbs.isdisjoint(turned)
         }
         self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
 
@@ -117,13 +122,13 @@ class PodMemory:
         entry = self._sums.get(node)
         return entry.sums if entry is not None and entry.pods is pods else None
 
-    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums) -> None:
+    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str]) -> None:
         """Remember what pods came to; not where time alone may change it."""
         if any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations):
             self._sums.pop(node, None)
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
-        self._sums[node] = _Sums(pods, sums, asked)
+        self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Give the facts that were read off the very same, whenever that was."""
@@ -153,10 +158,19 @@ class PodMemory:
             known.until = min((when for when in times if when > facts.now), default=None)
 
 
-def _refuse_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:
-    """Whether PDBs refuse the same evictions: how many they allow counts only where it is none."""
-    return len(one) == len(other) and all(a is b or _mark(a) == _mark(b) for a, b in zip(one, other, strict=True))
+def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:
+    """Give the PDBs of a namespace that came to refuse evictions, or to allow them; None where they are others.
 
-
-def _mark(pdb: PodDisruptionBudget) -> tuple[object, ...]:
-    return pdb.metadata.name, pdb.status.disruptions_allowed == 0, pdb.spec
+    How many they allow counts only where it is none.
+    """
+    if len(old) != len(new):
+        return None
+    found = []
+    for one, other in zip(old, new, strict=True):
+        if one is other:
+            continue
+        if one.metadata.name != other.metadata.name or one.spec != other.spec:
+            return None
+        if (one.status.disruptions_allowed == 0) != (other.status.disruptions_allowed == 0):
+            found.append(f"{one.metadata.namespace}/{one.metadata.name}")
+    return found

@@ -71,7 +71,7 @@ class Reader:
         if known is None:
             known = sum_up(self.snapshot, index, self.guards, self.now)
             if self.memory is not None:
-                self.memory.keep_sums(name, pods, known)
+                self.memory.keep_sums(name, pods, known, self.guards.over(pods))
         return known
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:

@@ -1,11 +1,11 @@
 """Nodes that can't go while a machine is on its way: a pod of theirs would land there, whatever is placed where.
 
-No command may count on a node that is not initialized yet (gate 9). Take a pod that no initialized node has room for
-once the nodes in question are gone, and a node on its way that has room for it. When the pod's turn comes it lands
-there, or finds the room taken by pods that landed there before it: either way some pod that is moved is on a node that
-is not ready. Only pods that waited before, and those of leaving nodes, may be there without harm, so what those that
-come before it need is taken off the room first. Exact in the sense that a simulation could never say otherwise. Sits in
-decide, beside bounds.
+No command may count on a node that is not initialized yet (gate 9). Take pods of a kind, one more than all initialized
+nodes have room for once the nodes in question are gone, and nodes on their way that have room for one. When the turn of
+the pod comes that finds no initialized node, it lands on one of these, or finds the room taken by pods that came there
+before it: either way some pod that is moved is on a node that is not ready. Only pods that waited before, and those of
+leaving nodes, may be there without harm; it is certain where those that come before it are too few to fill all these
+nodes. Exact in the sense that a simulation could never say otherwise. Sits in decide, beside bounds.
 """
 
 from bisect import bisect_left
@@ -19,14 +19,14 @@ from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.snapshot import Snapshot
 
 _READY_MAX = 100
-"""Of a pod that so many initialized nodes could take, nothing is certain anyway: a batch is no larger."""
+"""Of a pod that so many initialized nodes could take, nothing is certain anyway: no node has so many pods of a kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Takers:
-    """The initialized nodes that have room for a pod, and those on their way."""
+    """The initialized nodes that have room for a pod, each with how many it takes, and those on their way."""
 
-    ready: tuple[int, ...]
+    ready: tuple[tuple[int, int], ...]
     late: tuple[int, ...]
 
 
@@ -44,24 +44,30 @@ class Unready:
             return None
         gone = {facts.index for facts in nodes}
         for facts in nodes:
-            for entry in self._snapshot.movers(facts.index).first_of_each:
-                node = self._lands_on(entry, gone)
-                if node is not None:
-                    return entry.pod, self._snapshot.states[node].name
+            for alike in self._snapshot.movers(facts.index).alike:
+                found = self._lands_on(alike, gone)
+                if found is not None:
+                    return found
         return None
 
-    def _lands_on(self, entry: Entry, gone: Collection[int]) -> int | None:
-        takers = self._takers_of(entry)
-        if takers is None or not all(node in gone for node in takers.ready):
+    def _lands_on(self, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
+        takers = self._takers_of(alike[0])
+        if takers is None:
             return None
-        return next((node for node in takers.late if node not in gone and self._keeps_room(node, entry)), None)
+        taken = sum(count for node, count in takers.ready if node not in gone)
+        if taken >= len(alike):
+            return None
+        late = [node for node in takers.late if node not in gone]
+        # One of the first so many finds no initialized node; those before the last of them come before it.
+        if not late or self._can_fill(late, alike[taken]) == len(late):
+            return None
+        return alike[taken].pod, self._snapshot.states[late[0]].name
 
     def _takers_of(self, entry: Entry) -> _Takers | None:
         """Give who takes a pod of the class, as far as room, labels and taints go; None where nothing is certain."""
-        mark = (entry.cls.id, entry.exempt)
-        if mark not in self._takers:
-            self._takers[mark] = self._find(entry)
-        return self._takers[mark]
+        if entry.mark not in self._takers:
+            self._takers[entry.mark] = self._find(entry)
+        return self._takers[entry.mark]
 
     def _find(self, entry: Entry) -> _Takers | None:
         variant = self._snapshot.frame.first(entry.cls)
@@ -75,10 +81,12 @@ class Unready:
         late = mask[first:].nonzero()[0]
         if not len(late):
             return None
-        ready = mask[:first].nonzero()[0]
+        ready = mask[:first].nonzero()[0].tolist()
         if len(ready) > _READY_MAX:
             return None
-        return _Takers(tuple(ready.tolist()), tuple((late + first).tolist()))
+        rows, need = self._snapshot.frame.rows, entry.cls.info.need
+        counts = [min((rows[node][column] // amount for column, amount in need), default=0) for node in ready]
+        return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
 
     # ------------------------------------------------------------ pods that may land there without harm
 
@@ -100,10 +108,21 @@ class Unready:
             sums.append(total)
         return sums
 
-    def _keeps_room(self, node: int, entry: Entry) -> bool:
-        """Whether harmless pods leave room for the pod on the node, if all that come before it go there."""
+    def _can_fill(self, late: Sequence[int], entry: Entry) -> int:
+        """Give how many of these nodes, at most, harmless pods that come before the pod could fill up to keep it out.
+
+        A node is full for it where some resource runs short; for each resource, the smallest gaps are filled first.
+        """
         if not self._harmless:
-            return True
+            return 0
         before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
-        taken, row = self._taken[before], self._snapshot.frame.rows[node]
-        return all(row[column] - taken.get(column, 0) >= amount for column, amount in entry.cls.info.need)
+        taken, rows = self._taken[before], self._snapshot.frame.rows
+        filled = 0
+        for column, amount in entry.cls.info.need:
+            left = taken.get(column, 0)
+            for gap in sorted(rows[node][column] - amount + 1 for node in late):
+                if gap > left:
+                    break
+                left -= gap
+                filled += 1
+        return min(filled, len(late))

@@ -29,19 +29,34 @@ _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 class Entry:
     """A pod in the queue. `exempt`: closed nodes take it too. `pending`: it waited for a node before."""
 
-    __slots__ = ("cls", "exempt", "key", "pending", "pod")
+    __slots__ = ("cls", "exempt", "key", "mark", "pending", "pod")
 
     def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool) -> None:
         self.pod = pod
         self.cls = cls
         self.exempt = exempt
         self.pending = pending
+        self.mark = (cls.id, exempt)
         meta = pod.metadata
         # Largest first; of equal ones the oldest, then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
 
 _by_key = attrgetter("key")
+
+
+class _Lane:
+    """Where pods of a class that only ask for room are tried: nodes in order, from where the last one was put."""
+
+    __slots__ = ("barred", "cursors", "need", "nodes")
+
+    def __init__(
+        self, nodes: list[int], need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
+    ) -> None:
+        self.nodes = nodes
+        self.need = need
+        self.cursors = cursors
+        self.barred = barred
 
 
 class _Touched:
@@ -100,17 +115,20 @@ class Engine:
         """Places the pods."""
         entries.sort(key=_by_key)
         first = self.frame.first
-        variants = {cls.id: first(cls) for cls in {entry.cls.id: entry.cls for entry in entries}.values()}
-        for variant in variants.values():
-            if variant.rules:
-                self._activate(variant)
+        lanes: dict[tuple[int, bool], _Lane | None] = {}
+        for entry in entries:
+            if entry.mark not in lanes:
+                variant = first(entry.cls)
+                if variant.rules:
+                    self._activate(variant)
+                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt)
         queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
         after = len(entries)
         for entry in entries:
             after -= 1
-            variant = variants[entry.cls.id]
-            if variant.simple and self._put_on_first_node(entry, variant):
+            lane = lanes[entry.mark]
+            if lane is not None and self._put_on_first_node(entry, lane):
                 continue
             if not self._schedule(entry):
                 queue.append(entry)
@@ -128,24 +146,26 @@ class Engine:
                 failed_at[id(entry)] = len(queue)
         self.unplaced = list(queue)
 
-    def _put_on_first_node(self, entry: Entry, variant: Variant) -> bool:
+    def _lane(self, variant: Variant, *, exempt: bool) -> _Lane | None:
+        """The nodes that are tried for pods that only ask for room; None for others, and where no node takes one."""
+        if not variant.simple or not variant.buckets:
+            return None
+        cursors = self._cursors.setdefault((variant.id, exempt), [0])
+        barred = self.removed if exempt or not self.closed else self.removed | self.closed
+        # Without topology rules there is one bucket.
+        return _Lane(variant.buckets[0][1], variant.need, cursors, barred)
+
+    def _put_on_first_node(self, entry: Entry, lane: _Lane) -> bool:
         """Places a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
-        if not variant.buckets:
-            return False
-        mark = (variant.id, entry.exempt)
-        cursors = self._cursors.get(mark)
-        if cursors is None:
-            cursors = self._cursors[mark] = [0]
-        nodes = variant.buckets[0][1]  # without topology rules there is one bucket
-        removed, touched, need = self.removed, self.touched, variant.need
-        closed = _NONE if entry.exempt else self.closed
+        nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
+        touched, rows = self.touched, self.frame.rows
         for position in range(cursors[0], len(nodes)):
             node = nodes[position]
-            if node in removed or node in closed:
+            if node in barred:
                 continue
             here = touched.get(node)
             if here is None:
-                here = touched[node] = _Touched(self.frame.rows[node].copy())
+                here = touched[node] = _Touched(rows[node].copy())
             left = here.left
             for column, amount in need:
                 if left[column] < amount:
@@ -205,7 +225,7 @@ class Engine:
         return found
 
     def _schedule(self, entry: Entry) -> bool:
-        mark = (entry.cls.id, entry.exempt)
+        mark = entry.mark
         if mark in self._hopeless:
             return False
         variant: Variant | None = self.frame.first(entry.cls)

@@ -69,8 +69,8 @@ class Movers:
     """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags."""
 
     __slots__ = (
+        "_alike",
         "_demand",
-        "_first",
         "_index",
         "_leaving",
         "_queue",
@@ -92,7 +92,7 @@ class Movers:
         self.flags = flags
         self.may_run_out = _may_run_out(of)
         self._queue: list[Entry] | None = None
-        self._first: list[Entry] | None = None
+        self._alike: list[list[Entry]] | None = None
         self._waiting: list[Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
@@ -112,14 +112,14 @@ class Movers:
         return self._queue
 
     @property
-    def first_of_each(self) -> list[Entry]:
-        """Of each class of these pods, started or not, the one that is placed first."""
-        if self._first is None:
-            first: dict[tuple[int, bool], Entry] = {}
+    def alike(self) -> list[list[Entry]]:
+        """The pods of each class, started or not, in the order in which they are placed."""
+        if self._alike is None:
+            found: dict[tuple[int, bool], list[Entry]] = {}
             for entry in self.queue:
-                first.setdefault((entry.cls.id, entry.exempt), entry)
-            self._first = list(first.values())
-        return self._first
+                found.setdefault(entry.mark, []).append(entry)
+            self._alike = list(found.values())
+        return self._alike
 
     @property
     def waiting(self) -> list[Entry]:
