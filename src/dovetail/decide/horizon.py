@@ -17,12 +17,14 @@ from dovetail.model.verdicts import Gate
 
 def next_change(scene: Scene, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]]) -> datetime | None:
     """Give the earliest time after now at which a round could answer differently; None: never by time alone."""
-    times = (
+    times = [
         *_scene_times(scene),
-        *(when for facts in scene.nodes for when in node_times(facts, scene)),
         *(when for nodes, refusal in refused for when in _crossing(nodes, refusal, scene)),
-    )
-    return min((when for when in times if when > scene.now), default=None)
+    ]
+    for facts in scene.nodes:
+        times.extend(node_times(facts, scene))
+    now = scene.now
+    return min((when for when in times if when > now), default=None)
 
 
 def _scene_times(scene: Scene) -> Iterator[datetime]:
@@ -43,13 +45,13 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
                 yield edge
 
 
-def node_times(facts: NodeFacts, scene: Scene) -> Iterator[datetime]:
+def node_times(facts: NodeFacts, scene: Scene) -> tuple[datetime, ...]:
     """Give when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
     if facts.policy is None:
-        return
-    yield from facts.turns
-    if facts.expires_at is not None and not scene.settings.is_karpenter:
-        yield facts.expires_at
+        return ()
+    if facts.expires_at is None or scene.settings.is_karpenter:
+        return facts.turns
+    return (*facts.turns, facts.expires_at)
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, scene: Scene) -> Iterator[datetime]:

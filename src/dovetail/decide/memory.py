@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from dovetail.decide.drainability import Guards
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.launches import Launches
@@ -26,27 +27,20 @@ Pools = frozenset[str] | None
 """Which pools are ours; None: all."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
-    """All that the facts of a node are read off, but for settings, catalogue and the time."""
+Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool]
+"""All that the facts of a node are read off, but for settings, catalogue and the time; the last: is it nominated."""
 
-    state: StateNode
-    sums: PodSums
-    pool: NodePool | None
-    policy: DisruptionPolicy | None
-    leaving: LeavingNode | None
-    nominated: bool
 
-    def same(self, other: "Inputs") -> bool:
-        """Whether it is the very same."""
-        return (
-            self.state is other.state
-            and self.sums is other.sums
-            and self.pool is other.pool
-            and self.policy is other.policy
-            and self.nominated == other.nominated
-            and (self.leaving is other.leaving or self.leaving == other.leaving)
-        )
+def _same(one: Inputs, other: Inputs) -> bool:
+    """Whether it is the very same."""
+    return (
+        one[0] is other[0]
+        and one[1] is other[1]
+        and one[2] is other[2]
+        and one[3] is other[3]
+        and (one[4] is other[4] or one[4] == other[4])
+        and one[5] == other[5]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +75,13 @@ class PodMemory:
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._launches: Launches | None = None
+        self._guards: tuple[Sequence[PodDisruptionBudget], Guards] | None = None
+
+    def guards(self, pdbs: Sequence[PodDisruptionBudget]) -> Guards:
+        """Give the PDBs, ready to be asked."""
+        if self._guards is None or self._guards[0] is not pdbs:
+            self._guards = (pdbs, Guards(pdbs))
+        return self._guards[1]
 
     def launches(self, frame: Frame) -> Launches:
         """Give what is known of the prices of launches."""
@@ -132,8 +133,8 @@ class PodMemory:
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Give the facts that were read off the very same, whenever that was."""
-        known = self._nodes.get(inputs.state.name)
-        return known.facts if known is not None and known.inputs.same(inputs) else None
+        known = self._nodes.get(inputs[0].name)
+        return known.facts if known is not None and _same(known.inputs, inputs) else None
 
     def keep_facts(self, inputs: Inputs, facts: NodeFacts) -> None:
         """Remember the facts of a node; not where they have the time in them."""

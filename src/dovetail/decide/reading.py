@@ -43,7 +43,8 @@ class Reader:
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
         expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
-        self.guards = Guards(snapshot.cluster.pdbs)
+        pdbs = snapshot.cluster.pdbs
+        self.guards = memory.guards(pdbs) if memory is not None else Guards(pdbs)
         self.memory = memory
         if memory is not None:
             memory.look_at(
@@ -78,7 +79,7 @@ class Reader:
         claim, name = state.claim, state.name
         pool_name = state.labels.get(names.NODEPOOL, "")
         nominated = name in self.nominated or (claim is not None and claim.metadata.name in self.nominated)
-        inputs = Inputs(
+        inputs: Inputs = (
             state,
             self._sum_up(index, name),
             self.pools.get(pool_name),
@@ -96,7 +97,7 @@ class Reader:
         return facts
 
     def _read(self, index: int, inputs: Inputs) -> NodeFacts:
-        state, policy, sums = inputs.state, inputs.policy, inputs.sums
+        state, sums, pool, policy, _, nominated = inputs
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
@@ -113,14 +114,14 @@ class Reader:
             labels=labels,
             annotations=state.annotations,
             pool_name=labels.get(names.NODEPOOL, ""),
-            pool=inputs.pool,
+            pool=pool,
             policy=policy,
             initialized=state.initialized,
             ready=node is not None and is_true(node.status.conditions, "Ready"),
             instance_terminating=is_true(conditions, names.CONDITION_INSTANCE_TERMINATING),
             marked=marked,
             marked_since=since,
-            nominated=inputs.nominated,
+            nominated=nominated,
             drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
             last_event=timers.last_pod_event(claim),
             expire_after=self._expiry(claim, policy),

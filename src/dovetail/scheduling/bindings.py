@@ -6,6 +6,7 @@ nothing.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,12 @@ class Bindings:
         stays = np.zeros(len(old.pods), dtype=np.bool_)
         stays[was[same]] = True
         self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
+
+    def again(self) -> "Bindings":
+        """The same pods, not settled yet."""
+        other = copy(self)
+        other.changed = set()
+        return other
 
     def find(self, ids: Column) -> Column:
         """The places of objects by identity; -1 where there is none."""

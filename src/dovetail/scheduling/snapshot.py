@@ -121,8 +121,7 @@ class Snapshot:
             if previous is not None and same and "nodes" in vars(previous)
             else {}
         )
-        earlier: Bindings | None = previous.bindings if previous is not None else None
-        self.bindings: Bindings = Bindings(cluster.pods, self._memory.classes, self._memory.names, earlier)
+        self.bindings: Bindings = self._bindings(previous)
         self._read_nodes(previous)
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
@@ -159,12 +158,25 @@ class Snapshot:
         ignored = old.ignored if same else {}
         return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {}, ignored)
 
-    def _read_nodes(self, previous: "Snapshot | None") -> None:
+    def _bindings(self, previous: "Snapshot | None") -> Bindings:
+        pods = self.cluster.pods
+        if previous is not None and previous.cluster.pods is pods:
+            return previous.bindings.again()
+        earlier = previous.bindings if previous is not None else None
+        return Bindings(pods, self._memory.classes, self._memory.names, earlier)
+
+    def _read_entries(self, previous: "Snapshot | None") -> list[tuple[StateNode, str]]:
+        """Nodes in the order in which pods are offered to them, each with why it is leaving, by its own objects."""
         same_rules = previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter
         known = previous._memory.states if previous is not None and same_rules else {}
-        states, resources = self._memory.states, self._memory.resources
+        states, resources, cluster = self._memory.states, self._memory.resources, self.cluster
+        if previous is not None and same_rules:
+            before = previous.cluster
+            if before.nodes is cluster.nodes and before.node_claims is cluster.node_claims:
+                states.update(known)
+                return previous._entries
         found: list[tuple[StateNode, str]] = []
-        for node, claim in join(self.cluster):
+        for node, claim in join(cluster):
             mark = (id(node), id(claim))
             entry = known.get(mark)
             if entry is None:
@@ -175,6 +187,10 @@ class Snapshot:
             states[mark] = entry
             found.append(entry)
         found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
+        return found
+
+    def _read_nodes(self, previous: "Snapshot | None") -> None:
+        found = self._entries = self._read_entries(previous)
         self.states: tuple[StateNode, ...] = tuple([state for state, _ in found])
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
