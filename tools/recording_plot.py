@@ -31,7 +31,13 @@ def main(recording_path: str, types_path: str) -> None:
     moved = [
         Series(
             name="recorded",
-            points=[(0, 0), *((c["t"] / 60, sum(d["pods"] for d in recording.commands if d["t"] <= c["t"])) for c in recording.commands)],
+            points=[
+                (0, 0),
+                *(
+                    (c["t"] / 60, sum(d["pods"] for d in recording.commands if d["t"] <= c["t"]))
+                    for c in recording.commands
+                ),
+            ],
         )
     ]
     for (name, _, _), results in zip(POLICIES, replay_all(recording, catalogue, range(SEEDS)), strict=True):
@@ -45,14 +51,28 @@ def main(recording_path: str, types_path: str) -> None:
         moved.append(
             Series(
                 name=name,
-                points=[(t / 60, sum(sum(c.pods for c in result.commands if c.at <= t) for result in results) / SEEDS) for t in seconds],
+                points=[
+                    (t / 60, sum(sum(c.pods for c in result.commands if c.at <= t) for result in results) / SEEDS)
+                    for t in seconds
+                ],
             )
         )
-        mean = [sum(values) / SEEDS for values in zip(*((len(r.commands), r.pods_disrupted, r.short_lived_nodes, r.node_hours) for r in results), strict=True)]
+        mean = [
+            sum(values) / SEEDS
+            for values in zip(
+                *((len(r.commands), r.pods_disrupted, r.short_lived_nodes, r.node_hours) for r in results), strict=True
+            )
+        ]
         print(f"| {name} | {mean[0]:.1f} | {mean[1]:.0f} | {mean[2]:.1f} | {mean[3]:.2f} |")
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "recording-nodes.svg").write_text(standalone(line_chart("nodes, recorded and simulated", nodes, y_label="nodes", x_format=lambda m: f"{m:.0f} min")))
-    (OUT / "recording-moves.svg").write_text(standalone(line_chart("pods moved so far", moved, y_label="pods", x_format=lambda m: f"{m:.0f} min")))
+    (OUT / "recording-nodes.svg").write_text(
+        standalone(
+            line_chart("nodes, recorded and simulated", nodes, y_label="nodes", x_format=lambda m: f"{m:.0f} min")
+        )
+    )
+    (OUT / "recording-moves.svg").write_text(
+        standalone(line_chart("pods moved so far", moved, y_label="pods", x_format=lambda m: f"{m:.0f} min"))
+    )
 
 
 if __name__ == "__main__":
