@@ -57,7 +57,7 @@ def _written(path: Path, arguments: list[str]) -> Path:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert main(arguments) == 0
-    path.write_text(out.getvalue())
+    path.write_text(out.getvalue(), encoding="utf-8")
     return path
 
 

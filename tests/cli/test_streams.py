@@ -1,5 +1,7 @@
 """Standard streams as they come: closed, full, cut off, or of a terminal that knows ASCII only."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
+from dovetail.cli.output import print_bytes
 
 SAY = "import sys; from dovetail.cli.main import main; sys.exit(main(sys.argv[1:]))"
 ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
@@ -78,3 +81,11 @@ def test_each_mistake_has_a_sentence(arguments: list[str], said: str, capsys: py
     """One line that says what to do, status 2, nothing on standard output."""
     assert main(arguments) == 2
     assert capsys.readouterr() == ("", f"{said}\n")
+
+
+def test_output_that_takes_only_text_gets_text() -> None:
+    """Where Dovetail is called from Python with a text stream as its output, documents and pages are written to it."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        print_bytes("é\n".encode())
+    assert out.getvalue() == "é\n"

@@ -35,9 +35,13 @@ def print_page(page: str) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Write bytes as they are."""
+    """Write bytes as they are; as text where the output is a stream that takes only that."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(data.decode())
+        return
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    buffer.write(data)
 
 
 def abandon_stdout() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.api.findings import InputError
+from dovetail.cli.output import print_bytes
 
 _EPILOG = """\
 Needs get and list on what it reads, and says which permission is missing. Only fields that some rule reads are kept:
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = capture_live(args)
     raw = dump(cluster, anonymise=args.anonymise)
     if args.output is None or args.output == "-":
-        sys.stdout.buffer.write(raw + b"\n")
+        print_bytes(raw + b"\n")
         return 0
     if args.output.endswith(".gz"):
         raw = gzip.compress(raw, mtime=0)
