@@ -17,6 +17,7 @@ from dovetail.live.feeds import watch_crd
 from tests.api.control_plane import ControlPlane, eventually
 from tests.e2e.controller import controller
 from tests.e2e.history import history_of
+from tests.e2e.karpenter import karpenters_own
 from tests.e2e.world import TAINT, Tree, World, pool, write_catalogue, write_settings
 from tests.live.background import Cloud, Inside, cloud_on, running_inside
 from tests.live.proxy import proxy_for
@@ -176,32 +177,6 @@ def test_observe_touches_nothing(cluster: ControlPlane, world: World, cloud: Clo
     assert world.api.request("GET", lease)[0] == 404
 
 
-def _karpenters_own() -> list[Tree]:
-    """CRDs as Karpenter would put them back: without what only Dovetail knows."""
-    trees = copy.deepcopy(crds())
-    for tree in trees:
-        if tree["metadata"]["name"] != "nodepools.karpenter.sh":
-            continue
-        disruption = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
-            "disruption"
-        ]
-        for name in ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfter"):
-            del disruption["properties"][name]
-        budget = disruption["properties"]["budgets"]["items"]
-        for name in ("topologyKey", "sequential"):
-            del budget["properties"][name]
-        for schema in (disruption, budget):
-            kept = [
-                rule
-                for rule in schema.get("x-kubernetes-validations", [])
-                if not any(
-                    word in rule["rule"] for word in ("topologyKey", "sequential", "Grace", "Threshold", "expire")
-                )
-            ]
-            schema["x-kubernetes-validations"] = kept
-    return trees
-
-
 def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
     """It is noticed while we run, said with the way out, shown as a metric; the annotation form goes on working."""
     plane = new_api_server(whole=True)
@@ -218,7 +193,7 @@ def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane],
         with cloud_on(plane.kubeconfig, write_catalogue(tmp_path)), running_inside(inside):
             eventually(lambda: inside.engine.acts)
             assert inside.metrics.registry.get_sample_value("dovetail_crd_has_our_fields") == 1
-            api.install_crds(_karpenters_own())
+            api.install_crds(karpenters_own())
             eventually(lambda: "lacks our fields" in inside.text.getvalue())
             assert "budgets.topologyKey" in inside.text.getvalue()
             assert inside.metrics.registry.get_sample_value("dovetail_crd_has_our_fields") == 0

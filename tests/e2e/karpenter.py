@@ -1,0 +1,287 @@
+"""The real Karpenter beside which Dovetail is tested: its process, which may die and come back, its pools, its words.
+
+KARPENTER_BIN names the program: Karpenter v1.15 with the kwok provider. The kubelets of its nodes are played by the
+built-in provider; nothing else of the cluster is.
+"""
+
+import contextlib
+import copy
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dovetail.api.crds import crds
+from tests.api.control_plane import ControlPlane, eventually
+from tests.e2e.world import Tree, World, pool, replica_set, write_settings
+from tests.live.background import Cloud, cloud_on
+
+BINARY = os.environ.get("KARPENTER_BIN", "")
+ZONES = ("test-zone-a", "test-zone-b", "test-zone-c")
+CORES = {"small": 2, "medium": 4, "large": 8}
+PRICES = {"small": 0.10, "medium": 0.21, "large": 0.40}
+HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
+
+
+def _offerings() -> list[tuple[str, str]]:
+    return [("on-demand", zone) for zone in ZONES]
+
+
+def _kwok_types() -> list[Tree]:
+    """The machines as the kwok provider reads them."""
+    return [
+        {
+            "name": name,
+            "architecture": "amd64",
+            "operatingSystems": ["linux"],
+            "resources": {"cpu": str(cores), "memory": f"{2 * cores}Gi", "pods": "110", "ephemeral-storage": "20Gi"},
+            "offerings": [
+                {
+                    "Price": PRICES[name],
+                    "Available": True,
+                    "Requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [kind]},
+                        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
+                    ],
+                }
+                for kind, zone in _offerings()
+            ],
+        }
+        for name, cores in CORES.items()
+    ]
+
+
+def _catalogue() -> Tree:
+    """The same machines as Dovetail reads them."""
+    types = []
+    for name, cores in CORES.items():
+        wanted = {
+            "node.kubernetes.io/instance-type": [name],
+            "kubernetes.io/arch": ["amd64"],
+            "kubernetes.io/os": ["linux"],
+            "topology.kubernetes.io/zone": list(ZONES),
+            "karpenter.sh/capacity-type": ["on-demand"],
+        }
+        types.append(
+            {
+                "name": name,
+                "requirements": [{"key": k, "operator": "In", "values": v} for k, v in wanted.items()],
+                "capacity": {
+                    "cpu": str(cores), "memory": f"{2 * cores}Gi", "pods": "110", "ephemeral-storage": "20Gi",
+                },
+                "overhead": {"cpu": "100m", "memory": "10Mi"},
+                "offerings": [
+                    {"capacityType": kind, "zone": zone, "price": PRICES[name], "available": True}
+                    for kind, zone in _offerings()
+                ],
+            }
+        )  # fmt: skip
+    return {"instanceTypes": types}
+
+
+def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool = False) -> Tree:
+    """A CRD that takes anything; a node class of it is ready from the start."""
+    status: Tree = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if ready:
+        stamp = "2026-01-01T00:00:00Z"
+        condition = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": stamp}
+        status["default"] = {"conditions": [condition]}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "status": status},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {
+                    "name": version, "served": True, "storage": True,
+                    "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }  # fmt: skip
+
+
+def _nodeclass() -> Tree:
+    return {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}
+
+
+def prepare(plane: ControlPlane) -> None:
+    """What Karpenter wants to find, beside NodePools and NodeClaims."""
+    with plane.client() as api:
+        api.install_crds(
+            [
+                _open_crd("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses", ready=True),
+                _open_crd("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
+            ]
+        )
+        api.apply(_nodeclass())
+
+
+class Karpenter:
+    """Karpenter as a process of its own; all that it says, in whichever life, goes to one log."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.log = folder / "karpenter.log"
+        types = folder / "instance_types.json"
+        types.write_text(json.dumps(_kwok_types()))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = {
+            **os.environ,
+            "KUBECONFIG": str(plane.kubeconfig),
+            "INSTANCE_TYPES_FILE_PATH": str(types),
+            "DISABLE_LEADER_ELECTION": "true",
+            "METRICS_PORT": "0",  # any that is free
+            "HEALTH_PROBE_PORT": "0",
+            "KARPENTER_SERVICE": "karpenter",
+            "SYSTEM_NAMESPACE": "kube-system",
+            "LOG_LEVEL": "debug",
+        }
+
+    def start(self) -> None:
+        """Begin a life."""
+        command = [BINARY]
+        if shutil.which("setpriv"):  # so that a killed test run leaves nothing behind
+            command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        with self.log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=self._environment
+            )
+
+    def kill(self) -> None:
+        """As the kernel does it: no goodbye."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def check(self) -> None:
+        """See that it did not die of itself."""
+        assert self._process is None or self._process.poll() is None, self.text()[-3000:]
+
+    def stop(self) -> None:
+        """End it where it lives."""
+        if self._process is not None:
+            self.kill()
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def disruptions(self) -> list[str]:
+        """What it says that it disrupts of its own will, with the names of the nodes."""
+        return [line for line in self.text().splitlines() if '"disrupting node' in line]
+
+
+class Beside:
+    """Both on one cluster: Karpenter, the kubelets of its nodes, and what `dovetail run` is started with."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, world: World, karpenter: Karpenter, kubelets: Cloud) -> None:
+        self.plane, self.folder, self.world = plane, folder, world
+        self.karpenter, self.kubelets = karpenter, kubelets
+
+    def flags(self, **settings: Any) -> tuple[str, ...]:
+        """For `dovetail run`."""
+        path = write_settings(self.folder, **settings)
+        catalogue = self.folder / "catalogue.json"
+        return "--kubeconfig", str(self.plane.kubeconfig), "--catalog", str(catalogue), "--settings", str(path)
+
+
+@contextlib.contextmanager
+def beside_karpenter(plane: ControlPlane, folder: Path) -> Iterator[Beside]:
+    """Run Karpenter and kubelets meanwhile."""
+    catalogue = folder / "catalogue.json"
+    catalogue.write_text(json.dumps(_catalogue()))
+    prepare(plane)
+    karpenter = Karpenter(plane, folder)
+    with (
+        plane.client() as api,
+        cloud_on(plane.kubeconfig, catalogue, only_kubelets=True, machines="kwok://") as kubelets,
+    ):
+        karpenter.start()
+        try:
+            yield Beside(plane, folder, World(api), karpenter, kubelets)
+            karpenter.check()
+        finally:
+            karpenter.stop()
+
+
+def kwok_pool(name: str, *, managed: bool = True, **disruption: Any) -> Tree:
+    """A NodePool whose machines the kwok provider makes."""
+    tree = pool(name, managed=managed, **disruption)
+    reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    tree["spec"]["template"]["spec"]["nodeClassRef"] = reference
+    return tree
+
+
+def spread(app: str, replicas: int, cpu: str, **spec: Any) -> Tree:
+    """Pods that want a node each."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"spread": "yes"}}}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    tree = replica_set(app, replicas, cpu, affinity=anti, **spec)
+    tree["spec"]["template"]["metadata"]["labels"]["spread"] = "yes"
+    return tree
+
+
+def scale(world: World, app: str, replicas: int) -> None:
+    """Change how many pods an app has, and wait until the others are gone."""
+    tree = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": app, "namespace": "default"}}
+    world.patch(tree, {"spec": {"replicas": replicas}})
+    eventually(lambda: len(world.pods(app)) == replicas)
+
+
+def wait_nodes(world: World, count: int) -> None:
+    """Wait until there are that many nodes, all ready for pods."""
+
+    def ready() -> bool:
+        nodes = world.nodes().values()
+        return len(nodes) == count and all(
+            node["metadata"]["labels"].get("karpenter.sh/initialized") == "true" for node in nodes
+        )
+
+    eventually(ready)
+
+
+def nodes_of(world: World, name: str) -> list[str]:
+    """The names of a pool's nodes."""
+    return sorted(key for key, node in world.nodes().items() if node["metadata"]["labels"].get("pool") == name)
+
+
+def is_so(item: Tree, condition: str) -> bool:
+    """Whether a condition of an object is true."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+
+
+def karpenters_own() -> list[Tree]:
+    """CRDs as Karpenter would put them back: without what only Dovetail knows."""
+    trees = copy.deepcopy(crds())
+    for tree in trees:
+        if tree["metadata"]["name"] != "nodepools.karpenter.sh":
+            continue
+        disruption = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+            "disruption"
+        ]
+        for name in ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfter"):
+            del disruption["properties"][name]
+        budget = disruption["properties"]["budgets"]["items"]
+        for name in ("topologyKey", "sequential"):
+            del budget["properties"][name]
+        for schema in (disruption, budget):
+            kept = [
+                rule
+                for rule in schema.get("x-kubernetes-validations", [])
+                if not any(
+                    word in rule["rule"] for word in ("topologyKey", "sequential", "Grace", "Threshold", "expire")
+                )
+            ]
+            schema["x-kubernetes-validations"] = kept
+    return trees
