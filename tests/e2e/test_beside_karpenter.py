@@ -159,7 +159,7 @@ def test_karpenter_leaves_held_nodes_alone_and_takes_them_after_a_release(beside
 
 
 def test_a_replacement_is_launched_by_karpenter_and_does_not_look_drifted(beside: Beside, tmp_path: Path) -> None:
-    """A NodeClaim that Dovetail makes is launched and initialized by Karpenter, held from the start, and no drift."""
+    """A NodeClaim of ours is launched and initialized by Karpenter, held from the start, and drifts as its own do."""
     world = beside.world
     # Karpenter judges drift and writes Consolidatable in one go: where the one is to be seen the other was looked at.
     web, old = _one_node(world, consolidateAfter="0s", consolidationPolicy="WhenEmpty")
@@ -181,6 +181,9 @@ def test_a_replacement_is_launched_by_karpenter_and_does_not_look_drifted(beside
         ready = history.first("Node", _initialized_on(new["status"]["nodeName"]))
         assert ready is not None
         assert _is_held(ready.object)
+        _drift(world, web, "three")  # one whose hashes it can't read would never be drifted
+        eventually(lambda: new["metadata"]["name"] not in world.claims())
+        eventually(lambda: not world.leftovers())
         assert beside.karpenter.disruptions() == []
 
 
