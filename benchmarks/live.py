@@ -21,7 +21,8 @@ from typing import Any
 
 import msgspec
 from tests.api.control_plane import ControlPlane, control_plane
-from tests.e2e.world import claim, pod, pool, write_catalogue
+from tests.e2e.karpenter import BINARY, Karpenter, kwok_pool, prepare
+from tests.e2e.world import ZONES, claim, pod, write_catalogue
 
 from dovetail.api.crds import crds
 from dovetail.live.client import MERGE_PATCH, ApiClient
@@ -53,7 +54,7 @@ def run() -> list[Tree]:
             asyncio.run(_fill(plane))
             _say(f"filled in {time.monotonic() - began:.0f} s")
             rows = [_measure(plane, folder, what, poll) for what, poll in SIZES]
-            if os.environ.get("KARPENTER_BIN"):
+            if BINARY:
                 rows.append(_karpenter(plane, folder))
             return rows
 
@@ -70,7 +71,7 @@ async def _fill(plane: ControlPlane) -> None:
         pools = {}
         for name, rules in (("bench", {"consolidateAfter": "0s"}), ("probe", {"consolidateAfter": "0s"})):
             path = BY_KIND["NodePool"].path()
-            made = await api.request("POST", path, body=msgspec.json.encode(pool(name, **rules)))
+            made = await api.request("POST", path, body=msgspec.json.encode(kwok_pool(name, **rules)))
             pools[name] = msgspec.json.decode(made)
             await _patch(api, f"{path}/{name}/status", {"status": {"conditions": _true("Ready")}})
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -96,7 +97,7 @@ async def _add_node(api: ApiClient, name: str, of: Tree, pods: int) -> None:
     machine["metadata"]["labels"] |= labels
     made = msgspec.json.decode(await api.request("POST", claims, body=msgspec.json.encode(machine)))
     meta = {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"providerID": f"bench:///{name}"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"providerID": f"kwok://{name}"}}
     await api.request("POST", nodes, body=msgspec.json.encode(node))
     await _patch(api, f"{nodes}/{name}", {"spec": {"taints": None}})
     status = {"capacity": room, "allocatable": room, "conditions": _true("Ready")}
@@ -104,7 +105,7 @@ async def _add_node(api: ApiClient, name: str, of: Tree, pods: int) -> None:
     for number in range(pods):
         await _add_pod(api, f"{name}-{number}", name)
     done = {
-        "nodeName": name, "providerID": f"bench:///{name}", "capacity": room, "allocatable": room,
+        "nodeName": name, "providerID": f"kwok://{name}", "capacity": room, "allocatable": room,
         "lastPodEventTime": "2026-01-01T00:00:00Z", "conditions": _true("Launched", "Registered", "Initialized"),
     }  # fmt: skip
     await _patch(api, f"{claims}/{made['metadata']['name']}/status", {"status": done})
@@ -283,17 +284,13 @@ def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
 
 def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
     """Karpenter's own process on the same objects."""
-    log = (folder / "karpenter.log").open("wb")
-    environment = {
-        **os.environ, "KUBECONFIG": str(plane.kubeconfig), "DISABLE_LEADER_ELECTION": "true",
-        "METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "KARPENTER_SERVICE": "karpenter",
-        "SYSTEM_NAMESPACE": "kube-system",
-    }  # fmt: skip
-    with log:
-        process = subprocess.Popen([os.environ["KARPENTER_BIN"]], stdout=log, stderr=log, env=environment)
+    prepare(plane)
+    karpenter = Karpenter(plane, folder, zones=ZONES, level="info")
+    karpenter.start()
     try:
         time.sleep(60)
-        watched = Watched(process.pid)
+        karpenter.check()
+        watched = Watched(karpenter.pid)
         return {
             "what": "Karpenter's own process",
             "nodes": NODES,
@@ -306,8 +303,7 @@ def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
             ),
         }
     finally:
-        process.kill()
-        process.wait()
+        karpenter.stop()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,7 @@ PRICES = {"small": 0.10, "medium": 0.21, "large": 0.40}
 HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 
 
-def _offerings() -> list[tuple[str, str]]:
-    return [("on-demand", zone) for zone in ZONES]
-
-
-def _kwok_types() -> list[Tree]:
+def _kwok_types(zones: Sequence[str]) -> list[Tree]:
     """The machines as the kwok provider reads them."""
     return [
         {
@@ -43,11 +39,11 @@ def _kwok_types() -> list[Tree]:
                     "Price": PRICES[name],
                     "Available": True,
                     "Requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [kind]},
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
                         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
                     ],
                 }
-                for kind, zone in _offerings()
+                for zone in zones
             ],
         }
         for name, cores in CORES.items()
@@ -74,8 +70,8 @@ def _catalogue() -> Tree:
                 },
                 "overhead": {"cpu": "100m", "memory": "10Mi"},
                 "offerings": [
-                    {"capacityType": kind, "zone": zone, "price": PRICES[name], "available": True}
-                    for kind, zone in _offerings()
+                    {"capacityType": "on-demand", "zone": zone, "price": PRICES[name], "available": True}
+                    for zone in ZONES
                 ],
             }
         )  # fmt: skip
@@ -130,10 +126,12 @@ def prepare(plane: ControlPlane) -> None:
 class Karpenter:
     """Karpenter as a process of its own; all that it says, in whichever life, goes to one log."""
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, folder: Path, *, zones: Sequence[str] = ZONES, level: str = "debug"
+    ) -> None:
         self.log = folder / "karpenter.log"
         types = folder / "instance_types.json"
-        types.write_text(json.dumps(_kwok_types()))
+        types.write_text(json.dumps(_kwok_types(zones)))
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = {
             **os.environ,
@@ -144,7 +142,7 @@ class Karpenter:
             "HEALTH_PROBE_PORT": "0",
             "KARPENTER_SERVICE": "karpenter",
             "SYSTEM_NAMESPACE": "kube-system",
-            "LOG_LEVEL": "debug",
+            "LOG_LEVEL": level,
         }
 
     def start(self) -> None:
@@ -164,8 +162,14 @@ class Karpenter:
         self._process.wait()
         self._process = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def check(self) -> None:
-        """See that it did not die of itself."""
+        """See that it did not die of itself, and found all kinds that it watches."""
+        assert "no matches for kind" not in self.text(), self.text()[-3000:]
         assert self._process is None or self._process.poll() is None, self.text()[-3000:]
 
     def stop(self) -> None:
