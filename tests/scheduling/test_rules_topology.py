@@ -221,3 +221,17 @@ def test_ties_between_domains_go_by_name_or_by_the_chance_that_is_asked_for() ->
     taken = [zone(ties) for ties in range(1, 20)]
     assert set(taken) == {("a",), ("b",), ("c",)}
     assert taken == [zone(ties) for ties in range(1, 20)]
+
+
+def test_chance_is_thrown_anew_for_every_pod() -> None:
+    """Two groups of pods over equal zones in one simulation: they do not always take the same zone, as Karpenter's."""
+    kinds = (kind("c.2", 2, zones="abc"),)
+
+    def zones(ties: int) -> list[str]:
+        one = pod("a-1", cpu="1500m", topologySpreadConstraints=[spread()])
+        other = pod("b-1", cpu="1500m", topologySpreadConstraints=[spread(app="b")])
+        found = place(snapshot(pool(), one, other, kinds=kinds, settings=replace(DOVETAIL, ties=ties)))
+        return [new.zones[0] for new in found.new]
+
+    taken = [zones(ties) for ties in range(1, 20)]
+    assert {len(set(pair)) for pair in taken} == {1, 2}

@@ -2,17 +2,38 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
-from dovetail.model.settings import DOVETAIL
-from dovetail.sim.recording import agreement, course, load_kwok_types, load_recording, main, replay
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.sim.ledger import Result
+from dovetail.sim.recording import (
+    Course,
+    Recording,
+    agreement,
+    course,
+    load_kwok_types,
+    load_recording,
+    main,
+    replay,
+)
 from dovetail.sim.scenario import ScenarioError
 from tests.paths import SHARED, needs_shared
 
 RECORDING = SHARED / "recordings" / "off-peak" / "recording.json.gz"
 TYPES = SHARED / "tools" / "types.json"
+MORE = Path(__file__).parent / "recordings"
+OWN = tuple(MORE / f"off-peak-{number}.json.gz" for number in range(2, 6))
+UP_AND_DOWN = MORE / "up-and-down.json.gz"
 SEEDS = range(20)
+
+
+def runs(recording: Recording, catalogue: Catalogue, after_minutes: int = 6) -> tuple[Course, list[Result]]:
+    """Twenty runs of a recording and their mean course."""
+    results = [replay(recording, catalogue, seed=seed) for seed in SEEDS]
+    return course([agreement(recording, result, after_minutes) for result in results]), results
 
 
 @needs_shared
@@ -22,14 +43,13 @@ def test_karpenters_course_is_met() -> None:
 
     One recording is one throw of the dice (Karpenter's ties, the scheduler's, the order of evictions, the place of the
     polls), and single runs scatter around it. So the mean of twenty runs is compared, not rounded: nodes within 15 % at
-    every minute from the tenth on. From the sixth to the ninth only 20 % is met, less than is wanted: too many early
-    commands delete rather than replace, and why is not known (docs/simulator.md). All else within 25 %.
+    every minute from the seventh on. At the sixth, 18 %: of five real runs of these very steps this one has most nodes
+    then (12 to 15; docs/simulator.md). All else within 25 %.
     """
     recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
-    results = [replay(recording, catalogue, seed=seed) for seed in SEEDS]
-    found = course([agreement(recording, result, after_minutes=6) for result in results])
+    found, results = runs(recording, catalogue)
     for minute, (there, here, _, _) in zip(found.minutes, found.nodes, strict=True):
-        assert abs(here - there) <= (0.15 if minute >= 10 else 0.2) * there + 1e-9, f"minute {minute}"
+        assert abs(here - there) <= (0.15 if minute > 6 else 0.18) * there + 1e-9, f"minute {minute}"
     figures = {what: (there, here) for what, there, here, _, _ in found.figures}
     for what in ("commands", "pods moved", "deletes", "replaces", "lives under 15 min"):
         there, here = figures[what]
@@ -38,6 +58,47 @@ def test_karpenters_course_is_met() -> None:
     alike = [entry for entry in commands if entry.action in ("deleteCost", "replaceCost") and len(entry.nodes) == 1]
     assert len(alike) > 0.9 * len(commands)  # all of the recorded ones are
     assert not any(result.violations for result in results)
+
+
+@needs_shared
+@pytest.mark.slow
+def test_mean_of_real_runs_is_met() -> None:
+    """Five real runs of the same steps: their mean is met within 15 % until minute 23, commands and pods in 10 %."""
+    catalogue = load_kwok_types(TYPES)
+    recordings = [load_recording(path) for path in (RECORDING, *OWN)]
+    found, _ = runs(recordings[0], catalogue)
+    for minute, (_, here, _, _) in zip(found.minutes, found.nodes, strict=True):
+        there = mean(recording.nodes_at(60 * minute) for recording in recordings)
+        if minute <= 23:  # at the 24th the mean of the runs is 22 % less
+            assert abs(here - there) <= 0.15 * there, f"minute {minute}"
+    commands = mean(len(recording.commands) for recording in recordings)
+    moved = mean(sum(entry["pods"] for entry in recording.commands) for recording in recordings)
+    figures = {what: here for what, _, here, _, _ in found.figures}
+    assert abs(figures["commands"] - commands) <= 0.1 * commands
+    assert abs(figures["pods moved"] - moved) <= 0.1 * moved
+
+
+@needs_shared
+@pytest.mark.slow
+def test_another_course_is_met() -> None:
+    """Other deployments, another pool, steps up and down: nodes within 15 % but for one minute, figures within 25 %."""
+    recording, catalogue = load_recording(UP_AND_DOWN), load_kwok_types(TYPES)
+    found, results = runs(recording, catalogue)
+    far = [
+        m for m, (there, here, _, _) in zip(found.minutes, found.nodes, strict=True) if abs(here - there) > 0.15 * there
+    ]
+    assert len(far) <= 1
+    for what, there, here, _, _ in found.figures:
+        assert abs(here - there) <= 0.25 * there, what
+    assert not any(result.violations for result in results)
+
+
+def test_arrivals_are_those_of_the_start() -> None:
+    """When the first pods came is read off the first growth; pods that come later, by steps or moved, don't count."""
+    recording = load_recording(UP_AND_DOWN)
+    arrivals = recording.arrivals()
+    assert arrivals == sorted(arrivals)
+    assert -5 < arrivals[0] < arrivals[-1] < 7
 
 
 @needs_shared
@@ -53,16 +114,19 @@ def test_first_nodes_are_karpenters() -> None:
 
 @needs_shared
 def test_new_rules_would_have_kept_that_cluster_calm() -> None:
-    """The grace period and the threshold on that very run: fewer moves, fewer pods moved again."""
+    """The grace period and the threshold on that very course, three runs each: fewer moves, fewer pods moved again."""
     recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
-    old = replay(recording, catalogue, seed=1)
-    grace = replay(recording, catalogue, DOVETAIL, {"consolidationGracePeriod": "30m"}, seed=1, name="grace-period")
-    threshold = replay(
-        recording, catalogue, DOVETAIL, {"consolidationSavingsThreshold": 0.01}, seed=1, name="threshold"
-    )
-    assert grace.pods_disrupted * 4 < old.pods_disrupted
-    assert threshold.pods_disrupted * 4 < old.pods_disrupted * 3
-    assert threshold.pods_disrupted_more_than_once * 2 < old.pods_disrupted_more_than_once
+
+    def moved(settings: Settings, **disruption: object) -> tuple[int, int]:
+        results = [replay(recording, catalogue, settings, disruption or None, seed=seed) for seed in range(3)]
+        return sum(r.pods_disrupted for r in results), sum(r.pods_disrupted_more_than_once for r in results)
+
+    old, old_again = moved(KARPENTER_1_15)
+    grace, _ = moved(DOVETAIL, consolidationGracePeriod="30m")
+    threshold, threshold_again = moved(DOVETAIL, consolidationSavingsThreshold=0.01)
+    assert grace * 4 < old
+    assert threshold * 4 < old * 3
+    assert threshold_again * 2 < old_again
 
 
 @needs_shared

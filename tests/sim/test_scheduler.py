@@ -21,6 +21,7 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from dovetail.sim.clock import SECOND
 from dovetail.sim.world import World
 from tests.sim.rogue import settle, small_world, work
 
@@ -37,6 +38,12 @@ def close(world: World, *nodes: str, effect: str = "NoSchedule") -> None:
     for name in nodes:
         node = world.store.nodes[name]
         world.put(replace(node, spec=replace(node.spec, taints=(Taint(key="closed", effect=effect),))))
+
+
+def reopen(world: World, name: str) -> None:
+    """Take the taints off a node."""
+    node = world.store.nodes[name]
+    world.put(replace(node, spec=replace(node.spec, taints=())))
 
 
 def test_pods_go_to_the_emptiest_node() -> None:
@@ -168,3 +175,21 @@ def test_room_is_given_back_when_pods_go() -> None:
     assert int(table.room[row, 0]) == full
     settle(world)
     assert int(table.room[row, 0]) == full + 1900
+
+
+def test_scheduler_with_a_pace_fills_the_nodes_that_are_there_first() -> None:
+    """Where nodes open one after the other, pods that were taken before went to those that were open."""
+    spread = {}
+    for pace in (0, SECOND // 10):
+        world = small_world(nodes=2)
+        world.scheduler.pace = pace
+        close(world, "n0", "n1")
+        world.workloads.add(work(replicas=6, cpu="100m"))
+        settle(world, 5)
+        reopen(world, "n0")
+        world.clock.after(3 * SECOND // 10, reopen, world, "n1")
+        settle(world, 8)
+        spread[pace] = [nodes_of(world, "web").count(name) for name in ("n0", "n1")]
+    assert sum(spread[SECOND // 10]) == sum(spread[0]) == 6
+    assert spread[0] == [6, 0]  # all at once, as soon as one is there
+    assert 3 <= spread[SECOND // 10][0] <= 4

@@ -94,6 +94,8 @@ class Engine:
         self.count_all = count_all
         self.new_nodes_max = new_nodes_max
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+        ties = frame.settings.ties
+        self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
         self.states: dict[int, GroupState] = {}
         self.rules = ClaimRules(frame, self.states, strict_reserved=strict_reserved)
         self.touched: dict[int, _Touched] = {}
@@ -191,7 +193,7 @@ class Engine:
             group = rule.group
             if group.id in self.states:
                 continue
-            state = self.states[group.id] = GroupState(group)
+            state = self.states[group.id] = GroupState(group, self._salt)
             self._recorders.clear()
             if not group.host:
                 for node in self.removed:

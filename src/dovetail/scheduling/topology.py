@@ -249,10 +249,12 @@ class Group:
 class GroupState:
     """A group in one simulation."""
 
-    __slots__ = ("counts", "extra", "group", "less", "nodes_in", "on_claims", "version")
+    __slots__ = ("counts", "draws", "extra", "group", "less", "nodes_in", "on_claims", "salt", "version")
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, salt: str = "") -> None:
         self.group = group
+        self.salt = salt
+        self.draws = 0
         self.version = 0
         self.counts = list(group.counts)
         self.nodes_in = group.nodes_in
@@ -425,17 +427,27 @@ class GroupState:
         group = self.group
         assert group.domains is not None
         limit = self.least(allowed) + group.max_skew - own
-        best: int | None = None
+        best: list[int] = []
         for place, count in enumerate(self.counts):
             if (
                 count <= limit
-                and (best is None or count < self.counts[best])
+                and (not best or count <= self.counts[best[0]])
                 and self.present(place)
                 and (given is None or given.has(group.domains.names[place]))
             ):
-                best = place
-        chosen = frozenset() if best is None else frozenset((group.domains.names[best],))
+                if best and count < self.counts[best[0]]:
+                    best.clear()
+                best.append(place)
+        chosen = frozenset((group.domains.names[best[self._draw(len(best))]],)) if best else frozenset()
         return Requirement(key=group.key, values=chosen)
+
+    def _draw(self, count: int) -> int:
+        """Which of several equal domains: the first by name or, where a salt was given, any, anew for every pod."""
+        if count == 1 or not self.salt:
+            return 0
+        self.draws += 1
+        drawn = sha256(f"{self.salt}/{self.group.id}/{self.draws}".encode()).digest()
+        return int.from_bytes(drawn[:8]) % count
 
     def _host_takes(self, claim: int, allowed: Requirement | None, own: int) -> bool:
         """Whether the host name of a new node will do. A pod that asks for other host names never gets this far."""

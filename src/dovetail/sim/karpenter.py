@@ -31,7 +31,7 @@ from dovetail.model.objects import (
     is_true,
 )
 from dovetail.model.quantity import format_amount
-from dovetail.sim.clock import MINUTE, SECOND, Clock, Dice, Timer
+from dovetail.sim.clock import MINUTE, SECOND, Clock, Dice, Span, Timer
 from dovetail.sim.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.draining import Draining
 from dovetail.sim.store import Change, Store
@@ -85,6 +85,7 @@ class Karpenter:
         self.bad_images: set[str] = set()
         self.stillborn: set[str] = set()
         self.ready_from = 0
+        self.ready_gap = Span(0, 0)
         self.on_registered: Callable[[Node], None] = lambda node: None
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
@@ -149,7 +150,11 @@ class Karpenter:
         self.store.put(node)
         self._set(claim, names.CONDITION_REGISTERED, "True", node_name=name)
         wait = self.cloud.times.ready.draw(self.dice.stream("launch"))
-        self.clock.at(max(self.clock.now + wait, self.ready_from), self._ready, name, uid)
+        due = self.clock.now + wait
+        if due < self.ready_from:
+            due = self.ready_from
+            self.ready_from += self.ready_gap.draw(self.dice.stream("launch"))
+        self.clock.at(due, self._ready, name, uid)
 
     def _ready(self, name: str, uid: str) -> None:
         claim, node = self._mine(name, uid), self.store.nodes.get(name)

@@ -40,10 +40,15 @@ from dovetail.sim.world import World, WorldConfig, karpenter_settings, managed
 APPLIED_BEFORE: Final = 15 * SECOND
 _KWOK_CPU: Final = 100
 _KWOK_MEMORY: Final = 10 * 1024 * 1024
-# The recording's kubelets make nodes and pods ready within a second or two, and pods stop as fast.
+# The recordings' kubelets make nodes and pods ready within a second or two, and pods stop as fast. Karpenter's loop
+# looks again a second after a launch: whether the new node is initialized by then is chance.
 TIMES: Final = CloudTimes(
-    create=seconds(0.3, 0.8), register=seconds(0.3, 0.8), ready=seconds(0.8, 1.6), shutdown=seconds(0.1)
+    create=seconds(0.05, 0.15), register=seconds(0.3, 0.7), ready=seconds(0.2, 0.9), shutdown=seconds(0.1)
 )
+# Nodes that waited for the node controller are released one after the other, about a second for all; the scheduler
+# takes some hundred pods a second meanwhile, so that the first nodes are filled before the last are there.
+RELEASED: Final = seconds(0.0, 0.15)
+PACE: Final = SECOND // 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +80,13 @@ class Recording:
         Between two looks they came evenly. Before the first look and after the last one that found all the pace is
         that of the looks between: the controllers create pods at a steady rate.
         """
-        counts = [(float(entry["t"]), int(entry["count"])) for entry in self.pods]
-        growing = [(t, count) for i, (t, count) in enumerate(counts) if i == 0 or count > counts[i - 1][1]]
+        wanted = sum(int(deployment["spec"].get("replicas", 1)) for deployment in self.deployments)
+        growing: list[tuple[float, int]] = []
+        for entry in self.pods:
+            if not growing or entry["count"] > growing[-1][1]:
+                growing.append((float(entry["t"]), int(entry["count"])))
+            if entry["count"] >= wanted:  # later growth is that of steps and of pods that are moved
+                break
         if len(growing) > 1:
             steady = growing[:-1] if len(growing) > 2 else growing
             (t0, first), (t1, second) = steady[0], steady[-1]
@@ -194,6 +204,7 @@ def replay(
         pool = msgspec.structs.replace(pool, spec=spec)
     world.add_pool(pool if settings.is_karpenter else managed(pool))
     world.karpenter.ready_from = APPLIED_BEFORE + int(recording.schedulable * SECOND)
+    world.karpenter.ready_gap, world.scheduler.pace = RELEASED, PACE
     for deployment, arrives in zip(recording.deployments, recording.arrivals(), strict=True):
         work = _workload(deployment)
         world.at(APPLIED_BEFORE + int(arrives * SECOND), partial(world.workloads.add, work))

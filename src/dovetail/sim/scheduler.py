@@ -39,7 +39,11 @@ def ports_of(shape: Shape) -> tuple[tuple[int, str], ...]:
 
 
 class Scheduler:
-    """Binds pending pods. `on_unschedulable` hears of every pod that found no place, each time it was tried."""
+    """Binds pending pods. `on_unschedulable` hears of every pod that found no place, each time it was tried.
+
+    `pace`: how long it takes over a pod; 0, and all that wait are placed at once, which is fast and the same but where
+    nodes come one after the other.
+    """
 
     def __init__(self, store: Store, clock: Clock, shapes: Shapes, dice: Random) -> None:
         self.store = store
@@ -48,6 +52,7 @@ class Scheduler:
         self.table = NodeTable()
         self.on_unschedulable: Callable[[str], None] = lambda key: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
+        self.pace = 0
         self.waiting: dict[str, None] = {}
         self.stuck: dict[str, None] = {}
         self._tried: set[str] = set()
@@ -114,6 +119,11 @@ class Scheduler:
 
     def _retry_stuck(self) -> None:
         self._retry_asked = False
+        if self.pace:
+            self.waiting = self.stuck | self.waiting
+            self.stuck = {}
+            self._ask_cycle()
+            return
         self._tried = set(self.stuck)
         self.waiting.update(self.stuck)
         self.stuck.clear()
@@ -127,6 +137,9 @@ class Scheduler:
         keys = [key for key in self.waiting if key in pods]
         if self._has_priorities:
             keys.sort(key=lambda key: -(pods[key].spec.priority or 0))
+        if self.pace:
+            self._one(keys)
+            return
         tried, self._tried = self._tried, set()
         self.waiting.clear()
         hopeless: set[int] = set()
@@ -148,6 +161,24 @@ class Scheduler:
                 node = self.table.nodes[row]
                 assert node is not None
                 self._bind(key, pod, node.metadata.name)
+
+    def _one(self, keys: list[str]) -> None:
+        """Take the first pod only; the others have to wait for their turn."""
+        key = next(iter(keys), None)
+        if key is None:
+            return
+        del self.waiting[key]
+        pod = self.store.pods[key]
+        if not pod.spec.node_name and pod.metadata.deletion_timestamp is None:
+            row = self.pick(self.shapes.of(key, pod))
+            node = self.table.nodes[row] if row >= 0 else None
+            if node is None:
+                self._fail(key, pod)
+            else:
+                self._bind(key, pod, node.metadata.name)
+        if self.waiting and not self._cycle_asked:
+            self._cycle_asked = True
+            self.clock.after(self.pace, self._cycle)
 
     def _bind(self, key: str, pod: Pod, node: str) -> None:
         now = self.clock.instant()
