@@ -54,8 +54,8 @@ class Stabilization:
 class Settings:
     """All tunables. `profile` decides the rules that are no setting of their own.
 
-    `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps do. Only a
-    simulated Karpenter asks for that.
+    `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
+    do. Only a simulated Karpenter asks for that.
     """
 
     profile: Profile = Profile.DOVETAIL
