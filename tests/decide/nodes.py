@@ -17,9 +17,7 @@ def facts_of(**changes: Any) -> NodeFacts:
     claim = changes.get("claim", NodeClaim())
     pods: int = changes.pop("pods", 0)
     values: dict[str, Any] = {
-        "index": 0,
         "name": "node",
-        "now": NOW,
         "node": Node(),
         "claim": claim,
         "labels": {},

@@ -124,7 +124,7 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
         town.pod("larger", "goes", cpu="1900m")
         town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
     scene = Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
-    found = scene.unready.destination((scene.by_name["asked"],))
+    found = scene.unready.destination((scene.place(scene.by_name["asked"]),))
     assert (found is not None) == (first == "neither")
 
 

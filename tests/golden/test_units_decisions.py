@@ -79,7 +79,7 @@ def test_closed_by_consolidate_after(question: dict[str, Any], answer: dict[str,
     """A node within consolidateAfter is closed to moved pods where Karpenter says so."""
     pool, claim = _read(NodePool, question["nodePool"]), _read(NodeClaim, question["nodeClaim"])
     now = _time(question["now"])
-    facts = facts_of(claim=claim, pool=pool, policy=effective_policy(pool, KARPENTER_1_15), now=now)
+    facts = facts_of(claim=claim, pool=pool, policy=effective_policy(pool, KARPENTER_1_15))
     assert bool(closed_to_moved_pods([facts], KARPENTER_1_15, now)) == answer["under"]
 
 

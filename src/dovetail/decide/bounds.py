@@ -8,13 +8,12 @@ make it harder, so they are not looked at. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.facts import NodeFacts
 from dovetail.decide.launches import Launches
+from dovetail.model.once import once
 from dovetail.scheduling.classes import SpecInfo
 from dovetail.scheduling.movers import Demand, Mark, Specs
 from dovetail.scheduling.result import LaunchPrice
@@ -63,19 +62,19 @@ class Bounds:
         self._launches = launches
         self._batch: list[tuple[int, Demand, Demand]] = []
 
-    @cached_property
+    @once
     def _open(self) -> npt.NDArray[np.bool_]:
         """Nodes that could take a pod at all: they stay and overdraw nothing."""
         frame = self._snapshot.frame
         stay: npt.NDArray[np.bool_] = frame.open & np.all(frame.room >= 0, axis=1)
         return stay
 
-    @cached_property
+    @once
     def _for_all(self) -> _Shelter:
         """What is open to pods of leaving nodes and to those that were never started."""
         return _Shelter(self._snapshot.frame.room, self._open)
 
-    @cached_property
+    @once
     def _for_moved(self) -> _Shelter:
         """What is open to pods that a cost action moves."""
         if not self._closed:
@@ -84,7 +83,7 @@ class Bounds:
         takes[self._closed] = False
         return _Shelter(self._snapshot.frame.room, takes)
 
-    @cached_property
+    @once
     def _leaving(self) -> Demand:
         """What the pods of nodes that are leaving already ask for."""
         found = Demand({}, frozenset())
@@ -92,12 +91,11 @@ class Bounds:
             found = found.plus(self._snapshot.movers(index).demand)
         return found
 
-    def new_nodes_at_least(self, nodes: Sequence[NodeFacts]) -> int:
+    def new_nodes_at_least(self, nodes: Sequence[int]) -> int:
         """Give a number of new nodes that taking these away needs for certain; 0 or 1 says nothing."""
-        chosen = [facts.index for facts in nodes]
-        settled, demand = self._together(chosen)
-        started = self._short(settled, self._for_moved, chosen)
-        every = self._short(demand, self._for_all, chosen)
+        settled, demand = self._together(nodes)
+        started = self._short(settled, self._for_moved, nodes)
+        every = self._short(demand, self._for_all, nodes)
         return max(self._launches.count_for(started), self._launches.count_for(every))
 
     def _together(self, chosen: Sequence[int]) -> tuple[Demand, Demand]:
@@ -117,16 +115,14 @@ class Bounds:
             batch.append((index, settled.plus(movers.started_demand), demand.plus(movers.demand)))
         return batch[len(chosen) - 1][1:]
 
-    def replacement_at_least(self, facts: NodeFacts) -> Iterator[tuple[int, LaunchPrice | None]]:
+    def replacement_at_least(self, node: int) -> Iterator[tuple[int, LaunchPrice | None]]:
         """Give the number of new nodes that one node's going needs for certain, and the least that one could cost.
 
         Several answers, each surer than the one before and harder to come by; one that says nothing is left out. No
         price: no single machine could hold the pods without a place.
         """
-        if facts.index < 0:
-            return
-        chosen, movers = (facts.index,), self._snapshot.movers(facts.index)
-        need = self._homeless(facts.index, movers.started)
+        chosen, movers = (node,), self._snapshot.movers(node)
+        need = self._homeless(node, movers.started)
         if need:
             yield self._launches.least_for(need)
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
@@ -162,7 +158,7 @@ class Bounds:
                 _add(total, info, count)
         return total
 
-    @cached_property
+    @once
     def _leaving_homeless(self) -> dict[int, dict[int, int]]:
         """The same for leaving nodes alone; by the node that would have to stay for some of them, -1: any other."""
         total: dict[int, int] = {}

@@ -9,12 +9,12 @@ decide, below the methods.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 
 from dovetail.decide.facts import NodeFacts
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
 from dovetail.model.command import Method
+from dovetail.model.once import once
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
 
@@ -228,7 +228,7 @@ class Ledger:
         method = self._methods.get(facts.name)
         return facts.drifted if method is None else method is Method.DRIFTED
 
-    @cached_property
+    @once
     def _methods(self) -> dict[str, Method]:
         return {entry.node: entry.method for entry in self.in_flight.leaving}
 

@@ -6,6 +6,7 @@ pod and the PDB in it. Knows nothing of budgets or of what a move would save. Si
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -73,7 +74,6 @@ def _positive_span(text: str) -> int | None:
 class _Guard:
     key: str
     selector: LabelSelector
-    allowed: int
     spares_unready: bool
 
 
@@ -84,8 +84,22 @@ class Guards:
         self._by_label: dict[tuple[str, str, str], list[_Guard]] = {}
         self._others: dict[str, list[_Guard]] = {}
         self._keys: dict[str, list[str]] = {}
+        self._count(pdbs)
         for pdb in pdbs:
             self._add(pdb)
+
+    def _count(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
+        self._pdbs = pdbs
+        self._allowed = {_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
+
+    def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
+        """Give the guards of newer PDBs; where only their status is new, what was compiled is kept."""
+        pairs = zip(self._pdbs, pdbs, strict=False)
+        if len(pdbs) != len(self._pdbs) or not all(one is other or _asks_the_same(one, other) for one, other in pairs):
+            return Guards(pdbs)
+        other = copy(self)
+        other._count(pdbs)
+        return other
 
     @property
     def namespaces(self) -> Collection[str]:
@@ -97,9 +111,8 @@ class Guards:
         if spec.selector is None:
             return  # a null selector matches nothing
         guard = _Guard(
-            key=f"{namespace}/{pdb.metadata.name}",
+            key=_key(pdb),
             selector=LabelSelector.compile(spec.selector),
-            allowed=pdb.status.disruptions_allowed,
             spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
         keys = self._keys.setdefault(namespace, [])
@@ -140,7 +153,16 @@ class Guards:
         guard = found[0]
         if guard.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
             return None
-        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=guard.allowed) if guard.allowed == 0 else None
+        allowed = self._allowed[guard.key]
+        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=allowed) if allowed == 0 else None
+
+
+def _key(pdb: PodDisruptionBudget) -> str:
+    return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+
+
+def _asks_the_same(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
+    return _key(one) == _key(other) and (one.spec is other.spec or one.spec == other.spec)
 
 
 def _would_be_evicted(pod: Pod, now: datetime) -> bool:

@@ -23,7 +23,7 @@ def candidates(scene: Scene) -> list[NodeFacts]:
     """Give the drifted nodes in the order they are taken."""
     found = scene.passing(METHOD)
     if not scene.settings.is_karpenter:
-        return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost), facts.name))
+        return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost(scene.now)), facts.name))
     static = sorted((facts for facts in found if is_static(facts)), key=lambda facts: facts.name)
     others = sorted(
         (facts for facts in found if not is_static(facts)),

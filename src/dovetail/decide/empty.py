@@ -13,7 +13,7 @@ from dovetail.model.command import Method
 
 def candidates(scene: Scene) -> list[NodeFacts]:
     """Give the empty nodes in the order they are taken."""
-    return in_cost_order(scene.passing(Method.EMPTY), scene.settings)
+    return in_cost_order(scene.passing(Method.EMPTY), scene.settings, scene.now)
 
 
 def run(scene: Scene) -> MethodRun:

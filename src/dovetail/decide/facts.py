@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from dovetail.decide import cost
 from dovetail.decide.drainability import PdbVeto, Protection
 from dovetail.model.duration import NEVER, DurationError, parse_go_duration, parse_simple
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.once import once
 from dovetail.model.policy import DisruptionPolicy
 
 
@@ -38,10 +39,6 @@ def is_length(text: str) -> bool:
     return read_expiry(text) is not None
 
 
-_AGEING = ("remaining", "disruption_cost", "disruption_cost_float", "_disruption_cost")
-"""What the age of a node changes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """A timer of a node: since when, how long (nanoseconds), until when."""
@@ -57,11 +54,9 @@ class Timer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeFacts:
-    """One node (or NodeClaim that has no node yet) of the snapshot."""
+    """One node (or NodeClaim that has no node yet). Holds for as long as its objects are the same: no time is in it."""
 
-    index: int
     name: str
-    now: datetime
     node: Node | None
     claim: NodeClaim | None
     labels: Mapping[str, str]
@@ -94,17 +89,6 @@ class NodeFacts:
     pdb_veto: PdbVeto | None
     unreadable: tuple[str, ...] = ()
 
-    def at(self, index: int, now: datetime) -> "NodeFacts":
-        """Give the same node, of which nothing changed, at another place and time."""
-        kept = vars(self).copy()  # what was worked out goes with it, but for what depends on the time
-        kept["index"], kept["now"] = index, now
-        if self.expire_after is not None:
-            for aged in _AGEING:
-                kept.pop(aged, None)
-        fresh = object.__new__(NodeFacts)
-        object.__setattr__(fresh, "__dict__", kept)
-        return fresh
-
     def timer(self, period: int | None) -> Timer | None:
         """Give a timer that its last pod event started; None where there is none or no event is known."""
         if not period or self.last_event is None:
@@ -112,19 +96,19 @@ class NodeFacts:
         until = self.last_event + timedelta(microseconds=-(-period // 1000))
         return Timer(since=self.last_event, period=period, until=until)
 
-    @cached_property
+    @once
     def consolidate_after(self) -> Timer | None:
         """The timer that keeps it from being a source; static pools have none."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.consolidate_after)
 
-    @cached_property
+    @once
     def grace_period(self) -> Timer | None:
         """The timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.grace_period)
 
-    @cached_property
+    @once
     def turns(self) -> tuple[datetime, ...]:
         """When time alone changes what may be done with it, but for its expiry: timers, a pod's do-not-disrupt."""
         times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
@@ -147,34 +131,27 @@ class NodeFacts:
         """When its NodeClaim was created."""
         return self.claim.metadata.creation_timestamp if self.claim else None
 
-    @cached_property
+    @once
     def expires_at(self) -> datetime | None:
         """When it expires; None: never."""
         if self.expire_after is None or self.created is None:
             return None
         return self.created + timedelta(microseconds=-(-self.expire_after // 1000))
 
-    @cached_property
-    def remaining(self) -> Fraction:
-        """The share of its life that is left."""
-        return cost.lifetime_remaining(self.expire_after, self.created, self.now)
+    def remaining(self, now: datetime) -> Fraction:
+        """Give the share of its life that is left."""
+        return cost.lifetime_remaining(self.expire_after, self.created, now)
 
-    @cached_property
-    def disruption_cost(self) -> Fraction:
+    def disruption_cost(self, now: datetime) -> Fraction:
         """Spec section 3, exact."""
-        return Fraction(*self._disruption_cost)
+        return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
 
-    @cached_property
-    def disruption_cost_float(self) -> float:
-        """The same, rounded."""
-        amount, unit = self._disruption_cost
+    def disruption_cost_float(self, now: datetime) -> float:
+        """Give the same, rounded."""
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return amount / unit
 
-    @cached_property
-    def _disruption_cost(self) -> tuple[int, int]:
-        return cost.node_cost(self.pod_costs, self.expire_after, self.created, self.now)
-
-    @cached_property
+    @once
     def rescheduling_cost(self) -> Fraction:
         """1 + the sum of positive pod costs, exact."""
         return cost.rescheduling_cost(self.positive_costs)
@@ -189,11 +166,10 @@ class NodeFacts:
         """What Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
         return cost.rescheduling_cost(self.tracked_costs)
 
-    @property
-    def karpenter_disruption_cost(self) -> float:
-        """Karpenter's own figure: all pods, DaemonSets' too, x lifetime remaining, as its floats have it."""
+    def karpenter_disruption_cost(self, now: datetime) -> float:
+        """Give Karpenter's own figure: all pods, DaemonSets' too, x lifetime remaining, as its floats have it."""
         own = self.claim.spec.expire_after if self.claim else None
-        life = cost.lifetime_remaining_float(read_expiry(own), self.created, self.now)
+        life = cost.lifetime_remaining_float(read_expiry(own), self.created, now)
         return self.all_costs / cost.UNIT * life
 
     @property

@@ -5,7 +5,7 @@ the same. What the time may change is kept until the time at which it does, or n
 answer. Sits in decide, above facts and pod_sums, below reading and the scene.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,10 +55,14 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """What was read of a node, and the methods it is open to from one time to another."""
+    """What was read of a node, and the methods it is open to from one time to another.
+
+    `planned`: a command takes it, or pods are expected on it.
+    """
 
     inputs: Inputs
     facts: NodeFacts
+    planned: bool
     open_to: tuple[Method, ...] = ()
     managed: Pools = None
     since: datetime | None = None
@@ -66,22 +70,18 @@ class _Node:
 
 
 class PodMemory:
-    """What was read, by node. Whoever asks round after round keeps one and hands it to each."""
+    """What was read, by node, and the PDBs ready to be asked. Whoever asks round after round hands it to each."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
         self._nodes: dict[str, _Node] = {}
+        self._here: list[str] = []
         self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
+        self._looked_at: Sequence[PodDisruptionBudget] | None = None
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._launches: Launches | None = None
-        self._guards: tuple[Sequence[PodDisruptionBudget], Guards] | None = None
-
-    def guards(self, pdbs: Sequence[PodDisruptionBudget]) -> Guards:
-        """Give the PDBs, ready to be asked."""
-        if self._guards is None or self._guards[0] is not pdbs:
-            self._guards = (pdbs, Guards(pdbs))
-        return self._guards[1]
+        self.guards = Guards(())
 
     def launches(self, frame: Frame) -> Launches:
         """Give what is known of the prices of launches."""
@@ -93,30 +93,40 @@ class PodMemory:
         self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
     ) -> None:
         """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
+        if settings != self._settings or catalogue is not self._catalogue:
+            self._nodes = {}
+        self._settings, self._catalogue = settings, catalogue
+        others, turned = self._look_at_pdbs(pdbs)
+        here = list(nodes)
+        if here != self._here:
+            self._here = here
+            self._sums = {name: entry for name in here if (entry := self._sums.get(name)) is not None}
+            self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
+        if others or turned:
+            self._sums = {
+                name: entry
+                for name, entry in self._sums.items()
+                if entry.namespaces.isdisjoint(others) and entry.pdbs.isdisjoint(turned)
+            }
+
+    def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], set[str]]:
+        """Give the namespaces whose PDBs are others than before, and the PDBs that refuse otherwise."""
+        others: set[str] = set()
+        turned: set[str] = set()
+        if pdbs is self._looked_at:
+            return others, turned
         by_namespace: dict[str, list[PodDisruptionBudget]] = {}
         for pdb in pdbs:
             by_namespace.setdefault(pdb.metadata.namespace, []).append(pdb)
         old = self._pdbs
-        others, turned = set(), set()
         for namespace in {**old, **by_namespace}:
             found = _turned(old.get(namespace, ()), by_namespace.get(namespace, ()))
             if found is None:
                 others.add(namespace)
             else:
                 turned.update(found)
-        self._pdbs = by_namespace
-        if settings != self._settings or catalogue is not self._catalogue:
-            self._nodes = {}
-        self._settings, self._catalogue = settings, catalogue
-        here = list(nodes)
-        self._sums = {
-            name: entry
-            for name in here
-            if (entry := self._sums.get(name)) is not None
-            and entry.namespaces.isdisjoint(others)
-            and entry.pdbs.isdisjoint(turned)
-        }
-        self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
+        self._pdbs, self._looked_at, self.guards = by_namespace, pdbs, self.guards.renewed(pdbs)
+        return others, turned
 
     def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
         """Give what these very pods came to before, if that still holds."""
@@ -131,32 +141,48 @@ class PodMemory:
         asked = frozenset(pod.metadata.namespace for pod in pods)
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
+    def again(
+        self,
+        state: StateNode,
+        pods: tuple[Pod, ...],
+        pools: Mapping[str, NodePool],
+        policies: Mapping[str, DisruptionPolicy],
+    ) -> NodeFacts | None:
+        """Give the facts of a node that nobody planned for, nor does now, if they were read off the very same."""
+        known, counted = self._nodes.get(state.name), self._sums.get(state.name)
+        if known is None or counted is None or known.planned or counted.pods is not pods:
+            return None
+        then, sums, pool, policy, _, _ = known.inputs
+        facts = known.facts
+        same = then is state and sums is counted.sums and pool is pools.get(facts.pool_name)
+        return facts if same and policy is policies.get(facts.pool_name) else None
+
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Give the facts that were read off the very same, whenever that was."""
         known = self._nodes.get(inputs[0].name)
         return known.facts if known is not None and _same(known.inputs, inputs) else None
 
-    def keep_facts(self, inputs: Inputs, facts: NodeFacts) -> None:
+    def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
         """Remember the facts of a node; not where they have the time in them."""
-        if facts.drifted_since == facts.now:
+        if facts.drifted_since == now:
             self._nodes.pop(facts.name, None)
         else:
-            self._nodes[facts.name] = _Node(inputs, facts)
+            self._nodes[facts.name] = _Node(inputs, facts, planned=inputs[4] is not None or inputs[5])
 
-    def open_to(self, facts: NodeFacts, managed: Pools) -> tuple[Method, ...] | None:
+    def open_to(self, facts: NodeFacts, managed: Pools, now: datetime) -> tuple[Method, ...] | None:
         """Give the methods whose gates 1 to 7 the node, as it was just read, passed before, if that still holds."""
         known = self._nodes.get(facts.name)
-        if known is None or known.since is None or known.managed != managed or facts.now < known.since:
+        if known is None or known.since is None or known.managed != managed or now < known.since:
             return None
-        return known.open_to if known.until is None or facts.now < known.until else None
+        return known.open_to if known.until is None or now < known.until else None
 
-    def keep_open(self, facts: NodeFacts, managed: Pools, methods: tuple[Method, ...]) -> None:
+    def keep_open(self, facts: NodeFacts, managed: Pools, methods: tuple[Method, ...], now: datetime) -> None:
         """Remember the methods that a node is open to, until one of its times comes."""
         known = self._nodes.get(facts.name)
         if known is not None:
             times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
-            known.open_to, known.managed, known.since = methods, managed, facts.now
-            known.until = min((when for when in times if when > facts.now), default=None)
+            known.open_to, known.managed, known.since = methods, managed, now
+            known.until = min((when for when in times if when > now), default=None)
 
 
 def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:

@@ -64,14 +64,15 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts], *, in_full: bool = False
 
 def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
     """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
-    refusal = _refuse_unready(scene, nodes)
+    places = tuple(map(scene.place, nodes))
+    refusal = _refuse_unready(scene, places)
     if refusal:
         return refusal
     if len(nodes) > 1:
-        least = scene.bounds.new_nodes_at_least(nodes)
+        least = scene.bounds.new_nodes_at_least(places)
         return _too_many_for_certain(least) if least > 1 else _too_little(scene, nodes, None)
     launch: LaunchPrice | None = None
-    for least, launch in scene.bounds.replacement_at_least(nodes[0]):
+    for least, launch in scene.bounds.replacement_at_least(places[0]):
         if least > 1:
             return _too_many_for_certain(least)
         if launch:
@@ -85,7 +86,7 @@ def _too_little(scene: Scene, nodes: Sequence[NodeFacts], launch: LaunchPrice | 
     return price.refuse_at_most(scene.sources(nodes), launch, scene.settings)
 
 
-def _refuse_unready(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
+def _refuse_unready(scene: Scene, nodes: Sequence[int]) -> Refusal | None:
     """Refuse where a pod would land on a machine that is on its way, in every simulation."""
     found = scene.unready.destination(nodes)
     if found is None:

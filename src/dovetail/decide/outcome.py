@@ -6,10 +6,10 @@ Plain values; shells turn them into JSON, words, events and metrics. Sits in dec
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
+from dovetail.model.once import once
 from dovetail.model.policy import Reason
 from dovetail.model.settings import Profile
 from dovetail.model.verdicts import Gate, NodeVerdict
@@ -99,12 +99,12 @@ class RoundResult:
     say: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
-    @cached_property
+    @once
     def methods(self) -> tuple[MethodResult, ...]:
         """Every method, in the order they are asked."""
         return self.list_methods()
 
-    @cached_property
+    @once
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """Every node's verdict, by name."""
         return self.say()

@@ -6,6 +6,7 @@ and 4). Sits in decide, above facts, below the scene.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from dovetail.decide import timers
@@ -43,13 +44,12 @@ class Reader:
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
         expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
-        pdbs = snapshot.cluster.pdbs
-        self.guards = memory.guards(pdbs) if memory is not None else Guards(pdbs)
+        self.planned = self.nominated.union(self.leaving)
         self.memory = memory
+        pdbs = snapshot.cluster.pdbs
         if memory is not None:
-            memory.look_at(
-                snapshot.cluster.pdbs, [state.name for state in snapshot.states], settings, snapshot.catalogue
-            )
+            memory.look_at(pdbs, [state.name for state in snapshot.states], settings, snapshot.catalogue)
+        self.guards = Guards(pdbs) if memory is None else memory.guards
 
     def read(self) -> tuple[NodeFacts, ...]:
         """Give the facts of every node and of every claim without one, by name.
@@ -57,12 +57,20 @@ class Reader:
         Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
         """
         states = self.snapshot.states
-        found = [self._facts(index, state) for index, state in enumerate(states)]
+        found = [self._again(index, state) or self._facts(index, state) for index, state in enumerate(states)]
         seen = {state.name for state in states}
         seen.update(state.node.metadata.name for state in states if state.node is not None)
         unseen = [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
         found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
-        return tuple(sorted(found, key=lambda facts: facts.name))
+        return tuple(sorted(found, key=attrgetter("name")))
+
+    def _again(self, index: int, state: StateNode) -> NodeFacts | None:
+        """Give what was read before, where nothing changed and nobody plans for the node."""
+        if self.memory is None or state.name in self.planned:
+            return None
+        if state.claim is not None and state.claim.metadata.name in self.planned:
+            return None
+        return self.memory.again(state, self.snapshot.pods_on[index], self.pools, self.policies)
 
     def _sum_up(self, index: int, name: str) -> PodSums:
         if index < 0:
@@ -88,15 +96,14 @@ class Reader:
             nominated,
         )
         if self.memory is None or index < 0:
-            return self._read(index, inputs)
+            return self._read(inputs)
         known = self.memory.facts_of(inputs)
-        if known is not None:
-            return known.at(index, self.now)
-        facts = self._read(index, inputs)
-        self.memory.keep_facts(inputs, facts)
-        return facts
+        if known is None:
+            known = self._read(inputs)
+            self.memory.keep_facts(inputs, known, self.now)
+        return known
 
-    def _read(self, index: int, inputs: Inputs) -> NodeFacts:
+    def _read(self, inputs: Inputs) -> NodeFacts:
         state, sums, pool, policy, _, nominated = inputs
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
@@ -106,9 +113,7 @@ class Reader:
         offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
         marked, since = self._marked(state)
         return NodeFacts(
-            index=index,
             name=state.name,
-            now=self.now,
             node=node,
             claim=claim,
             labels=labels,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dovetail.api.policy import effective_policy
@@ -27,6 +26,7 @@ from dovetail.decide.price import Refusal, Source
 from dovetail.decide.reading import Reader
 from dovetail.decide.unready import Unready
 from dovetail.model.command import REASON_OF, Method
+from dovetail.model.once import once
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.scheduling.result import SimulationResult
@@ -62,51 +62,52 @@ class Scene:
         self._sources: dict[str, Source] = {}
         self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
 
-    @cached_property
+    @once
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
         reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
         return reader.read()
 
-    @cached_property
+    @once
     def by_name(self) -> dict[str, NodeFacts]:
         """Nodes by name."""
         return {facts.name: facts for facts in self.nodes}
 
-    @cached_property
+    @once
     def policies(self) -> dict[str, DisruptionPolicy]:
         """The effective policy of every pool, by name."""
         pools = self.snapshot.cluster.node_pools
         return {pool.metadata.name: effective_policy(pool, self.settings) for pool in pools}
 
-    @cached_property
+    @once
     def ledger(self) -> Ledger:
         """The budgets."""
         return Ledger(self.nodes, self.policies, self.settings, self.now, self.in_flight)
 
-    @cached_property
+    @once
     def chains(self) -> Chains:
         """Gates 1 to 7 of every node, for every method."""
         return Chains(self.by_name, self.ground)
 
-    @cached_property
+    @once
     def totals(self) -> dict[str, PoolTotals]:
         """What Balanced pools are measured against."""
         return pool_totals(self.nodes, self.chains, self.settings)
 
-    @cached_property
+    @once
     def closed(self) -> tuple[int, ...]:
         """Nodes that a cost action may not move pods to."""
-        return timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
+        hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
+        return tuple(self.place(facts) for facts in hidden)
 
-    @cached_property
+    @once
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
         frame = self.snapshot.frame
         launches = self._memory.launches(frame) if self._memory is not None else Launches(frame)
         return Bounds(self.snapshot, self.closed, launches)
 
-    @cached_property
+    @once
     def unready(self) -> Unready:
         """What is certain to land on nodes on their way."""
         return Unready(self.snapshot, self.closed)
@@ -125,7 +126,7 @@ class Scene:
         """Give the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
         return self._passing[method]
 
-    @cached_property
+    @once
     def _passing(self) -> dict[Method, list[NodeFacts]]:
         found: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
         for facts in self.nodes:
@@ -136,18 +137,18 @@ class Scene:
     def _open_to(self, facts: NodeFacts) -> tuple[Method, ...]:
         """Give the methods whose gates 1 to 7 a node passes; the gates' words are not needed for that."""
         managed = self.ground.managed_pools
-        known = self._memory.open_to(facts, managed) if self._memory is not None else None
+        known = self._memory.open_to(facts, managed, self.now) if self._memory is not None else None
         if known is None:
             known = tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
             if self._memory is not None:
-                self._memory.keep_open(facts, managed, known)
+                self._memory.keep_open(facts, managed, known, self.now)
         return known
 
-    @cached_property
+    @once
     def cost_order(self) -> tuple[NodeFacts, ...]:
         """Cost candidates in the order they are taken: lowest disruption cost, or highest savings ratio; then name."""
         waiting = [facts for facts in self.passing(Method.MULTI_NODE) if self.regrown_until(facts) is None]
-        return tuple(in_cost_order(waiting, self.settings))
+        return tuple(in_cost_order(waiting, self.settings, self.now))
 
     def left(self, method: Method) -> dict[str, int]:
         """Give what every pool has left for the method's reason; the caller may count it down."""
@@ -166,8 +167,8 @@ class Scene:
     def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
         """Give the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
         if self.settings.is_karpenter:
-            return sum(facts.karpenter_disruption_cost for facts in nodes)
-        return float(sum(facts.disruption_cost for facts in nodes))
+            return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
+        return float(sum(facts.disruption_cost(self.now) for facts in nodes))
 
     def sources(self, nodes: Sequence[NodeFacts]) -> list[Source]:
         """Give what the price gates ask of nodes."""
@@ -176,9 +177,14 @@ class Scene:
         for facts in nodes:
             source = known.get(facts.name)
             if source is None:
-                source = known[facts.name] = _source(facts)
+                source = known[facts.name] = _source(facts, self.now)
             found.append(source)
         return found
+
+    def place(self, facts: NodeFacts) -> int:
+        """Give the place of a node in the snapshot; -1 where the scheduler does not see it yet."""
+        place = self.snapshot.node_index(facts.name)
+        return -1 if place is None else place
 
     def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
         """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
@@ -186,7 +192,7 @@ class Scene:
         A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
         to the same question serves as well.
         """
-        chosen = tuple(facts.index for facts in nodes)
+        chosen = tuple(map(self.place, nodes))
         key = (tuple(sorted(chosen)), for_cost)
         if key in self._simulations:
             return self._simulations[key]
@@ -204,10 +210,10 @@ class Scene:
 
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Whether it is known already where the pods of a node that has to go would land."""
-        return ((facts.index,), False) in self._simulations
+        return ((self.place(facts),), False) in self._simulations
 
 
-def _source(facts: NodeFacts) -> Source:
+def _source(facts: NodeFacts, now: datetime) -> Source:
     threshold = 0 if facts.policy is None or facts.policy.static else facts.policy.savings_threshold
     return Source(
         name=facts.name,
@@ -216,7 +222,7 @@ def _source(facts: NodeFacts) -> Source:
         price=facts.price,
         price_float=facts.price_float,
         offering_price=facts.offering_price,
-        required=threshold * facts.disruption_cost,
+        required=threshold * facts.disruption_cost(now),
     )
 
 
@@ -243,8 +249,8 @@ class Chains(Mapping[str, dict[Method, Chain]]):
         return len(self._nodes)
 
 
-def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings) -> list[NodeFacts]:
+def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
     """Order cost candidates (spec section 5; S1 and S4 against Karpenter v1.15: a setting)."""
     if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
         return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
-    return sorted(nodes, key=lambda facts: (facts.disruption_cost_float, facts.name))
+    return sorted(nodes, key=lambda facts: (facts.disruption_cost_float(now), facts.name))

@@ -42,8 +42,8 @@ def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
     return timer is not None and timer.running(now)
 
 
-def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> tuple[int, ...]:
-    """Give the nodes (indexes) that a cost action may not move pods to.
+def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
+    """Give the nodes that a cost action may not move pods to.
 
     Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
     within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
@@ -57,8 +57,8 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
             timer = _destination_timer(facts, settings)
             hidden = timer is not None and timer.running(now)
         if hidden:
-            closed.append(facts.index)
-    return tuple(closed)
+            closed.append(facts)
+    return closed
 
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:

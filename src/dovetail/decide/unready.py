@@ -11,10 +11,9 @@ nodes. Exact in the sense that a simulation could never say otherwise. Sits in d
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from dovetail.decide.facts import NodeFacts
 from dovetail.model.objects import Pod
+from dovetail.model.once import once
 from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -38,14 +37,13 @@ class Unready:
         self._closed = list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
 
-    def destination(self, nodes: Sequence[NodeFacts]) -> tuple[Pod, str] | None:
+    def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Give a pod of these nodes that would land on a node that is not initialized, and that node."""
         if self._snapshot.initialized == len(self._snapshot.states):
             return None
-        gone = {facts.index for facts in nodes}
-        for facts in nodes:
-            for alike in self._snapshot.movers(facts.index).alike:
-                found = self._lands_on(alike, gone)
+        for node in nodes:
+            for alike in self._snapshot.movers(node).alike:
+                found = self._lands_on(alike, nodes)
                 if found is not None:
                     return found
         return None
@@ -90,14 +88,14 @@ class Unready:
 
     # ------------------------------------------------------------ pods that may land there without harm
 
-    @cached_property
+    @once
     def _harmless(self) -> list[Entry]:
         """Pods that waited before and those of leaving nodes, in the order in which they are placed."""
         movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
         leaving = (entry for each in movers for entry in each.waiting)
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
-    @cached_property
+    @once
     def _taken(self) -> list[dict[int, int]]:
         """What the first so many of them need together, by resource."""
         sums: list[dict[int, int]] = [{}]

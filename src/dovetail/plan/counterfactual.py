@@ -89,7 +89,7 @@ class Answer:
         A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
         """
         asked = self.last.gate in PRICE_GATES or self.last.gate is Gate.NEW_NODES
-        if self.eligible or not asked or self.facts.index < 0:
+        if self.eligible or not asked or self.scene.place(self.facts) < 0:
             return ()
         found = self.scene.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(
@@ -267,7 +267,7 @@ def _consolidate_after(world: World, answer: Answer) -> Changes:
 def _threshold(world: World, answer: Answer) -> Changes:
     """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
     refusal, facts = answer.last.figures, answer.facts
-    cost = facts.disruption_cost
+    cost = facts.disruption_cost(answer.scene.now)
     if cost <= 0 or "savingsPerHour" not in refusal:
         return
     enough = Fraction(str(refusal["savingsPerHour"])) / cost

@@ -32,8 +32,8 @@ def explanation_document(world: World, answer: Answer, opened: tuple[Counterfact
         "capacityType": facts.capacity_type,
         "price": facts.price_float,
         "prices": prices(world.catalogue),
-        "disruptionCost": float(facts.disruption_cost),
-        "lifetimeRemaining": float(facts.remaining),
+        "disruptionCost": float(facts.disruption_cost(world.now)),
+        "lifetimeRemaining": float(facts.remaining(world.now)),
         "pods": len(facts.reschedulable),
         "verdict": ELIGIBLE if answer.eligible else answer.last.gate.value,
         "why": answer.last.why,
@@ -86,7 +86,7 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
         f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {_pods(len(facts.reschedulable))}, disruption cost "
-        f"{float(facts.disruption_cost):.4g} ({float(facts.remaining):.0%} of its life left)"
+        f"{float(facts.disruption_cost(world.now)):.4g} ({float(facts.remaining(world.now)):.0%} of its life left)"
     )
     if answer.eligible:
         verdict = f"It would go ({answer.deciding.method.value})."

@@ -6,13 +6,13 @@ simulations of the round. Immutable to those who simulate: they only ever ask. `
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Requirement
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
+from dovetail.model.once import once
 from dovetail.model.settings import Settings
 from dovetail.scheduling.classes import PodClass, asked_values
 from dovetail.scheduling.columns import NodeColumns
@@ -96,7 +96,7 @@ class Frame:
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
-    @cached_property
+    @once
     def rows(self) -> list[list[int]]:
         """What each node has left, as plain numbers."""
         rows: list[list[int]] = self.room.tolist()
@@ -129,7 +129,7 @@ class Frame:
 
     # Topology
 
-    @cached_property
+    @once
     def _mentioned(self) -> dict[str, set[str]]:
         """The values that pods and volumes ask for, by label."""
         found: dict[str, set[str]] = {}

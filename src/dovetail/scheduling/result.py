@@ -7,13 +7,13 @@ decides whether a command is worth it; that is `decide`'s business.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Final
 
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod, SelectorRequirement, Taint
+from dovetail.model.once import once
 
 # The order in which capacity types are launched (spec section 8; Karpenter launches a reservation, then spot).
 CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
@@ -81,12 +81,12 @@ class NewNode:
         """Whether the requirement on the key allows the value; a key without requirement allows all, as upstream."""
         return all(_admits(entry, value) for entry in self.requirements if entry.key == key)
 
-    @cached_property
+    @once
     def capacity_types(self) -> tuple[str, ...]:
         """Capacity types that some kept type can be launched as under the requirements, sorted."""
         return tuple(sorted({o.capacity_type for o in self._launchable_offerings()}))
 
-    @cached_property
+    @once
     def zones(self) -> tuple[str, ...]:
         """Zones in which some kept type can be launched under the requirements, sorted."""
         return tuple(sorted({o.zone for o in self._launchable_offerings()}))
@@ -226,12 +226,12 @@ class SimulationResult:
     stopped_early: bool = False
     pods_simulated: int = 0
 
-    @cached_property
+    @once
     def placements(self) -> tuple[NodePlacement, ...]:
         """Who lands on nodes that exist, in the order of the nodes."""
         return self.list_placements()
 
-    @cached_property
+    @once
     def blocking(self) -> tuple[Unplaced, ...]:
         """What keeps the candidates: pods that were not pending before and find no (initialized) place."""
         return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.was_pending)

@@ -11,7 +11,6 @@ beyond that (masks, topology counts, templates) is compiled in `scheduling.frame
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
+from dovetail.model.once import once
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling import pods as filters
@@ -218,7 +218,7 @@ class Snapshot:
 
     # What decisions ask
 
-    @cached_property
+    @once
     def nodes(self) -> tuple[NodeView, ...]:
         """All nodes, in the order in which pods are offered to them."""
         earlier, self._earlier_nodes = self._earlier_nodes, {}
@@ -228,27 +228,27 @@ class Snapshot:
         """The place of a node, by name."""
         return self._index.get(name)
 
-    @cached_property
+    @once
     def pools(self) -> dict[str, NodePool]:
         """All pools, by name."""
         return {pool.metadata.name: pool for pool in self.cluster.node_pools}
 
-    @cached_property
+    @once
     def policies(self) -> dict[str, DisruptionPolicy]:
         """The effective disruption policy of every pool, by name."""
         return {name: effective_policy(pool, self.settings) for name, pool in self.pools.items()}
 
-    @cached_property
+    @once
     def pending(self) -> tuple[Pod, ...]:
         """Pods that wait for a node, and that a node could help."""
         return tuple(pod for pod, _, why in self._waiting if not why)
 
-    @cached_property
+    @once
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
         """Pods that wait for a node but can't be helped, each with the reason."""
         return tuple((pod, why) for pod, _, why in self._waiting if why)
 
-    @cached_property
+    @once
     def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
         """Pods that wait for a node, each with its class and why it can't be helped, if so."""
         bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
@@ -276,17 +276,17 @@ class Snapshot:
             found = (self._memory.classes.class_of(pod, info), flags_of(pod))
         return found
 
-    @cached_property
+    @once
     def storage(self) -> Storage:
         """Claims, volumes and storage classes."""
         return Storage(self.cluster)
 
-    @cached_property
+    @once
     def blockers(self) -> Blockers:
         """PDBs that never allow an eviction."""
         return Blockers(self.cluster.pdbs, self.now)
 
-    @cached_property
+    @once
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """The pods of leaving nodes that move in every simulation, by node."""
         return tuple(
@@ -301,22 +301,22 @@ class Snapshot:
         """The same, ready to be placed."""
         return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.blockers)
 
-    @cached_property
+    @once
     def queued(self) -> list[Entry]:
         """The pending pods, ready to be placed."""
         return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why]
 
-    @cached_property
+    @once
     def initialized(self) -> int:
         """How many nodes are initialized; these come first."""
         return sum(state.initialized for state in self.states)
 
-    @cached_property
+    @once
     def leaving_ids(self) -> frozenset[int]:
         """The identities of the pods of leaving nodes."""
         return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
 
-    @cached_property
+    @once
     def pending_ids(self) -> frozenset[int]:
         """The identities of the pending pods."""
         return frozenset(map(id, self.pending))
@@ -380,7 +380,7 @@ class Snapshot:
 
     # What simulations ask
 
-    @cached_property
+    @once
     def frame(self) -> Frame:
         """The compiled middle, made when the first simulation asks."""
         memory = self._memory
@@ -509,7 +509,7 @@ class Snapshot:
                     attached.setdefault(node, {}).setdefault(driver, set()).add(claim)
         return ports, attached
 
-    @cached_property
+    @once
     def _limits(self) -> dict[int, dict[str, int]]:
         """What each template's pool has left of its limits, with all nodes that stay."""
         left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
