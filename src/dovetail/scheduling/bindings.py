@@ -16,6 +16,7 @@ from dovetail.scheduling.classes import DAEMON, TERMINAL, TERMINATING, Classes, 
 from dovetail.scheduling.machines import Mask
 
 Column = npt.NDArray[np.int64]
+_SHORT = 1 << 16
 
 
 class NodeNames:
@@ -51,8 +52,10 @@ class Bindings:
         if old is None:
             self._read(range(count), names)
             return
-        # The old snapshot's pods are alive, so an id that is found again is the same object.
-        was = old.find(self._ids)
+        # The old snapshot's pods are alive, so an id that is found again is the same object. Asked for in order, ids
+        # are found several times faster.
+        was = np.empty(count, dtype=np.int64)
+        was[self._by_id] = old.find(self._sorted)
         same = was >= 0
         for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
             mine[same] = theirs[was[same]]
@@ -106,15 +109,36 @@ class Bindings:
             if code > 0:
                 places[code] = place
         self.node: Column = places[self.at]
-        order = np.argsort(self.node, kind="stable")
-        edges = np.searchsorted(self.node[order], np.arange(len(codes) + 1))
-        self._order: list[int] = order.tolist()
-        self._edges: list[int] = edges.tolist()
-        self.bits: list[int] = self.flags.tolist()
+        counts = np.bincount(self.node + 1, minlength=len(codes) + 1)
+        self._edges: Column = np.cumsum(counts)
+        # Short integers are sorted in linear time.
+        keys = (self.node + 1).astype(np.uint16) if len(codes) < _SHORT else self.node
+        self._order: Column = np.argsort(keys, kind="stable")
+        self._bits: list[int] | None = None
+
+    @property
+    def bits(self) -> list[int]:
+        """The flags as plain numbers."""
+        if self._bits is None:
+            self._bits = self.flags.tolist()
+        return self._bits
 
     def on_node(self, index: int) -> list[int]:
         """The places of the pods on a node, in the order of the cluster."""
-        return self._order[self._edges[index] : self._edges[index + 1]]
+        places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
+        return places
+
+    def by_node(self) -> Column:
+        """The places of all pods that are on nodes, node by node."""
+        return self._order[self._edges[0] :]
+
+    def sums(self, rows: Column) -> Column:
+        """What rows, one for each pod of `by_node`, come to for each node."""
+        total = np.zeros((len(rows) + 1, rows.shape[1]), dtype=np.int64)
+        np.cumsum(rows, axis=0, out=total[1:])
+        edges = self._edges - self._edges[0]
+        found: Column = total[edges[1:]] - total[edges[:-1]]
+        return found
 
     def record(self, pod: Pod) -> PodRecord | None:
         """A pod's class and flags; None for an object that is not of this cluster."""
@@ -139,7 +163,13 @@ class Bindings:
     @property
     def running(self) -> Mask:
         """Pods that are on a known node and have not ended."""
-        mask: Mask = (self.node >= 0) & (self.flags & TERMINAL == 0)
+        mask: Mask = (self.node >= 0) & ~self.ended
+        return mask
+
+    @property
+    def ended(self) -> Mask:
+        """Pods that have ended, wherever they are."""
+        mask: Mask = self.flags & TERMINAL != 0
         return mask
 
     @property

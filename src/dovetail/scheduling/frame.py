@@ -5,7 +5,6 @@ simulations of the round. Immutable to those who simulate: they only ever ask. `
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Re
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.once import once
 from dovetail.model.settings import Settings
+from dovetail.scheduling.bindings import Bindings
 from dovetail.scheduling.classes import PodClass, asked_values
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
@@ -27,12 +27,26 @@ Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class PodPlaces:
-    """Where the pods of each class are: `counted` for spread and affinity, `holding` anti-affinity against others."""
+    """Where the pods of each class are; only topology asks. `moving`: places of pods that move in every simulation."""
 
-    counted: dict[int, Places]
-    holding: dict[int, Places]
+    def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Sequence[int]) -> None:
+        self._bindings, self._classes, self._moving = bindings, classes, moving
+
+    def _of(self, chosen: Mask) -> dict[int, Places]:
+        chosen[self._moving] = False
+        return self._bindings.nodes_by_class(chosen)
+
+    @once
+    def counted(self) -> dict[int, Places]:
+        """Those that spread and affinity count."""
+        return self._of(self._bindings.counted)
+
+    @once
+    def holding(self) -> dict[int, Places]:
+        """Those that hold anti-affinity against others."""
+        holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
+        return self._of(self._bindings.running & holders[self._bindings.cls])
 
 
 class Frame:
@@ -80,14 +94,7 @@ class Frame:
         self._variants: dict[tuple[int, int], Variant] = {}
         self._first: dict[int, Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
-        self._by_label: dict[tuple[str, str, str], list[PodClass]] = {}
-        self._by_namespace: dict[str, list[PodClass]] = {}
-        self.class_by_id: dict[int, PodClass] = {cls.id: cls for cls in classes}
         self.counting: dict[int, list[Group]] = {}
-        for cls in classes:
-            self._by_namespace.setdefault(cls.namespace, []).append(cls)
-            for key, value in cls.labels.items():
-                self._by_label.setdefault((cls.namespace, key, value), []).append(cls)
         self._inverse: dict[tuple[str, str, str], list[Group]] | None = None
         self._inverse_wide: dict[str, list[Group]] = {}
         self._inverse_owned: dict[int, list[Group]] = {}
@@ -101,6 +108,23 @@ class Frame:
         """What each node has left, as plain numbers."""
         rows: list[list[int]] = self.room.tolist()
         return rows
+
+    @once
+    def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
+        """Classes by namespace and label."""
+        found: dict[tuple[str, str, str], list[PodClass]] = {}
+        for cls in self.classes:
+            for key, value in cls.labels.items():
+                found.setdefault((cls.namespace, key, value), []).append(cls)
+        return found
+
+    @once
+    def _by_namespace(self) -> dict[str, list[PodClass]]:
+        """Classes by namespace."""
+        found: dict[str, list[PodClass]] = {}
+        for cls in self.classes:
+            found.setdefault(cls.namespace, []).append(cls)
+        return found
 
     # Variants
 

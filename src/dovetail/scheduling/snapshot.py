@@ -27,14 +27,15 @@ from dovetail.scheduling import pods as filters
 from dovetail.scheduling.bindings import Bindings, NodeNames
 from dovetail.scheduling.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.daemons import DaemonTerms, daemons_of
+from dovetail.scheduling.daemons import daemons_of
 from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.evictions import Blockers
 from dovetail.scheduling.frame import Frame, PodPlaces
-from dovetail.scheduling.machines import Amounts, Machines, Mask, Resources
+from dovetail.scheduling.machines import Machines, Mask, Resources
 from dovetail.scheduling.movers import MoverRegistry, Movers
 from dovetail.scheduling.nodes import MARKED, StateNode, join, state_node, why_going
 from dovetail.scheduling.pods import HostPort
+from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.templates import Shelf, usable_pools
 from dovetail.scheduling.validation import why_ignored
 from dovetail.scheduling.volumes import Storage
@@ -78,6 +79,10 @@ class NodeView:
         return self.claim is not None
 
 
+_Entry = tuple[StateNode, str, int]
+"""A node as it was read, why it is leaving, if it is, and its size."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Memory:
     """What one snapshot hands to the next: registries that only grow, and what objects came to."""
@@ -87,8 +92,10 @@ class _Memory:
     machines: Machines
     names: NodeNames
     shelf: Shelf
-    states: dict[tuple[int, int], tuple[StateNode, str]]
-    """Nodes as they were read, by the objects they were read off, and why each is leaving, if it is."""
+    sizes: Sizes
+    needs: Needs
+    states: dict[tuple[int, int], _Entry]
+    """Nodes as they were read, by the objects they were read off."""
     ignored: dict[int, str]
     """Why pods of a spec without volumes can't be helped; empty where they can."""
 
@@ -151,12 +158,12 @@ class Snapshot:
         if previous is None:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
-            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), {}, {})
+            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), Sizes(), Needs(), {}, {})
         old = previous._memory
         same = previous.catalogue is self.catalogue
         machines = old.machines if same else Machines(self.catalogue, old.resources)
         ignored = old.ignored if same else {}
-        return _Memory(old.resources, old.classes, machines, old.names, old.shelf, {}, ignored)
+        return replace(old, machines=machines, states={}, ignored=ignored)
 
     def _bindings(self, previous: "Snapshot | None") -> Bindings:
         pods = self.cluster.pods
@@ -165,8 +172,8 @@ class Snapshot:
         earlier = previous.bindings if previous is not None else None
         return Bindings(pods, self._memory.classes, self._memory.names, earlier)
 
-    def _read_entries(self, previous: "Snapshot | None") -> list[tuple[StateNode, str]]:
-        """Nodes in the order in which pods are offered to them, each with why it is leaving, by its own objects."""
+    def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
+        """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
         same_rules = previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter
         known = previous._memory.states if previous is not None and same_rules else {}
         states, resources, cluster = self._memory.states, self._memory.resources, self.cluster
@@ -175,13 +182,13 @@ class Snapshot:
             if before.nodes is cluster.nodes and before.node_claims is cluster.node_claims:
                 states.update(known)
                 return previous._entries
-        found: list[tuple[StateNode, str]] = []
+        found: list[_Entry] = []
         for node, claim in join(cluster):
             mark = (id(node), id(claim))
             entry = known.get(mark)
             if entry is None:
                 state = state_node(node, claim)
-                entry = (state, why_going(state, self.settings))
+                entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable))
                 for name in state.allocatable:
                     resources.place(name)
             states[mark] = entry
@@ -191,11 +198,11 @@ class Snapshot:
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         found = self._entries = self._read_entries(previous)
-        self.states: tuple[StateNode, ...] = tuple([state for state, _ in found])
+        self.states: tuple[StateNode, ...] = tuple([state for state, _, _ in found])
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
         self._nominated = frozenset(self.settings.nominated_nodes)
-        self._marked: list[str] = [MARKED if state.name in marked else why for state, why in found]
+        self._marked: list[str] = [MARKED if state.name in marked else why for state, why, _ in found]
         self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
@@ -400,9 +407,12 @@ class Snapshot:
             sticky=self.settings.is_karpenter,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
-        room, sound = self._room(columns, terms)
+        needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
+        total, there = memory.sizes.of([size for _, _, size in self._entries], memory.resources)
+        expected = expected_daemons(terms, columns, memory.resources)
+        room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
-        classes = [memory.classes.all[at] for at in np.unique(self.bindings.cls).tolist()]
+        classes = [memory.classes.all[at] for at in np.flatnonzero(np.bincount(self.bindings.cls)).tolist()]
         frame = Frame(
             settings=self.settings,
             machines=memory.machines,
@@ -430,66 +440,11 @@ class Snapshot:
         earlier, self._earlier_columns = self._earlier_columns, None
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
-    def _room(self, columns: NodeColumns, terms: DaemonTerms) -> tuple[Amounts, Mask]:
-        """What each node has left for pods, and whether nothing of it is overdrawn."""
-        memory = self._memory
-        width, count = len(memory.resources.names), len(self.states)
-        rows = self._rows_of_nodes(width)
-        there = np.array([row[1] for row in rows], dtype=np.bool_).reshape(count, width)
-        room = np.array([row[0] for row in rows], dtype=np.int64).reshape(count, width)
-        used = np.zeros((count, width), dtype=np.int64)
-        of_daemons = np.zeros((count, width), dtype=np.int64)
-        needs = np.zeros((len(memory.classes.all), width), dtype=np.int64)
-        for cls in memory.classes.all:
-            for column, amount in cls.info.need:
-                needs[cls.id, column] = amount
-        bindings = self.bindings
-        running = bindings.running
-        np.add.at(used, bindings.node[running], needs[bindings.cls[running]])
-        running = running & bindings.daemons
-        np.add.at(of_daemons, bindings.node[running], needs[bindings.cls[running]])
-        expected = np.zeros((count, width), dtype=np.int64)
-        for place, item in enumerate(terms.daemons):
-            tolerations, alternatives = terms.for_nodes(place)
-            mask = np.zeros(count, dtype=np.bool_)
-            for reqs in alternatives:
-                mask |= columns.meets(reqs)
-            mask &= columns.tolerated(tolerations)
-            expected[mask] += memory.resources.row(item.requests)
-        room -= used + np.maximum(expected - of_daemons, 0)
-        room[~there] = 0
-        return room, np.all(room >= 0, axis=1)
-
-    def _rows_of_nodes(self, width: int) -> list[tuple[list[int], list[bool]]]:
-        """What each node has in all, as rows; machines of one size are read once."""
-        index = self._memory.resources.index
-        known: dict[tuple[tuple[str, int], ...], tuple[list[int], list[bool]]] = {}
-        found = []
-        for state in self.states:
-            mark = tuple(state.allocatable.items())
-            row = known.get(mark)
-            if row is None:
-                amounts, there = [0] * width, [False] * width
-                for name, amount in mark:
-                    amounts[index[name]], there[index[name]] = amount, True
-                row = known[mark] = (amounts, there)
-            found.append(row)
-        return found
-
     def _places(self) -> PodPlaces:
         """Where pods count; those that move in every simulation don't."""
-        bindings = self.bindings
-        stays = np.ones(len(self.cluster.pods), dtype=np.bool_)
-        moving = self.leaving_ids
-        if moving:
-            for index, _ in self.leaving:
-                for at in bindings.on_node(index):
-                    stays[at] = id(self.cluster.pods[at]) not in moving
-        holders = np.array([cls.info.anti_affinity for cls in self._memory.classes.all], dtype=np.bool_)
-        return PodPlaces(
-            bindings.nodes_by_class(bindings.counted & stays),
-            bindings.nodes_by_class(bindings.running & stays & holders[bindings.cls]),
-        )
+        ids, pods = self.leaving_ids, self.cluster.pods
+        places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
+        return PodPlaces(self.bindings, self._memory.classes.all, [at for at in places if id(pods[at]) in ids])
 
     def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
         """Host ports and volumes in use, by node."""

@@ -1,0 +1,93 @@
+"""What nodes have left for pods: sizes of machines, needs of pods and of the daemons that are still to come.
+
+Sums over columns; decides nothing. Sizes and needs are read once and handed from snapshot to snapshot.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dovetail.scheduling.bindings import Bindings
+from dovetail.scheduling.classes import PodClass
+from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.daemons import DaemonTerms
+from dovetail.scheduling.machines import Amounts, Mask, Resources
+
+
+class Sizes:
+    """What nodes have in all: nodes of one size are read once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[tuple[str, int], ...], int] = {}
+        self._amounts: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self._there: Mask = np.zeros((0, 0), dtype=np.bool_)
+
+    def code(self, allocatable: Mapping[str, int]) -> int:
+        """The number of a size."""
+        return self._codes.setdefault(tuple(allocatable.items()), len(self._codes))
+
+    def of(self, codes: Sequence[int], resources: Resources) -> tuple[Amounts, Mask]:
+        """What nodes of these sizes have of each resource, and whether they have it at all."""
+        width = len(resources.names)
+        if self._amounts.shape != (len(self._codes), width):
+            self._amounts = np.zeros((len(self._codes), width), dtype=np.int64)
+            self._there = np.zeros((len(self._codes), width), dtype=np.bool_)
+            for mark, code in self._codes.items():
+                for name, amount in mark:
+                    place = resources.index[name]
+                    self._amounts[code, place], self._there[code, place] = amount, True
+        at = np.array(codes, dtype=np.int64)
+        return self._amounts[at], self._there[at]
+
+
+class Needs:
+    """What a pod of each class asks for."""
+
+    def __init__(self) -> None:
+        self._rows: Amounts = np.zeros((0, 0), dtype=np.int64)
+
+    def of(self, classes: Sequence[PodClass], width: int) -> Amounts:
+        """A row for each class; classes are only ever added."""
+        if self._rows.shape != (len(classes), width):
+            known = len(self._rows) if self._rows.shape[1] == width else 0
+            rows = np.zeros((len(classes), width), dtype=np.int64)
+            rows[:known] = self._rows if known else 0
+            for cls in classes[known:]:
+                for column, amount in cls.info.need:
+                    rows[cls.id, column] = amount
+            self._rows = rows
+        return self._rows
+
+
+def room_left(
+    total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None
+) -> tuple[Amounts, Mask]:
+    """What each node has left for pods, and whether nothing of it is overdrawn.
+
+    `expected`: what the daemons of each node will ask for; those that are there already don't count twice.
+    """
+    pods = bindings.by_node()
+    rows = needs[bindings.cls[pods]]
+    rows[bindings.ended[pods]] = 0
+    used = bindings.sums(rows)
+    if expected is not None:
+        rows[~bindings.daemons[pods]] = 0
+        used += np.maximum(expected - bindings.sums(rows), 0)
+    room: Amounts = total - used
+    room[~there] = 0
+    return room, np.all(room >= 0, axis=1)
+
+
+def expected_daemons(terms: DaemonTerms, columns: NodeColumns, resources: Resources) -> Amounts | None:
+    """What the daemons of each node ask for; None where there are no DaemonSets."""
+    if not terms.daemons:
+        return None
+    expected = np.zeros((columns.count, len(resources.names)), dtype=np.int64)
+    for place, item in enumerate(terms.daemons):
+        tolerations, alternatives = terms.for_nodes(place)
+        mask = np.zeros(columns.count, dtype=np.bool_)
+        for reqs in alternatives:
+            mask |= columns.meets(reqs)
+        mask &= columns.tolerated(tolerations)
+        expected[mask] += resources.row(item.requests)
+    return expected
