@@ -128,16 +128,18 @@ class Bindings:
         places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
         return places
 
-    def by_node(self) -> Column:
-        """The places of all pods that are on nodes, node by node."""
-        return self._order[self._edges[0] :]
-
-    def sums(self, rows: Column) -> Column:
-        """What rows, one for each pod of `by_node`, come to for each node."""
-        total = np.zeros((len(rows) + 1, rows.shape[1]), dtype=np.int64)
-        np.cumsum(rows, axis=0, out=total[1:])
-        edges = self._edges - self._edges[0]
-        found: Column = total[edges[1:]] - total[edges[:-1]]
+    def sums(self, of_class: Column) -> Column:
+        """What the pods that have not ended come to for each node, given a row for each class."""
+        first = int(self._edges[0])
+        pods = self._order[first:]
+        columns = of_class.T[:, self.cls[pods]]
+        ended = self.ended[pods]
+        if ended.any():
+            columns[:, ended] = 0
+        total = np.zeros((len(columns), len(pods) + 1), dtype=np.int64)
+        np.cumsum(columns, axis=1, out=total[:, 1:])
+        at = total[:, self._edges - first]
+        found: Column = np.ascontiguousarray((at[:, 1:] - at[:, :-1]).T)
         return found
 
     def record(self, pod: Pod) -> PodRecord | None:

@@ -24,13 +24,6 @@ def _taint_mark(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
     return tuple((taint.key, taint.value, taint.effect) for taint in taints)
 
 
-def _is_renamed(state: StateNode) -> bool:
-    if state.node is None:
-        return False
-    meta = state.node.metadata
-    return (meta.labels.get(names.HOSTNAME) or meta.name) != state.hostname
-
-
 def _reads_alike(one: StateNode, other: StateNode) -> bool:
     """Whether two readings of a node agree in name, labels and taints."""
     return one is other or (
@@ -53,11 +46,8 @@ class NodeColumns:
         self._entry_masks: dict[Requirement, Mask] = {}
         self._taint_masks: dict[tuple[bool, tuple[Toleration, ...]], Mask] = {}
         self.taint_sets, self._taint_codes = self._code_taints([state.taints for state in states])
-        # Until a node registers it is known by its claim's name, while the pods on it count for its own.
-        self.renamed: Mask = np.array([_is_renamed(state) for state in states], dtype=np.bool_)
-        self.unnamed: Mask = np.array(
-            [s.node is not None and names.HOSTNAME not in s.node.metadata.labels for s in states], dtype=np.bool_
-        )
+        self.renamed: Mask = np.array([state.renamed for state in states], dtype=np.bool_)
+        self.unnamed: Mask = np.array([state.unnamed for state in states], dtype=np.bool_)
         raw = [state.node.spec.taints if state.node is not None else state.taints for state in states]
         self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
 

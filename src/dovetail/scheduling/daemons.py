@@ -6,6 +6,7 @@ where there is no pod yet (facts: Simulation). On a node that exists only what h
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 import msgspec
 
@@ -48,6 +49,27 @@ def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[D
                 if best is None or _later(pod, best):
                     newest[owner.uid] = pod
     return tuple(_daemon(item, newest.get(item.metadata.uid)) for item in daemon_sets)
+
+
+class Daemons:
+    """Keeps the last answer: daemon pods come and go with nodes, not with other pods."""
+
+    __slots__ = ("_found", "_pods", "_sets")
+
+    def __init__(self) -> None:
+        self._sets: Sequence[DaemonSet] = ()
+        self._pods: Sequence[Pod] = ()
+        self._found: tuple[Daemon, ...] = ()
+
+    def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod]) -> tuple[Daemon, ...]:
+        """The expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
+        if not (_are_the_same(daemon_sets, self._sets) and _are_the_same(pods, self._pods)):
+            self._sets, self._pods, self._found = daemon_sets, pods, daemons_of(daemon_sets, pods)
+        return self._found
+
+
+def _are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _later(pod: Pod, other: Pod) -> bool:

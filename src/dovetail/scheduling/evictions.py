@@ -37,10 +37,9 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 class Blockers:
     """PDBs that never allow an eviction, by namespace."""
 
-    __slots__ = ("_by_label", "_namespaces", "_others", "now")
+    __slots__ = ("_by_label", "_namespaces", "_others")
 
-    def __init__(self, pdbs: Iterable[PodDisruptionBudget], now: datetime) -> None:
-        self.now = now
+    def __init__(self, pdbs: Iterable[PodDisruptionBudget]) -> None:
         self._by_label: dict[tuple[str, str, str], list[tuple[LabelSelector, bool, bool]]] = {}
         self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
         self._namespaces: set[str] = set()
@@ -63,9 +62,9 @@ class Blockers:
             found.extend(row for row in rows if row[0].matches(labels))
         return found
 
-    def would_move(self, pod: Pod) -> bool:
+    def would_move(self, pod: Pod, now: datetime) -> bool:
         """Whether a reschedulable pod takes part in a simulation."""
-        if pod.metadata.annotations and filters.is_active(pod) and do_not_disrupt(pod, self.now):
+        if pod.metadata.annotations and filters.is_active(pod) and do_not_disrupt(pod, now):
             return False
         return not self._fully_blocked(pod)
 

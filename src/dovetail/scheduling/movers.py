@@ -6,7 +6,8 @@ scheduling, below the snapshot.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
 
 from dovetail.model import names
@@ -21,7 +22,8 @@ Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""
 
 _by_key = attrgetter("key")
-
+_GONE_MAX = 100
+"""Of how many nodes that are gone movers may be kept until somebody sweeps."""
 
 Specs = tuple[tuple[SpecInfo, int], ...]
 """How many pods of each spec."""
@@ -189,22 +191,33 @@ class MoverRegistry:
         self._pdbs = pdbs
         self._keys = keys
         self._by_node: dict[str, Movers] = {}
-        same = old is not None and old._keys is keys and _block_the_same(old._pdbs, pdbs)
-        # All that was known goes on, whether it is asked for in this round or not; nodes that went are dropped.
-        self._earlier: dict[str, Movers] = {**old._earlier, **old._by_node} if old is not None and same else {}
+        self._earlier: dict[str, Movers] = {}
+        self._blockers: Blockers | None = None
+        if old is not None and _block_the_same(old._pdbs, pdbs):
+            self._blockers = old._blockers
+            if old._keys is keys:
+                # All that was known goes on, whether it is asked for in this round or not.
+                self._earlier = {**old._earlier, **old._by_node}
 
-    def keep_only(self, nodes: Iterable[str]) -> None:
-        """Forgets nodes that are gone."""
-        known = ((name, self._earlier.get(name)) for name in nodes)
-        self._earlier = {name: movers for name, movers in known if movers is not None}
+    @property
+    def blockers(self) -> Blockers:
+        """PDBs that never allow an eviction."""
+        if self._blockers is None:
+            self._blockers = Blockers(self._pdbs)
+        return self._blockers
 
-    def of(self, name: str, index: int, pods: tuple[Pod, ...], bindings: Bindings, blockers: Blockers) -> Movers:
+    def keep_only(self, nodes: Mapping[str, int]) -> None:
+        """Forgets nodes that are gone, when there are enough of them."""
+        if len(self._earlier) > len(nodes) + _GONE_MAX:
+            self._earlier = {name: movers for name, movers in self._earlier.items() if name in nodes}
+
+    def of(self, name: str, index: int, pods: tuple[Pod, ...], bindings: Bindings, now: datetime) -> Movers:
         """The movers of a node."""
         found = self._by_node.get(name)
         if found is None or found.of is not pods:
             found = self._earlier.get(name)
             if found is None or found.of is not pods or found.may_run_out:
-                found = _movers(index, pods, bindings, blockers)
+                found = _movers(index, pods, bindings, self.blockers, now)
             self._by_node[name] = found
         return found
 
@@ -214,9 +227,11 @@ def _may_run_out(pods: Iterable[Pod]) -> bool:
     return any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations)
 
 
-def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers) -> Movers:
+def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
     bits, all_pods = bindings.bits, bindings.pods
-    places = [at for at in bindings.on_node(index) if bits[at] & RESCHEDULABLE and blockers.would_move(all_pods[at])]
+    places = [
+        at for at in bindings.on_node(index) if bits[at] & RESCHEDULABLE and blockers.would_move(all_pods[at], now)
+    ]
     return Movers(
         of,
         tuple([all_pods[at] for at in places]),

@@ -41,6 +41,10 @@ class StateNode:
     initialized: bool
     allocatable: Amounts
     capacity: Amounts
+    renamed: bool
+    """Whether the host name that its pods count for is another: until it registers it is known by its claim."""
+    unnamed: bool
+    """Whether its Node says no host name."""
 
     @property
     def managed(self) -> bool:
@@ -83,6 +87,7 @@ def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
     seen = node if node is not None and registered else claim
     assert seen is not None, "a state node has a Node or a NodeClaim"
     meta = seen.metadata
+    hostname = meta.labels.get(names.HOSTNAME) or meta.name
     return StateNode(
         node=node,
         claim=claim,
@@ -90,11 +95,13 @@ def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
         labels=meta.labels,
         annotations=meta.annotations,
         taints=_taints(node, claim, registered=registered, initialized=initialized),
-        hostname=meta.labels.get(names.HOSTNAME) or meta.name,
+        hostname=hostname,
         registered=registered,
         initialized=initialized,
         allocatable=_amounts(node, claim, "allocatable", initialized=initialized),
         capacity=_amounts(node, claim, "capacity", initialized=initialized),
+        renamed=node is not None and (node_labels.get(names.HOSTNAME) or node.metadata.name) != hostname,
+        unnamed=node is not None and names.HOSTNAME not in node_labels,
     )
 
 

@@ -66,13 +66,12 @@ def room_left(
 
     `expected`: what the daemons of each node will ask for; those that are there already don't count twice.
     """
-    pods = bindings.by_node()
-    rows = needs[bindings.cls[pods]]
-    rows[bindings.ended[pods]] = 0
-    used = bindings.sums(rows)
+    used = bindings.sums(needs)
     if expected is not None:
-        rows[~bindings.daemons[pods]] = 0
-        used += np.maximum(expected - bindings.sums(rows), 0)
+        there_already = np.zeros_like(expected)
+        daemons = np.flatnonzero(bindings.running & bindings.daemons)
+        np.add.at(there_already, bindings.node[daemons], needs[bindings.cls[daemons]])
+        used += np.maximum(expected - there_already, 0)
     room: Amounts = total - used
     room[~there] = 0
     return room, np.all(room >= 0, axis=1)

@@ -27,9 +27,8 @@ from dovetail.scheduling import pods as filters
 from dovetail.scheduling.bindings import Bindings, NodeNames
 from dovetail.scheduling.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.daemons import daemons_of
+from dovetail.scheduling.daemons import Daemons
 from dovetail.scheduling.engine import Entry
-from dovetail.scheduling.evictions import Blockers
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Machines, Mask, Resources
 from dovetail.scheduling.movers import MoverRegistry, Movers
@@ -79,8 +78,8 @@ class NodeView:
         return self.claim is not None
 
 
-_Entry = tuple[StateNode, str, int]
-"""A node as it was read, why it is leaving, if it is, and its size."""
+_Entry = tuple[StateNode, str, int, int]
+"""A node as it was read, why it is leaving, if it is, its size, and the number of its name, if it has joined."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +91,7 @@ class _Memory:
     machines: Machines
     names: NodeNames
     shelf: Shelf
+    daemons: Daemons
     sizes: Sizes
     needs: Needs
     states: dict[tuple[int, int], _Entry]
@@ -133,7 +133,7 @@ class Snapshot:
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
         self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known)
-        self._movers.keep_only(state.name for state in self.states)
+        self._movers.keep_only(self._index)
 
     @staticmethod
     def build(
@@ -158,7 +158,9 @@ class Snapshot:
         if previous is None:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
-            return _Memory(resources, Classes(resources), machines, NodeNames(), Shelf(), Sizes(), Needs(), {}, {})
+            return _Memory(
+                resources, Classes(resources), machines, NodeNames(), Shelf(), Daemons(), Sizes(), Needs(), {}, {}
+            )
         old = previous._memory
         same = previous.catalogue is self.catalogue
         machines = old.machines if same else Machines(self.catalogue, old.resources)
@@ -188,7 +190,8 @@ class Snapshot:
             entry = known.get(mark)
             if entry is None:
                 state = state_node(node, claim)
-                entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable))
+                code = self._memory.names.code(node.metadata.name) if node is not None else 0
+                entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable), code)
                 for name in state.allocatable:
                     resources.place(name)
             states[mark] = entry
@@ -198,17 +201,17 @@ class Snapshot:
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         found = self._entries = self._read_entries(previous)
-        self.states: tuple[StateNode, ...] = tuple([state for state, _, _ in found])
+        self.states: tuple[StateNode, ...] = tuple([entry[0] for entry in found])
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
         self._nominated = frozenset(self.settings.nominated_nodes)
-        self._marked: list[str] = [MARKED if state.name in marked else why for state, why, _ in found]
+        self._marked: list[str] = [MARKED if state.name in marked else why for state, why, _, _ in found]
         self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
         """Puts pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
         bindings, names_of = self.bindings, self._memory.names
-        codes = [names_of.code(s.node.metadata.name) if s.node is not None else 0 for s in self.states]
+        codes = [entry[3] for entry in self._entries]
         bindings.settle(codes, names_of)
         kept = previous._pods_by_code if previous is not None else {}
         changed, pods = bindings.changed, self.cluster.pods
@@ -289,11 +292,6 @@ class Snapshot:
         return Storage(self.cluster)
 
     @once
-    def blockers(self) -> Blockers:
-        """PDBs that never allow an eviction."""
-        return Blockers(self.cluster.pdbs, self.now)
-
-    @once
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """The pods of leaving nodes that move in every simulation, by node."""
         return tuple(
@@ -306,7 +304,7 @@ class Snapshot:
 
     def movers(self, index: int) -> Movers:
         """The same, ready to be placed."""
-        return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.blockers)
+        return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.now)
 
     @once
     def queued(self) -> list[Entry]:
@@ -394,7 +392,7 @@ class Snapshot:
         pools = usable_pools(self.cluster.node_pools)
         columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        daemons = daemons_of(self.cluster.daemon_sets, daemon_pods)
+        daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods)
         for daemon in daemons:
             for name in daemon.requests:
                 memory.resources.place(name)
@@ -408,7 +406,7 @@ class Snapshot:
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        total, there = memory.sizes.of([size for _, _, size in self._entries], memory.resources)
+        total, there = memory.sizes.of([entry[2] for entry in self._entries], memory.resources)
         expected = expected_daemons(terms, columns, memory.resources)
         room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
