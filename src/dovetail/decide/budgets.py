@@ -111,6 +111,7 @@ class Ledger:
         for facts in nodes:
             if facts.counted and facts.pool_name in self.nodes_of:
                 self.nodes_of[facts.pool_name].append(facts)
+        self._used = {pool: sum(facts.used for facts in counted) for pool, counted in self.nodes_of.items()}
         self._flat: dict[tuple[str, Reason], Allowance] = {}
         self._domains: dict[str, dict[str, DomainAllowance]] = {}
 
@@ -118,9 +119,8 @@ class Ledger:
         """Give what the pool's flat budgets allow for the reason now."""
         key = (pool, reason)
         if key not in self._flat:
-            counted = self.nodes_of[pool]
-            used = sum(1 for facts in counted if facts.marked or not facts.ready)
-            self._flat[key] = flat_allowance(self.policies[pool], len(counted), used, reason, self.settings, self.now)
+            counted, used = len(self.nodes_of[pool]), self._used[pool]
+            self._flat[key] = flat_allowance(self.policies[pool], counted, used, reason, self.settings, self.now)
         return self._flat[key]
 
     def left(self, reason: Reason) -> dict[str, int]:

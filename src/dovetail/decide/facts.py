@@ -111,15 +111,39 @@ class NodeFacts:
     @once
     def turns(self) -> tuple[datetime, ...]:
         """When time alone changes what may be done with it, but for its expiry: timers, a pod's do-not-disrupt."""
+        if self.policy is None:
+            return ()
         times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
         if self.protection is not None and self.protection.until is not None:
             times.append(self.protection.until)
         return tuple(times)
 
-    @property
+    @once
+    def times(self) -> tuple[datetime, ...]:
+        """The same, with its expiry."""
+        return self.turns if self.expires_at is None or self.policy is None else (*self.turns, self.expires_at)
+
+    @once
+    def hidden_until(self) -> datetime | None:
+        """When its grace period ends."""
+        return None if self.grace_period is None else self.grace_period.until
+
+    @once
+    def falls_by(self) -> tuple[int, int]:
+        """By how much ageing lowers its required savings: so much money in so many nanoseconds."""
+        if self.policy is None or not self.expire_after:
+            return 0, 1
+        return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
+
+    @once
     def counted(self) -> bool:
         """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7)."""
         return self.claim is not None and self.initialized and not self.instance_terminating
+
+    @once
+    def used(self) -> bool:
+        """Whether it takes a place in the budgets: on its way out, or not ready (spec section 7)."""
+        return bool(self.marked) or not self.ready
 
     @property
     def drifted(self) -> bool:
@@ -145,6 +169,13 @@ class NodeFacts:
     def disruption_cost(self, now: datetime) -> Fraction:
         """Spec section 3, exact."""
         return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
+
+    def required_savings(self, now: datetime) -> Fraction:
+        """Give what taking it away has to save: its pool's threshold x its disruption cost (S1, Design Options 1)."""
+        if self.policy is None or self.policy.static:
+            return Fraction(0)
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        return Fraction(self.policy.savings_threshold * amount, unit)
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Give the same, rounded."""

@@ -4,7 +4,7 @@ So that a shell need not ask again while nothing happened and this time has not 
 decide, above the methods, below the round.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 
@@ -17,14 +17,18 @@ from dovetail.model.verdicts import Gate
 
 def next_change(scene: Scene, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]]) -> datetime | None:
     """Give the earliest time after now at which a round could answer differently; None: never by time alone."""
-    times = [
-        *_scene_times(scene),
-        *(when for nodes, refusal in refused for when in _crossing(nodes, refusal, scene)),
-    ]
-    for facts in scene.nodes:
-        times.extend(node_times(facts, scene))
     now = scene.now
-    return min((when for when in times if when > now), default=None)
+    times = [*_scene_times(scene)]
+    for nodes, refusal in refused:
+        if refusal.gate is Gate.SAVINGS_THRESHOLD:
+            times.extend(_crossing(nodes, refusal, now))
+    soonest = min((when for when in times if when > now), default=None)
+    expiries = not scene.settings.is_karpenter
+    for facts in scene.nodes:
+        for when in facts.times if expiries else facts.turns:
+            if when > now and (soonest is None or when < soonest):
+                soonest = when
+    return soonest
 
 
 def _scene_times(scene: Scene) -> Iterator[datetime]:
@@ -47,22 +51,19 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
 
 def node_times(facts: NodeFacts, scene: Scene) -> tuple[datetime, ...]:
     """Give when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    if facts.policy is None:
-        return ()
-    if facts.expires_at is None or scene.settings.is_karpenter:
-        return facts.turns
-    return (*facts.turns, facts.expires_at)
+    return facts.turns if scene.settings.is_karpenter else facts.times
 
 
-def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, scene: Scene) -> Iterator[datetime]:
+def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
     """Give when ageing lowers the required savings to what is saved (S1: nodes get easier to move as they age)."""
-    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
-        return
-    per_nanosecond = Fraction(0)
-    for facts in nodes:
-        if facts.policy is not None and facts.expire_after:
-            per_nanosecond += facts.policy.savings_threshold * facts.full_cost / facts.expire_after
     missing = refusal.required - refusal.savings
-    if per_nanosecond > 0 and missing > 0:
-        wait = -(-missing // per_nanosecond)  # whole nanoseconds, rounded up
-        yield scene.now + timedelta(microseconds=-(-int(wait) // 1000))
+    falls = [facts.falls_by for facts in nodes]
+    amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
+    if amount > 0 and missing > 0:
+        wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
+        yield now + timedelta(microseconds=-(-wait // 1000))
+
+
+def _sum_up(falls: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    total = sum((Fraction(amount, per) for amount, per in falls), Fraction(0))
+    return total.numerator, total.denominator

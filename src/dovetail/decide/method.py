@@ -109,7 +109,7 @@ def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
     """Write down a refused cost action for events and counters."""
     return BlockedMove(
         nodes=tuple(facts.name for facts in nodes),
-        node_pools=tuple(sorted({facts.pool_name for facts in nodes})),
+        node_pools=(nodes[0].pool_name,) if len(nodes) == 1 else tuple(sorted({facts.pool_name for facts in nodes})),
         gate=refusal.gate,
         savings=refusal.savings,
         required=nearest(refusal.required),

@@ -80,7 +80,7 @@ def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     price = sum(source.price for source in sources)
     required = _required(sources, settings)
     if not settings.is_karpenter and price < required:
-        return _below_threshold(price, price, required, kept=None)
+        return _below_threshold(price, price, required, replaced=False)
     return Approved(new_node=None, savings=price, savings_float=_float_sum(sources), required=required)
 
 
@@ -131,9 +131,7 @@ def refuse_at_most(sources: Sequence[Source], launch: LaunchPrice | None, settin
     savings = deletion.savings - (launch.amount if launch is not None else 0)
     if savings >= deletion.required:
         return None
-    refusal = _below_threshold(savings, deletion.savings, deletion.required, kept=0)
-    figures = {key: value for key, value in refusal.figures.items() if key != "cheaperTypes"}
-    return replace(refusal, figures=figures, simulated=False)
+    return _below_threshold(savings, deletion.savings, deletion.required, replaced=True, simulated=False)
 
 
 @lru_cache(maxsize=1024)
@@ -193,7 +191,11 @@ class _ExactGates:
         if cheapest is None or cheapest >= self.price:
             return _no_cheaper(self.price, cheapest)
         return _below_threshold(
-            self.price - cheapest, self.price, self.required, kept=sum(1 for a in amounts if a < self.price)
+            self.price - cheapest,
+            self.price,
+            self.required,
+            replaced=True,
+            cheaper=sum(1 for a in amounts if a < self.price),
         )
 
 
@@ -258,21 +260,30 @@ def _no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
     return Refusal(gate=Gate.PRICE, why=why, figures=figures)
 
 
-def _below_threshold(savings: Money, price: Money, required: Fraction, *, kept: int | None) -> Refusal:
+def _below_threshold(
+    savings: Money,
+    price: Money,
+    required: Fraction,
+    *,
+    replaced: bool,
+    cheaper: int | None = None,
+    simulated: bool = True,
+) -> Refusal:
     figures: dict[str, Figure] = {
         "savingsPerHour": dollars(savings, bare=True),
         "requiredSavingsPerHour": dollars(required, bare=True),
         "price": dollars(price, bare=True),
     }
-    if kept is not None:
-        figures["cheaperTypes"] = kept
-    what = "Even deleting it saves only" if kept is None else "The cheapest replacement saves"
+    if cheaper is not None:
+        figures["cheaperTypes"] = cheaper
+    what = "The cheapest replacement saves" if replaced else "Even deleting it saves only"
     return Refusal(
         gate=Gate.SAVINGS_THRESHOLD,
         why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",
         figures=figures,
         savings=savings,
         required=required,
+        simulated=simulated,
     )
 
 

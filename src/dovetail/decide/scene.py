@@ -214,7 +214,6 @@ class Scene:
 
 
 def _source(facts: NodeFacts, now: datetime) -> Source:
-    threshold = 0 if facts.policy is None or facts.policy.static else facts.policy.savings_threshold
     return Source(
         name=facts.name,
         instance_type=facts.instance_type,
@@ -222,7 +221,7 @@ def _source(facts: NodeFacts, now: datetime) -> Source:
         price=facts.price,
         price_float=facts.price_float,
         offering_price=facts.offering_price,
-        required=threshold * facts.disruption_cost(now),
+        required=facts.required_savings(now),
     )
 
 

@@ -38,8 +38,8 @@ def grace_period(facts: NodeFacts) -> Timer | None:
 
 def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
     """Whether the node is invisible to cost actions now."""
-    timer = facts.grace_period
-    return timer is not None and timer.running(now)
+    until = facts.hidden_until
+    return until is not None and now < until
 
 
 def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
@@ -48,6 +48,8 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
     within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
+    if not settings.is_karpenter and not settings.consolidate_after_hides_destinations:
+        return [facts for facts in nodes if facts.hidden_until is not None and now < facts.hidden_until]
     closed = []
     for facts in nodes:
         if facts.policy is None:

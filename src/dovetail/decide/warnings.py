@@ -34,15 +34,23 @@ def warnings_of(scene: Scene) -> tuple[str, ...]:
 
 def _claims(scene: Scene) -> Iterator[str]:
     """Say which NodeClaims have durations that can't be read, and what comes of it."""
+    claims = scene.snapshot.cluster.node_claims
+    spans = {(claim.spec.expire_after, claim.spec.termination_grace_period) for claim in claims}
+    if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
+        return  # as nearly always
     closes = {"expireAfter": "the node never expires", "terminationGracePeriod": "it lifts no pod's protection"}
-    for claim in scene.snapshot.cluster.node_claims:
+    for claim in claims:
         spec = claim.spec
         for key, text in (
             ("expireAfter", spec.expire_after),
             ("terminationGracePeriod", spec.termination_grace_period),
         ):
-            if text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER):
+            if text is not None and _is_odd(key, text):
                 yield f"NodeClaim {claim.metadata.name}: spec.{key} ({shown(text)}) is no duration; {closes[key]}"
+
+
+def _is_odd(key: str, text: str | None) -> bool:
+    return text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER)
 
 
 def _forceful_first(scene: Scene, pool: str) -> Iterator[str]:

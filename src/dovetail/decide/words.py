@@ -12,6 +12,12 @@ _DOLLAR = 10**18
 def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 6) -> str:
     """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places."""
     places = 10 if bare else places
+    written = _written if isinstance(amount, int) else _written.__wrapped__  # prices come again, sums hardly ever
+    return written(amount, bare, places)
+
+
+@lru_cache(maxsize=1 << 12)
+def _written(amount: Money | Fraction, bare: bool, places: int) -> str:
     text = f"{_nearest(amount.numerator * 10**places, amount.denominator * _DOLLAR):+d}"
     sign, digits = ("-" if text[0] == "-" else ""), text[1:].rjust(places + 1, "0")
     whole, part = digits[:-places], digits[-places:].rstrip("0").ljust(2, "0")
