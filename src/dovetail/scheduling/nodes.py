@@ -4,9 +4,9 @@ A managed node that is not registered yet is seen through its NodeClaim; one tha
 startup and other passing taints. Decides whether a node is leaving (spec section 4, gate 2). Knows nothing of pods.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
@@ -23,6 +23,7 @@ _PASSING: Final = (
 )
 _PASSING_PREFIX: Final = "readiness.k8s.io/"
 MARKED: Final = "marked for deletion"
+_Kind = TypeVar("_Kind", Node, NodeClaim)
 _REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
 
 
@@ -77,6 +78,31 @@ def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
         found.append((node, claim_here))
     found.extend((None, claim) for claim in claims.values())
     return found
+
+
+def joins_alike(one: Node, other: Node) -> bool:
+    """Whether a newer Node is joined, and stands in the order of nodes, where the older one did."""
+    mine, theirs = one.metadata, other.metadata
+    return (
+        mine.name == theirs.name
+        and one.spec.provider_id == other.spec.provider_id
+        and (mine.labels is theirs.labels or mine.labels == theirs.labels)
+    )
+
+
+def claims_alike(one: NodeClaim, other: NodeClaim) -> bool:
+    """Whether a newer NodeClaim is joined where the older one was."""
+    return one.metadata.name == other.metadata.name and one.status.provider_id == other.status.provider_id
+
+
+def replaced(
+    before: Sequence[_Kind], after: Sequence[_Kind], alike: Callable[[_Kind, _Kind], bool]
+) -> dict[int, _Kind] | None:
+    """The newer of objects that are not the very same, by the identity of the older; None where others came or went."""
+    if len(before) != len(after):
+        return None
+    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
+    return {id(old): new for old, new in pairs} if all(alike(old, new) for old, new in pairs) else None
 
 
 def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:

@@ -32,7 +32,16 @@ from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.machines import Machines, Mask, Resources
 from dovetail.scheduling.movers import MoverRegistry, Movers
-from dovetail.scheduling.nodes import MARKED, StateNode, join, state_node, why_going
+from dovetail.scheduling.nodes import (
+    MARKED,
+    StateNode,
+    claims_alike,
+    join,
+    joins_alike,
+    replaced,
+    state_node,
+    why_going,
+)
 from dovetail.scheduling.pods import HostPort
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.templates import Shelf, usable_pools
@@ -176,28 +185,49 @@ class Snapshot:
 
     def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
         """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
-        same_rules = previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter
-        known = previous._memory.states if previous is not None and same_rules else {}
-        states, resources, cluster = self._memory.states, self._memory.resources, self.cluster
-        if previous is not None and same_rules:
-            before = previous.cluster
-            if before.nodes is cluster.nodes and before.node_claims is cluster.node_claims:
-                states.update(known)
-                return previous._entries
-        found: list[_Entry] = []
-        for node, claim in join(cluster):
-            mark = (id(node), id(claim))
-            entry = known.get(mark)
-            if entry is None:
-                state = state_node(node, claim)
-                code = self._memory.names.code(node.metadata.name) if node is not None else 0
-                entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable), code)
-                for name in state.allocatable:
-                    resources.place(name)
-            states[mark] = entry
-            found.append(entry)
+        known: dict[tuple[int, int], _Entry] = {}
+        if previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter:
+            known = previous._memory.states
+            renewed = self._renewed_entries(previous)
+            if renewed is not None:
+                return renewed
+        found = [self._entry(node, claim, known) for node, claim in join(self.cluster)]
         found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
         return found
+
+    def _renewed_entries(self, previous: "Snapshot") -> list[_Entry] | None:
+        """The entries of the snapshot before, those of newer objects read anew; None where nodes came or went."""
+        before, cluster = previous.cluster, self.cluster
+        nodes = replaced(before.nodes, cluster.nodes, joins_alike)
+        claims = replaced(before.node_claims, cluster.node_claims, claims_alike) if nodes is not None else None
+        if nodes is None or claims is None:
+            return None
+        known, states = previous._memory.states, self._memory.states
+        if not nodes and not claims:
+            states.update(known)
+            return previous._entries
+        found = []
+        for entry in previous._entries:
+            node, claim = entry[0].node, entry[0].claim
+            newer = nodes.get(id(node), node), claims.get(id(claim), claim)
+            if newer[0] is node and newer[1] is claim:
+                states[id(node), id(claim)] = entry
+            else:
+                entry = self._entry(*newer, known)
+            found.append(entry)
+        return found
+
+    def _entry(self, node: Node | None, claim: NodeClaim | None, known: dict[tuple[int, int], _Entry]) -> _Entry:
+        mark = (id(node), id(claim))
+        entry = known.get(mark)
+        if entry is None:
+            state = state_node(node, claim)
+            for name in state.allocatable:
+                self._memory.resources.place(name)
+            code = self._memory.names.code(node.metadata.name) if node is not None else 0
+            entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable), code)
+        self._memory.states[mark] = entry
+        return entry
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         found = self._entries = self._read_entries(previous)
