@@ -71,7 +71,7 @@ def term_matches(term: NodeSelectorTerm, labels: Labels, name: str = "") -> bool
 
 def node_fits_selectors(spec: PodSpec, labels: Labels, name: str = "") -> bool:
     """Check nodeSelector and required node affinity."""
-    if any(labels.get(key) != wanted for key, wanted in spec.node_selector.items()):
+    if spec.node_selector and any(labels.get(key) != wanted for key, wanted in spec.node_selector.items()):
         return False
     if spec.affinity is None or spec.affinity.node_affinity is None:
         return True

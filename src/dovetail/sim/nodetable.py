@@ -271,13 +271,12 @@ class NodeTable:
             columns.fits[row] = columns.admitted[row] = False
             return
         labels, name = node.metadata.labels, node.metadata.name
-        columns.fits[row] = node_fits_selectors(shape.spec, labels, name)
-        columns.admitted[row] = (not node.spec.unschedulable or shape.daemon) and admitted_by_taints(
-            shape.spec.tolerations, node.spec.taints
-        )
+        spec, taints = shape.spec, node.spec.taints
+        columns.fits[row] = node_fits_selectors(spec, labels, name)
+        admitted = not node.spec.unschedulable or shape.daemon
+        columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
         columns.shunned[row] = sum(
-            taint.effect == "PreferNoSchedule" and not tolerates(shape.spec.tolerations, taint)
-            for taint in node.spec.taints
+            taint.effect == "PreferNoSchedule" and not tolerates(spec.tolerations, taint) for taint in taints
         )
         near = shape.spec.affinity.node_affinity if shape.spec.affinity else None
         if near is not None:

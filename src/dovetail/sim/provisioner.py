@@ -59,10 +59,11 @@ class Provisioner:
 
     # ------------------------------------------------------------ the batch
 
-    def trigger(self, key: str) -> None:
-        """A pod found no place: begin a batch, or keep the open one open."""
-        if key not in self._waiting:
-            self._waiting[key] = None
+    def trigger(self, keys: Iterable[str]) -> None:
+        """Pods found no place: begin a batch, or keep the open one open."""
+        before = len(self._waiting)
+        self._waiting.update(dict.fromkeys(keys))
+        if len(self._waiting) > before:
             self._begin()
 
     def _trigger_node(self, name: str) -> None:
@@ -89,9 +90,9 @@ class Provisioner:
         self._waiting, self._waiting_nodes, self._since = {}, {}, -1
         if any(self._needs_place(key) for key in waiting) or any(self._has_movable(name) for name in nodes):
             self._run()
-        for key in waiting:
-            if self._needs_place(key):
-                self.clock.after(ASK_AGAIN, self._ask_again, key)
+        left = [key for key in waiting if self._needs_place(key)]
+        if left:
+            self.clock.after(ASK_AGAIN, self._ask_again, left)
         for name in nodes:
             self.clock.after(ASK_AGAIN, self._trigger_node, name)
 
@@ -102,9 +103,8 @@ class Provisioner:
     def _has_movable(self, node: str) -> bool:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
-    def _ask_again(self, key: str) -> None:
-        if self._needs_place(key):
-            self.trigger(key)
+    def _ask_again(self, keys: Iterable[str]) -> None:
+        self.trigger(key for key in keys if self._needs_place(key))
 
     # ------------------------------------------------------------ placing
 

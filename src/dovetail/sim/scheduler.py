@@ -7,7 +7,7 @@ plan's. Not modelled: preemption, image locality, volumes but for what node affi
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
 from typing import Final
@@ -39,7 +39,7 @@ def ports_of(shape: Shape) -> tuple[tuple[int, str], ...]:
 
 
 class Scheduler:
-    """Binds pending pods. `on_unschedulable` hears of every pod that found no place, each time it was tried.
+    """Binds pending pods. `on_unschedulable` hears of all pods that found no place, each time they were tried.
 
     `pace`: how long it takes over a pod; 0, and all that wait are placed at once, which is fast and the same but where
     nodes come one after the other.
@@ -50,7 +50,7 @@ class Scheduler:
         self.clock = clock
         self.shapes = shapes
         self.table = NodeTable()
-        self.on_unschedulable: Callable[[str], None] = lambda key: None
+        self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.pace = 0
         self.waiting: dict[str, None] = {}
@@ -143,11 +143,12 @@ class Scheduler:
         tried, self._tried = self._tried, set()
         self.waiting.clear()
         hopeless: set[int] = set()
+        failed: list[str] = []
         by_pod = self.shapes.by_pod
         for key in keys:
             if id(by_pod.get(key)) in hopeless and key in tried:  # thousands may wait: those that failed before, fast
                 self.stuck[key] = None
-                self.on_unschedulable(key)
+                failed.append(key)
                 continue
             pod = pods.get(key)
             if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
@@ -157,10 +158,13 @@ class Scheduler:
             if row < 0:
                 hopeless.add(id(shape))
                 self._fail(key, pod)
+                failed.append(key)
             else:
                 node = self.table.nodes[row]
                 assert node is not None
                 self._bind(key, pod, node.metadata.name)
+        if failed:
+            self.on_unschedulable(failed)
 
     def _one(self, keys: list[str]) -> None:
         """Take the first pod only; the others have to wait for their turn."""
@@ -174,6 +178,7 @@ class Scheduler:
             node = self.table.nodes[row] if row >= 0 else None
             if node is None:
                 self._fail(key, pod)
+                self.on_unschedulable((key,))
             else:
                 self._bind(key, pod, node.metadata.name)
         if self.waiting and not self._cycle_asked:
@@ -192,7 +197,6 @@ class Scheduler:
         if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
             status = replace(pod.status, conditions=(_scheduled("False", self.clock.instant()),))
             self.store.put(replace(pod, status=status))
-        self.on_unschedulable(key)
 
     # ------------------------------------------------------------ filter
 
