@@ -5,7 +5,7 @@ the same. What the time may change is kept until the time at which it does, or n
 answer. Sits in decide, above facts and pod_sums, below reading and the scene.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -69,6 +69,32 @@ class _Node:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the facts of all nodes are read off: nodes in the scheduler's order, their pods, pools, and who is planned.
+
+    `planned`: names of nodes and claims that a command takes, or that pods are expected on.
+    """
+
+    states: tuple[StateNode, ...]
+    pods_on: tuple[tuple[Pod, ...], ...]
+    pools: Mapping[str, NodePool]
+    policies: Mapping[str, DisruptionPolicy]
+    planned: frozenset[str]
+
+    def is_of_the_same_nodes(self, other: "Reading") -> bool:
+        """Whether both have the same number of nodes under the very same rules."""
+        return (
+            len(self.states) == len(other.states)
+            and _are_the_same(self.pools, other.pools)
+            and _are_the_same(self.policies, other.policies)
+        )
+
+
+def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    return len(some) == len(others) and all(others.get(name) is value for name, value in some.items())
+
+
 class PodMemory:
     """What was read, by node, and the PDBs ready to be asked. Whoever asks round after round hands it to each."""
 
@@ -81,6 +107,7 @@ class PodMemory:
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._launches: Launches | None = None
+        self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
         self.guards = Guards(())
 
     def launches(self, frame: Frame) -> Launches:
@@ -94,7 +121,7 @@ class PodMemory:
     ) -> None:
         """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
         if settings != self._settings or catalogue is not self._catalogue:
-            self._nodes = {}
+            self._nodes, self._last = {}, None
         self._settings, self._catalogue = settings, catalogue
         others, turned = self._look_at_pdbs(pdbs)
         here = list(nodes)
@@ -141,6 +168,26 @@ class PodMemory:
         asked = frozenset(pod.metadata.namespace for pod in pods)
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
+    def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:
+        """Give the facts of last time, by place, and the places at which they don't hold, or may not."""
+        if self._last is None or not reading.is_of_the_same_nodes(self._last[0]):
+            return None
+        before, found = self._last
+        planned, counted, known = reading.planned | before.planned, self._sums, self._nodes
+        pairs = zip(reading.states, before.states, reading.pods_on, before.pods_on, strict=True)
+        changed = [
+            place
+            for place, (state, was, pods, had) in enumerate(pairs)
+            if state is not was or pods is not had or state.name not in counted or state.name not in known
+        ]
+        if planned:
+            changed.extend(place for place, state in enumerate(reading.states) if _is_among(planned, state))
+        return list(found), changed
+
+    def keep_reading(self, reading: Reading, found: Sequence[NodeFacts]) -> None:
+        """Remember all facts for the next time."""
+        self._last = (reading, tuple(found))
+
     def again(
         self,
         state: StateNode,
@@ -183,6 +230,10 @@ class PodMemory:
             times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
             known.open_to, known.managed, known.since = methods, managed, now
             known.until = min((when for when in times if when > now), default=None)
+
+
+def _is_among(planned: Container[str], state: StateNode) -> bool:
+    return state.name in planned or (state.claim is not None and state.claim.metadata.name in planned)
 
 
 def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:

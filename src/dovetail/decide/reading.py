@@ -13,11 +13,11 @@ from dovetail.decide import timers
 from dovetail.decide.drainability import Guards
 from dovetail.decide.facts import NodeFacts, read_expiry
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.memory import Inputs, PodMemory
+from dovetail.decide.memory import Inputs, PodMemory, Reading
 from dovetail.decide.pod_sums import PodSums, sum_up
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
-from dovetail.model.objects import NodeClaim, condition, is_true
+from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
@@ -56,13 +56,32 @@ class Reader:
 
         Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
         """
-        states = self.snapshot.states
-        found = [self._again(index, state) or self._facts(index, state) for index, state in enumerate(states)]
-        seen = {state.name for state in states}
-        seen.update(state.node.metadata.name for state in states if state.node is not None)
-        unseen = [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
-        found.extend(self._facts(-1, state_node(node, None)) for node in unseen)
+        found = self._seen()
+        found.extend(self._facts(-1, state_node(node, None)) for node in self._unseen())
         return tuple(sorted(found, key=attrgetter("name")))
+
+    def _seen(self) -> list[NodeFacts]:
+        """Give the facts of the nodes that the scheduler sees, in its order; only what changed is looked at."""
+        states, memory = self.snapshot.states, self.memory
+        if memory is None:
+            return [self._facts(index, state) for index, state in enumerate(states)]
+        reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned)
+        found, changed = memory.last_facts(reading) or ([], ())
+        if not found:
+            found = [self._again(index, state) or self._facts(index, state) for index, state in enumerate(states)]
+        for index in changed:
+            found[index] = self._facts(index, states[index])
+        memory.keep_reading(reading, found)
+        return found
+
+    def _unseen(self) -> list[Node]:
+        """Give the Nodes that the scheduler does not see."""
+        nodes, joined = self.snapshot.cluster.nodes, [s.node for s in self.snapshot.states if s.node is not None]
+        if len(joined) == len(nodes):
+            return []
+        seen = {state.name for state in self.snapshot.states}
+        seen.update(node.metadata.name for node in joined)
+        return [node for node in nodes if node.metadata.name not in seen]
 
     def _again(self, index: int, state: StateNode) -> NodeFacts | None:
         """Give what was read before, where nothing changed and nobody plans for the node."""
