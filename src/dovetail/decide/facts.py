@@ -150,7 +150,7 @@ class NodeFacts:
         """Whether its condition Drifted is True."""
         return self.drifted_since is not None
 
-    @property
+    @once
     def created(self) -> datetime | None:
         """When its NodeClaim was created."""
         return self.claim.metadata.creation_timestamp if self.claim else None

@@ -5,7 +5,7 @@ the same. What the time may change is kept until the time at which it does, or n
 answer. Sits in decide, above facts and pod_sums, below reading and the scene.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -107,6 +107,7 @@ class PodMemory:
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._launches: Launches | None = None
+        self._managed: Pools = None
         self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
         self.guards = Guards(())
 
@@ -216,19 +217,27 @@ class PodMemory:
         else:
             self._nodes[facts.name] = _Node(inputs, facts, planned=inputs[4] is not None or inputs[5])
 
-    def open_to(self, facts: NodeFacts, managed: Pools, now: datetime) -> tuple[Method, ...] | None:
-        """Give the methods whose gates 1 to 7 the node, as it was just read, passed before, if that still holds."""
-        known = self._nodes.get(facts.name)
-        if known is None or known.since is None or known.managed != managed or now < known.since:
-            return None
-        return known.open_to if known.until is None or now < known.until else None
+    def open_to(
+        self, nodes: Iterable[NodeFacts], managed: Pools, now: datetime
+    ) -> Iterator[tuple[NodeFacts, tuple[Method, ...] | None]]:
+        """Give the methods whose gates 1 to 7 nodes, as they were just read, passed before; None: may not hold now."""
+        known_of = self._nodes.get
+        if managed != self._managed:
+            self._managed = managed
+        managed = self._managed
+        for facts in nodes:
+            known = known_of(facts.name)
+            if known is None or known.since is None or known.managed is not managed or now < known.since:
+                yield facts, None
+            else:
+                yield facts, known.open_to if known.until is None or now < known.until else None
 
-    def keep_open(self, facts: NodeFacts, managed: Pools, methods: tuple[Method, ...], now: datetime) -> None:
+    def keep_open(self, facts: NodeFacts, methods: tuple[Method, ...], now: datetime) -> None:
         """Remember the methods that a node is open to, until one of its times comes."""
         known = self._nodes.get(facts.name)
         if known is not None:
             times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
-            known.open_to, known.managed, known.since = methods, managed, now
+            known.open_to, known.managed, known.since = methods, self._managed, now
             known.until = min((when for when in times if when > now), default=None)
 
 

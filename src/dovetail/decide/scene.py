@@ -129,20 +129,25 @@ class Scene:
     @once
     def _passing(self) -> dict[Method, list[NodeFacts]]:
         found: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
-        for facts in self.nodes:
-            for method in self._open_to(facts):
+        for facts, methods in self._open_to():
+            for method in methods:
                 found[method].append(facts)
         return found
 
-    def _open_to(self, facts: NodeFacts) -> tuple[Method, ...]:
-        """Give the methods whose gates 1 to 7 a node passes; the gates' words are not needed for that."""
-        managed = self.ground.managed_pools
-        known = self._memory.open_to(facts, managed, self.now) if self._memory is not None else None
-        if known is None:
-            known = tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
-            if self._memory is not None:
-                self._memory.keep_open(facts, managed, known, self.now)
-        return known
+    def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
+        """Give the methods whose gates 1 to 7 each node passes; the gates' words are not needed for that."""
+        memory = self._memory
+        if memory is None:
+            yield from ((facts, self._passed(facts)) for facts in self.nodes)
+            return
+        for facts, known in memory.open_to(self.nodes, self.ground.managed_pools, self.now):
+            if known is None:
+                known = self._passed(facts)
+                memory.keep_open(facts, known, self.now)
+            yield facts, known
+
+    def _passed(self, facts: NodeFacts) -> tuple[Method, ...]:
+        return tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
 
     @once
     def cost_order(self) -> tuple[NodeFacts, ...]:
