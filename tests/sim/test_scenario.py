@@ -185,13 +185,23 @@ def test_same_seed_same_result_and_another_seed_another() -> None:
 def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() -> None:
     """Nodes replaced again within minutes and pods moved several times, or not (S0, S1, case study)."""
     scenario = load_scenario("issue-7146")
-    old, grace, threshold, both = (run_scenario(scenario, policy, 0) for policy in scenario.policies)
-    assert old.short_lived_nodes >= 4
-    assert old.pods_disrupted_most >= 4
-    assert old.pods_disrupted_more_than_once >= 3 * both.pods_disrupted_more_than_once
+    runs = [[run_scenario(scenario, policy, seed) for seed in range(3)] for policy in scenario.policies]
+    assert not any(result.violations for results in runs for result in results)
+    old, grace, threshold, both = (
+        {
+            "moved": sum(result.pods_disrupted for result in results),
+            "again": sum(result.pods_disrupted_more_than_once for result in results),
+            "new": sum(result.nodes_started for result in results),
+            "short": sum(result.short_lived_nodes for result in results),
+        }
+        for results in runs
+    )
+    assert all(result.short_lived_nodes >= 5 and result.pods_disrupted_most >= 4 for result in runs[0])
     for calm in (grace, threshold, both):
-        assert calm.pods_disrupted <= old.pods_disrupted * 6 // 10
-        assert calm.nodes_started * 3 <= old.nodes_started * 2
-    for patient in (grace, both):
-        assert patient.short_lived_nodes * 2 < old.short_lived_nodes  # a node that came for nothing, and went empty
-    assert not any(result.violations for result in (old, grace, threshold, both))
+        assert calm["moved"] * 3 <= old["moved"] * 2
+        assert calm["again"] * 3 <= old["again"] * 2
+        assert calm["new"] * 3 <= old["new"] * 2
+        assert calm["short"] * 2 <= old["short"]
+    assert both["again"] * 3 <= old["again"]
+    for patient in (grace, both):  # nodes that came for nothing, and went empty
+        assert patient["short"] * 5 <= old["short"]
