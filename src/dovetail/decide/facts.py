@@ -170,12 +170,15 @@ class NodeFacts:
         """Spec section 3, exact."""
         return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
 
-    def required_savings(self, now: datetime) -> Fraction:
-        """Give what taking it away has to save: its pool's threshold x its disruption cost (S1, Design Options 1)."""
+    def required_savings(self, now: datetime) -> tuple[int, int]:
+        """Give what taking it away has to save: its pool's threshold x its disruption cost, as a ratio.
+
+        S1, Design Options 1.
+        """
         if self.policy is None or self.policy.static:
-            return Fraction(0)
+            return 0, 1
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
-        return Fraction(self.policy.savings_threshold * amount, unit)
+        return self.policy.savings_threshold * amount, unit
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Give the same, rounded."""

@@ -106,11 +106,10 @@ def held_back(scene: Scene, method: Method, nodes: Sequence[NodeFacts]) -> dict[
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
-    """Write down a refused cost action for events and counters."""
+    """Write down a cost action that the savings threshold refused."""
     return BlockedMove(
         nodes=tuple(facts.name for facts in nodes),
         node_pools=(nodes[0].pool_name,) if len(nodes) == 1 else tuple(sorted({facts.pool_name for facts in nodes})),
-        gate=refusal.gate,
         savings=refusal.savings,
         required=nearest(refusal.required),
         why=refusal.why,

@@ -19,7 +19,7 @@ from dovetail.model.command import Action, Command, Method, Placement, Replaceme
 from dovetail.model.money import nearest
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.explain import explain_uninitialized
-from dovetail.scheduling.result import LaunchPrice, NewNode, SimulationResult, Unplaced
+from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +64,32 @@ def cost_move(scene: Scene, nodes: Sequence[NodeFacts], *, in_full: bool = False
 
 def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
     """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
+    if len(nodes) == 1:
+        return _hopeless_alone(scene, nodes[0])
     places = tuple(map(scene.place, nodes))
     refusal = _refuse_unready(scene, places)
     if refusal:
         return refusal
-    if len(nodes) > 1:
-        least = scene.bounds.new_nodes_at_least(places)
-        return _too_many_for_certain(least) if least > 1 else _too_little(scene, nodes, None)
-    launch: LaunchPrice | None = None
-    for least, launch in scene.bounds.replacement_at_least(places[0]):
+    least = scene.bounds.new_nodes_at_least(places)
+    return (
+        _too_many_for_certain(least) if least > 1 else price.refuse_at_most(scene.sources(nodes), None, scene.settings)
+    )
+
+
+def _hopeless_alone(scene: Scene, facts: NodeFacts) -> Refusal | None:
+    """Refuse one node, by what is likeliest and cheapest to find out first."""
+    place, launch = scene.place(facts), None
+    for least, launch in scene.bounds.replacement_at_least(place):
         if least > 1:
             return _too_many_for_certain(least)
         if launch:
-            refusal = price.refuse_no_cheaper(nodes[0].price, nodes[0].price_float, launch, scene.settings)
+            refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, scene.settings)
             if refusal:
                 return refusal
-    return _too_little(scene, nodes, launch)
-
-
-def _too_little(scene: Scene, nodes: Sequence[NodeFacts], launch: LaunchPrice | None) -> Refusal | None:
-    return price.refuse_at_most(scene.sources(nodes), launch, scene.settings)
+    refusal = _refuse_unready(scene, (place,))
+    if refusal is None and not scene.settings.is_karpenter:
+        refusal = price.refuse_one_at_most(facts.price, facts.required_savings(scene.now), launch)
+    return refusal
 
 
 def _refuse_unready(scene: Scene, nodes: Sequence[int]) -> Refusal | None:

@@ -12,7 +12,7 @@ from dovetail.model.money import Money
 from dovetail.model.once import once
 from dovetail.model.policy import Reason
 from dovetail.model.settings import Profile
-from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.model.verdicts import NodeVerdict
 
 UNLIMITED = 2_147_483_647
 """What is left where no budget is active, as Karpenter prints it."""
@@ -67,11 +67,10 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedMove:
-    """A cost action that a price gate refused: for the event, the log and the counter of S1 (Observability)."""
+    """A cost action that the savings threshold refused: for the log and the counter of S1 (Observability)."""
 
     nodes: tuple[str, ...]
     node_pools: tuple[str, ...]
-    gate: Gate
     savings: Money
     required: Money
     why: str

@@ -121,17 +121,23 @@ def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, set
     return _not_less(price, launch.amount) if hopeless else None
 
 
-def refuse_at_most(sources: Sequence[Source], launch: LaunchPrice | None, settings: Settings) -> Refusal | None:
-    """Refuse nodes that save too little even at best: where they go for nothing, or for a machine of that price."""
-    if settings.is_karpenter:
+def refuse_at_most(sources: Sequence[Source], settings: Settings) -> Refusal | None:
+    """Refuse nodes that save too little even at best: where they go for nothing."""
+    judged = judge_delete(sources, settings)
+    return replace(judged, simulated=False) if isinstance(judged, Refusal) else None
+
+
+def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPrice | None) -> Refusal | None:
+    """Refuse one node that saves too little even at best: where it goes for nothing, or for a machine of that price.
+
+    What it has to save is given as a ratio.
+    """
+    amount, unit = required
+    savings = price if launch is None or price * unit < amount else price - launch.amount
+    if savings * unit >= amount:
         return None
-    deletion = judge_delete(sources, settings)
-    if isinstance(deletion, Refusal):
-        return replace(deletion, simulated=False)
-    savings = deletion.savings - (launch.amount if launch is not None else 0)
-    if savings >= deletion.required:
-        return None
-    return _below_threshold(savings, deletion.savings, deletion.required, replaced=True, simulated=False)
+    replaced = savings != price
+    return _below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
 
 
 @lru_cache(maxsize=1024)

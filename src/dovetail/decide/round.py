@@ -22,6 +22,7 @@ from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
 from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.snapshot import Snapshot
 
 METHODS: dict[Method, Callable[[Scene], MethodRun]] = {
@@ -84,14 +85,15 @@ def decide(
         if runs[method].commands and not every_method:
             break
     acting = next((run for run in runs.values() if run.commands), None)
+    refused = [entry for run in runs.values() for entry in run.refused]
     return RoundResult(
         now=scene.now,
         profile=scene.settings.profile,
         commands=acting.commands if acting else (),
         budgets=scene.ledger.rows(),
         warnings=warnings_of(scene),
-        blocked=tuple(blocked_move(*entry) for run in runs.values() for entry in run.refused if entry[1].is_price),
-        next_change=next_change(scene, [refusal for run in runs.values() for refusal in run.refused]),
+        blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
+        next_change=next_change(scene, refused),
         prices={facts.name: facts.price for facts in scene.nodes},
         say=lambda: verdicts(scene, {method: runs.get(method) or ask(scene) for method, ask in METHODS.items()}),
         list_methods=lambda: tuple(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dovetail.api.policy import effective_policy
@@ -226,7 +227,7 @@ def _source(facts: NodeFacts, now: datetime) -> Source:
         price=facts.price,
         price_float=facts.price_float,
         offering_price=facts.offering_price,
-        required=facts.required_savings(now),
+        required=Fraction(*facts.required_savings(now)),
     )
 
 

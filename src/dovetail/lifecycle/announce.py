@@ -27,7 +27,7 @@ from dovetail.lifecycle.machine import Phase, Signal
 from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
 from dovetail.lifecycle.planner import Decision
 from dovetail.lifecycle.run import Run
-from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
@@ -125,9 +125,8 @@ class Announcer:
     def _blocked(self, result: Decision) -> Iterator[Report]:
         moves: dict[str, list[str]] = {}
         for move in result.blocked:
-            if move.gate is Gate.SAVINGS_THRESHOLD:
-                for pool in move.node_pools:
-                    moves.setdefault(pool, []).append(move.why)
+            for pool in move.node_pools:
+                moves.setdefault(pool, []).append(move.why)
         for pool in sorted(moves):
             figures = (("pool", pool), ("moves", len(moves[pool])))
             yield Report(topic="threshold-blocked", command_id="", message=moves[pool][0], figures=figures)

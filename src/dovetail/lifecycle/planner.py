@@ -51,7 +51,7 @@ class Decision(Protocol):
 
     @property
     def blocked(self) -> tuple[BlockedMove, ...]:
-        """Moves that a price gate refused."""
+        """Moves that the savings threshold refused."""
         ...
 
     @property
