@@ -71,9 +71,9 @@ def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
     if refusal:
         return refusal
     least = scene.bounds.new_nodes_at_least(places)
-    return (
-        _too_many_for_certain(least) if least > 1 else price.refuse_at_most(scene.sources(nodes), None, scene.settings)
-    )
+    if least > 1:
+        return _too_many_for_certain(least)
+    return price.refuse_at_most(scene.sources(nodes), scene.settings)
 
 
 def _hopeless_alone(scene: Scene, facts: NodeFacts) -> Refusal | None:
