@@ -193,3 +193,32 @@ def test_scheduler_with_a_pace_fills_the_nodes_that_are_there_first() -> None:
     assert sum(spread[SECOND // 10]) == sum(spread[0]) == 6
     assert spread[0] == [6, 0]  # all at once, as soon as one is there
     assert 3 <= spread[SECOND // 10][0] <= 4
+
+
+def test_shape_that_was_full_is_looked_at_again_where_a_node_opens() -> None:
+    """A taint that goes, room that grows, a pod that leaves: each is noticed, and nothing else is looked at again."""
+    world = small_world(nodes=2)
+    world.workloads.add(work(replicas=2, cpu="3"))
+    settle(world)
+    assert nodes_of(world, "web") == ["n0", "n1"]
+    key, pod = next(iter(world.store.pods.items()))
+    scheduler, table = world.scheduler, world.scheduler.table
+    shape = scheduler.shapes.of(key, pod)
+    assert scheduler.pick(shape) == -1
+    assert scheduler.pick(shape) == -1
+
+    node = world.store.nodes["n0"]
+    larger = {**node.status.allocatable, "cpu": "64"}
+    world.put(replace(node, status=replace(node.status, allocatable=larger)))
+    assert scheduler.pick(shape) == table.rows["n0"]
+
+    close(world, "n0")
+    assert scheduler.pick(shape) == -1
+    reopen(world, "n0")
+    assert scheduler.pick(shape) == table.rows["n0"]
+
+    close(world, "n0")
+    assert scheduler.pick(shape) == -1
+    away = next(key for key, pod in world.store.pods.items() if pod.spec.node_name == "n1")
+    table.release(away)
+    assert scheduler.pick(shape) == table.rows["n1"]

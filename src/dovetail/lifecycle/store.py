@@ -7,6 +7,7 @@ and a snapshot may reuse whatever hangs on an unchanged object. Costs: observe a
 Sits at the bottom of lifecycle; `engine` feeds it.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 from dovetail.lifecycle.records import is_tainted
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
+from dovetail.model.listing import Listing
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
 
 Place = tuple[str, str]
@@ -28,13 +30,16 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 class _Column:
     """All objects of one kind, sorted by (namespace, name)."""
 
-    __slots__ = ("_tuple", "items", "places", "version")
+    __slots__ = ("_last", "_numbers", "_origin", "_tuple", "items", "places", "version")
 
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.items: list[AnyObject] = []
         self.version = 0
         self._tuple: tuple[AnyObject, ...] | None = ()
+        self._last: object = None
+        self._origin = array("q")
+        self._numbers = array("q")
 
     def find(self, place: Place) -> int | None:
         at = bisect_left(self.places, place)
@@ -44,14 +49,17 @@ class _Column:
         at = bisect_left(self.places, place)
         if at < len(self.places) and self.places[at] == place:
             self.items[at] = item
+            self._origin[at] = -1
         else:
             self.places.insert(at, place)
             self.items.insert(at, item)
+            self._origin.insert(at, -1)
         self._changed()
 
     def drop(self, at: int) -> None:
         del self.places[at]
         del self.items[at]
+        del self._origin[at]
         self._changed()
 
     def _changed(self) -> None:
@@ -60,7 +68,11 @@ class _Column:
 
     def as_tuple(self) -> tuple[AnyObject, ...]:
         if self._tuple is None:
-            self._tuple = tuple(self.items)
+            listing = Listing.of(self.items, self._last, self._origin)
+            self._tuple, self._last = listing, listing.mark
+            if len(self._numbers) < len(listing):
+                self._numbers = array("q", range(2 * len(listing)))
+            self._origin = self._numbers[: len(listing)]
         return self._tuple
 
 

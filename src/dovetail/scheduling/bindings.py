@@ -1,8 +1,8 @@
 """Pods as columns: for each pod of the cluster its class, its flags and its node, as integers.
 
-A pod object that the snapshot before has read is found by its identity, all of them in a few array operations, so that
-only new objects cost anything. Room, topology counts and views are then sums and sorts over these columns. Decides
-nothing.
+A pod object that the snapshot before has read is found by where it was, or by its identity, all of them in a few array
+operations, so that only new objects cost anything. Room, topology counts and views are then sums and sorts over these
+columns. Decides nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,7 @@ from copy import copy
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod
 from dovetail.scheduling.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.machines import Mask
@@ -42,9 +43,7 @@ class Bindings:
         self.pods = pods
         self._classes = classes
         count = len(pods)
-        self._ids: Column = np.fromiter(map(id, pods), dtype=np.int64, count=count)
-        self._by_id: Column = np.argsort(self._ids)
-        self._sorted: Column = self._ids[self._by_id]
+        self._by_id: tuple[Column, Column] | None = None
         self.cls: Column = np.full(count, -1, dtype=np.int64)
         self.flags: Column = np.zeros(count, dtype=np.int64)
         self.at: Column = np.zeros(count, dtype=np.int64)
@@ -52,10 +51,7 @@ class Bindings:
         if old is None:
             self._read(range(count), names)
             return
-        # The old snapshot's pods are alive, so an id that is found again is the same object. Asked for in order, ids
-        # are found several times faster.
-        was = np.empty(count, dtype=np.int64)
-        was[self._by_id] = old.find(self._sorted)
+        was = self._places_in(old)
         same = was >= 0
         for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
             mine[same] = theirs[was[same]]
@@ -70,12 +66,33 @@ class Bindings:
         other.changed = set()
         return other
 
-    def find(self, ids: Column) -> Column:
+    def _places_in(self, old: "Bindings") -> Column:
+        """Where each pod was; -1 for what is not the very same object as before."""
+        pods, before = self.pods, old.pods
+        if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
+            return np.frombuffer(pods.origin, dtype=np.int64)
+        # The old snapshot's pods are alive, so an id that is found again is the same object. Asked for in order, ids
+        # are found several times faster.
+        ids, places = self._ids()
+        was = np.empty(len(pods), dtype=np.int64)
+        was[places] = old._find(ids)
+        return was
+
+    def _ids(self) -> tuple[Column, Column]:
+        """The identities of all pods, sorted, and their places."""
+        if self._by_id is None:
+            ids = np.fromiter(map(id, self.pods), dtype=np.int64, count=len(self.pods))
+            places = np.argsort(ids)
+            self._by_id = (ids[places], places)
+        return self._by_id
+
+    def _find(self, wanted: Column) -> Column:
         """The places of objects by identity; -1 where there is none."""
-        if not len(self._sorted):
-            return np.full(len(ids), -1, dtype=np.int64)
-        near = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
-        return np.where(self._sorted[near] == ids, self._by_id[near], -1)
+        ids, places = self._ids()
+        if not len(ids):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        return np.where(ids[near] == wanted, places[near], -1)
 
     def _read(self, places: Iterable[int], names: NodeNames) -> None:
         classes, pods = self._classes, self.pods
@@ -144,7 +161,7 @@ class Bindings:
 
     def record(self, pod: Pod) -> PodRecord | None:
         """A pod's class and flags; None for an object that is not of this cluster."""
-        place = int(self.find(np.array([id(pod)], dtype=np.int64))[0])
+        place = int(self._find(np.array([id(pod)], dtype=np.int64))[0])
         return None if place < 0 else (self.class_at(place), self.bits[place])
 
     def class_at(self, place: int) -> PodClass:

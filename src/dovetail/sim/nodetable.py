@@ -78,6 +78,7 @@ class NodeTable:
         self.allocatable: Ints = np.zeros((self.size, 4), np.int64)
         self.scoring: Ints = np.zeros((self.size, 2), np.int64)
         self.log: list[int] = []
+        self.grown: list[int] = []  # rows that may take what they did not take before, in the order it happened
         self.pods: dict[str, Row] = {}
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[GroupKey, Group] = {}
@@ -106,11 +107,13 @@ class NodeTable:
                 fresh[column] = resource_amount(resource, text)
             self.room[row] += fresh - self.allocatable[row]
             self.allocatable[row] = fresh
+            self.grown.append(row)
         if known is None or known.metadata.labels != node.metadata.labels:
             for key, topology in self._topologies.items():
                 self._place_in(topology, key, row)
         if known is None or known.metadata.labels != node.metadata.labels or known.spec != node.spec:
             self.log.append(row)
+            self.grown.append(row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its pods must be gone."""
@@ -192,6 +195,7 @@ class NodeTable:
         self.terminating(key)
         del self.pods[key]
         self._take(entry.shape, entry.row, -1)
+        self.grown.append(entry.row)
         for group in self.groups_of(entry.shape):
             group.every[entry.row] -= 1
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.objects import Condition, Pod, TopologySpreadConstraint
 from dovetail.sim.clock import SECOND, Clock
-from dovetail.sim.nodetable import Bools, Group, Ints, NodeTable, with_label_keys
+from dovetail.sim.nodetable import Bools, Group, Ints, NodeTable, ShapeColumns, with_label_keys
 from dovetail.sim.shapes import Shape, Shapes
 from dovetail.sim.store import Change, Store
 
@@ -53,6 +53,7 @@ class Scheduler:
         self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.pace = 0
+        self._full: dict[Shape, int] = {}
         self.waiting: dict[str, None] = {}
         self.stuck: dict[str, None] = {}
         self._tried: set[str] = set()
@@ -204,6 +205,8 @@ class Scheduler:
         """The row of the node that a pod of this shape would go to now; -1 where there is none."""
         table = self.table
         columns = table.columns(shape)
+        if not self._may_fit(shape, columns):
+            return -1
         good = columns.fits & columns.admitted
         if not good.any():
             return -1
@@ -223,13 +226,43 @@ class Scheduler:
         self._keep_ports(shape, good)
         rows = np.flatnonzero(good)
         if len(rows) == 0:
+            self._full[shape] = len(table.grown)
             return -1
+        self._full.pop(shape, None)
         rows = self._sample(rows)
         if len(rows) == 1:
             return int(rows[0])
         scores = self._scores(shape, rows)
         best = rows[scores == scores.max()]
         return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
+
+    def _may_fit(self, shape: Shape, columns: ShapeColumns) -> bool:
+        """Whether a shape that found no node may find one now; False only where none has changed that would take it.
+
+        What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
+        """
+        seen, table = self._full.get(shape), self.table
+        if seen is None or not self._is_plain(shape):
+            return True
+        self._full[shape] = len(table.grown)
+        return any(
+            columns.fits[row]
+            and columns.admitted[row]
+            and all(
+                amount <= 0 or (resource in table.resources and table.room[row, table.resources[resource]] >= amount)
+                for resource, amount in shape.requests.items()
+            )
+            for row in dict.fromkeys(table.grown[seen:])
+        )
+
+    def _is_plain(self, shape: Shape) -> bool:
+        """Whether only room, labels and taints decide where it may go."""
+        return not (
+            self.shapes.with_apart
+            or shape.required_near
+            or shape.required_apart
+            or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in shape.spread)
+        )
 
     def _sample(self, rows: Ints) -> Ints:
         """The adaptive share of nodes that the scheduler looks at in large clusters, going round."""

@@ -1,0 +1,26 @@
+"""A tuple that knows where each of its objects was in the tuple before it.
+
+Whoever keeps objects and hands them out again and again tells so which are the very same, and nobody has to look for
+them among thousands. A plain tuple wherever that is of no interest. Sits at the bottom of model.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
+    """`origin`: the place of each object in the listing with the mark `since`; -1: not there, or not all the time."""
+
+    mark: object
+    since: object
+    origin: "array[int]"
+
+    @classmethod
+    def of(cls, items: Iterable[Item], since: object, origin: "array[int]") -> "Listing[Item]":
+        """Make a listing with a mark of its own."""
+        found = cls(items)
+        found.mark, found.since, found.origin = object(), since, origin
+        return found

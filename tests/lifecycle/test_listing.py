@@ -1,0 +1,47 @@
+"""What the store hands out says where each object was before."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.store import Store
+from dovetail.model.listing import Listing
+from dovetail.model.objects import ObjectMeta, Pod, PodStatus
+
+
+def _pod(number: int, phase: str = "") -> Pod:
+    return Pod(metadata=ObjectMeta(name=f"p{number:03d}", namespace="n"), status=PodStatus(phase=phase))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_object_is_where_its_listing_says(seed: int) -> None:
+    """Whatever comes, changes and goes between two looks: same place means same object, no place means another."""
+    dice, store = Random(seed), Store()
+    before = store.cluster().pods
+    for _ in range(30):
+        for _ in range(dice.randrange(8)):
+            number = dice.randrange(40)
+            if dice.random() < 0.3:
+                store.vanish("Pod", "n", f"p{number:03d}")
+            else:
+                store.observe(_pod(number, phase=dice.choice(["Running", "Pending"])))
+        after = store.cluster().pods
+        if after is before:
+            continue
+        assert isinstance(after, Listing)
+        assert len(after.origin) == len(after)
+        if isinstance(before, Listing):
+            assert after.since is before.mark
+            for pod, place in zip(after, after.origin, strict=True):
+                assert (before[place] is pod) if place >= 0 else all(pod is not other for other in before)
+        before = after
+
+
+def test_a_listing_is_a_tuple_to_everybody_else() -> None:
+    """It compares as one."""
+    store = Store()
+    store.observe(_pod(1))
+    pods = store.cluster().pods
+    assert pods == (_pod(1),)
+    assert msgspec.structs.asdict(pods[0])["metadata"].name == "p001"
