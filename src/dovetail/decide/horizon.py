@@ -23,9 +23,8 @@ def next_change(scene: Scene, refused: Iterable[tuple[tuple[NodeFacts, ...], Ref
         if refusal.gate is Gate.SAVINGS_THRESHOLD:
             times.extend(_crossing(nodes, refusal, now))
     soonest = min((when for when in times if when > now), default=None)
-    expiries = not scene.settings.is_karpenter
     for facts in scene.nodes:
-        for when in facts.times if expiries else facts.turns:
+        for when in node_times(facts, scene):
             if when > now and (soonest is None or when < soonest):
                 soonest = when
     return soonest

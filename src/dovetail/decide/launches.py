@@ -4,6 +4,7 @@ Knows the pools' templates and the instance types only, and neither nodes nor po
 are the answers. Sits in decide, below bounds and memory.
 """
 
+from dovetail.model.listing import are_the_same
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.result import LaunchPrice
 
@@ -25,8 +26,7 @@ class Launches:
         """Whether another frame has the very same templates and types."""
         return (
             frame.machines is self._machines
-            and len(frame.templates) == len(self._templates)
-            and all(one is other for one, other in zip(frame.templates, self._templates, strict=True))
+            and are_the_same(frame.templates, self._templates)
             and frame.machines.allocatable.shape[1] == len(self._largest)
         )
 

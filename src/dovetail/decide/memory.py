@@ -55,14 +55,10 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """What was read of a node, and the methods it is open to from one time to another.
-
-    `planned`: a command takes it, or pods are expected on it.
-    """
+    """What was read of a node, and the methods it is open to from one time to another."""
 
     inputs: Inputs
     facts: NodeFacts
-    planned: bool
     open_to: tuple[Method, ...] = ()
     managed: Pools = None
     since: datetime | None = None
@@ -189,22 +185,6 @@ class PodMemory:
         """Remember all facts for the next time."""
         self._last = (reading, tuple(found))
 
-    def again(
-        self,
-        state: StateNode,
-        pods: tuple[Pod, ...],
-        pools: Mapping[str, NodePool],
-        policies: Mapping[str, DisruptionPolicy],
-    ) -> NodeFacts | None:
-        """Give the facts of a node that nobody planned for, nor does now, if they were read off the very same."""
-        known, counted = self._nodes.get(state.name), self._sums.get(state.name)
-        if known is None or counted is None or known.planned or counted.pods is not pods:
-            return None
-        then, sums, pool, policy, _, _ = known.inputs
-        facts = known.facts
-        same = then is state and sums is counted.sums and pool is pools.get(facts.pool_name)
-        return facts if same and policy is policies.get(facts.pool_name) else None
-
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Give the facts that were read off the very same, whenever that was."""
         known = self._nodes.get(inputs[0].name)
@@ -215,7 +195,7 @@ class PodMemory:
         if facts.drifted_since == now:
             self._nodes.pop(facts.name, None)
         else:
-            self._nodes[facts.name] = _Node(inputs, facts, planned=inputs[4] is not None or inputs[5])
+            self._nodes[facts.name] = _Node(inputs, facts)
 
     def open_to(
         self, nodes: Iterable[NodeFacts], managed: Pools, now: datetime

@@ -63,15 +63,16 @@ class Reader:
     def _seen(self) -> list[NodeFacts]:
         """Give the facts of the nodes that the scheduler sees, in its order; only what changed is looked at."""
         states, memory = self.snapshot.states, self.memory
-        if memory is None:
-            return [self._facts(index, state) for index, state in enumerate(states)]
         reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned)
-        found, changed = memory.last_facts(reading) or ([], ())
-        if not found:
-            found = [self._again(index, state) or self._facts(index, state) for index, state in enumerate(states)]
-        for index in changed:
-            found[index] = self._facts(index, states[index])
-        memory.keep_reading(reading, found)
+        last = memory.last_facts(reading) if memory is not None else None
+        if last is None:
+            found = [self._facts(index, state) for index, state in enumerate(states)]
+        else:
+            found, changed = last
+            for index in changed:
+                found[index] = self._facts(index, states[index])
+        if memory is not None:
+            memory.keep_reading(reading, found)
         return found
 
     def _unseen(self) -> list[Node]:
@@ -82,14 +83,6 @@ class Reader:
         seen = {state.name for state in self.snapshot.states}
         seen.update(node.metadata.name for node in joined)
         return [node for node in nodes if node.metadata.name not in seen]
-
-    def _again(self, index: int, state: StateNode) -> NodeFacts | None:
-        """Give what was read before, where nothing changed and nobody plans for the node."""
-        if self.memory is None or state.name in self.planned:
-            return None
-        if state.claim is not None and state.claim.metadata.name in self.planned:
-            return None
-        return self.memory.again(state, self.snapshot.pods_on[index], self.pools, self.policies)
 
     def _sum_up(self, index: int, name: str) -> PodSums:
         if index < 0:

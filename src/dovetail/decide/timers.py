@@ -49,7 +49,7 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
     if not settings.is_karpenter and not settings.consolidate_after_hides_destinations:
-        return [facts for facts in nodes if facts.hidden_until is not None and now < facts.hidden_until]
+        return [facts for facts in nodes if in_grace_period(facts, now)]
     closed = []
     for facts in nodes:
         if facts.policy is None:

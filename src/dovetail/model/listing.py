@@ -5,7 +5,8 @@ them among thousands. A plain tuple wherever that is of no interest. Sits at the
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -24,3 +25,8 @@ class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of
         found = cls(items)
         found.mark, found.since, found.origin = object(), since, origin
         return found
+
+
+def are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether two sequences hold the very same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))

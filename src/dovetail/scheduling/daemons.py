@@ -6,11 +6,11 @@ where there is no pod yet (facts: Simulation). On a node that exists only what h
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import is_
 
 import msgspec
 
 from dovetail.model.labels import Requirements
+from dovetail.model.listing import are_the_same
 from dovetail.model.objects import (
     Affinity,
     Container,
@@ -63,13 +63,9 @@ class Daemons:
 
     def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod]) -> tuple[Daemon, ...]:
         """The expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
-        if not (_are_the_same(daemon_sets, self._sets) and _are_the_same(pods, self._pods)):
+        if not (are_the_same(daemon_sets, self._sets) and are_the_same(pods, self._pods)):
             self._sets, self._pods, self._found = daemon_sets, pods, daemons_of(daemon_sets, pods)
         return self._found
-
-
-def _are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _later(pod: Pod, other: Pod) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.api.pool_rules import launch_problems
 from dovetail.model import names
 from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.listing import are_the_same
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
@@ -133,8 +134,7 @@ class Shelf:
     ) -> tuple[DaemonTerms, tuple[Template, ...]]:
         """The daemons' terms and the templates; those of last time where pools, types and daemons are the same."""
         mark = (machines, daemons, len(resources.names), sticky, best_effort)
-        same = len(pools) == len(self._pools) and all(a is b for a, b in zip(pools, self._pools, strict=True))
-        if self._made is None or not same or self._mark != mark:
+        if self._made is None or not are_the_same(pools, self._pools) or self._mark != mark:
             terms = DaemonTerms(daemons, sticky=sticky)
             made = build_templates(pools, machines, terms, resources, best_effort=best_effort)
             self._pools, self._mark, self._made = tuple(pools), mark, (terms, made)
