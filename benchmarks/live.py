@@ -24,7 +24,7 @@ from tests.api.control_plane import ControlPlane, control_plane
 from tests.e2e.karpenter import BINARY, Karpenter, kwok_pool, prepare
 from tests.e2e.world import ZONES, claim, pod, write_catalogue
 
-from dovetail.api.crds import crds
+from dovetail.api.crds.definitions import crds
 from dovetail.live.client import MERGE_PATCH, ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.resources import BY_KIND

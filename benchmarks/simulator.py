@@ -42,7 +42,7 @@ def run() -> list[dict[str, Any]]:
 def one(size: str) -> dict[str, Any]:
     """One run: `NODES:HOURS`."""
     from dovetail.sim.run import run_scenario
-    from dovetail.sim.scenario import parse_scenario
+    from dovetail.sim.scenarios.scenario import parse_scenario
 
     nodes, hours = (int(part) for part in size.split(":"))
     text = _SCENARIO.format(nodes=nodes, pods=nodes * 16, services=nodes * 16 // 47)

@@ -34,7 +34,7 @@ def render(*options: str, name: str = "dovetail", namespace: str = "dovetail") -
 
 
 def is_hook(tree: dict[str, Any]) -> bool:
-    """Whether Helm runs it at some point instead of keeping it."""
+    """Return whether Helm runs it at some point instead of keeping it."""
     return "helm.sh/hook" in (tree["metadata"].get("annotations") or {})
 
 

@@ -2,7 +2,7 @@
 
 Takes NodePool, Deployments and scale steps from a recording (or a file of the same form without what came of it) and
 plays them again in real time; writes the same form: NodeClaims, commands, pods every two seconds. With --detail also
-every change of pods, nodes and claims, Karpenter's log and its events. `dovetail.sim.recording` reads what it writes.
+every change of pods, nodes and claims, Karpenter's log and its events. `dovetail.sim.scenarios.recording` reads what it writes.
 
 Run from the project root (programs as for the tests: KUBEBUILDER_ASSETS, else .assets; KARPENTER_BIN names Karpenter):
     PYTHONPATH=src:. .venv/bin/python tools/record_karpenter.py FROM --types TYPES --crds FOLDER... --out FILE

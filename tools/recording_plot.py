@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dovetail.report.svg import Series, line_chart
-from dovetail.sim.recording import POLICIES, load_kwok_types, load_recording, replay_all
+from dovetail.sim.scenarios.recording import POLICIES, load_kwok_types, load_recording, replay_all
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images"
 SEEDS = 20

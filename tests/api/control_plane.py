@@ -42,7 +42,7 @@ class ControlPlaneError(Exception):
 
 
 def assets_folder() -> Path:
-    """Give the folder that should hold the programs."""
+    """Return the folder that should hold the programs."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
     return Path(named) if named else ROOT / ".assets"
 
@@ -434,7 +434,7 @@ def _free_port() -> int:
 
 
 def _is_ready(client: Client) -> bool:
-    """Whether the server is ready and serves every custom resource that it has a definition of."""
+    """Return whether the server is ready and serves every custom resource that it has a definition of."""
     if client.request("GET", "/readyz")[0] != 200:
         return False
     status, answer = client.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from dovetail.api.crds import crds
+from dovetail.api.crds.definitions import crds
 from tests.api import control_plane as planes
 
 MISSING = "no real API server to test against: run `make assets`"
@@ -51,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[planes.Control
 
 @pytest.fixture
 def new_api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., planes.ControlPlane]]:
-    """Give a function that starts one more API server; `whole=True` adds the rest, `install=False` leaves out CRDs."""
+    """Return a function that starts an API server; `whole=True` adds the rest, `install=False` leaves out CRDs."""
     with contextlib.ExitStack() as stack:
 
         def begin(*, whole: bool = False, install: bool = True) -> planes.ControlPlane:

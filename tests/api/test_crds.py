@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.api.crds import crds, crds_yaml
+from dovetail.api.crds.definitions import crds, crds_yaml
 from tests.api.control_plane import Client, ControlPlane, eventually
 from tests.api.rules import (
     KARPENTER_RULES,

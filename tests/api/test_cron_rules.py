@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dovetail.api.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
+from dovetail.api.crds.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
 from dovetail.model.schedule import ScheduleError, parse_schedule
 from tests.api.rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
 

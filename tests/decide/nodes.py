@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dovetail.decide.cost import UNIT
-from dovetail.decide.facts import NodeFacts
-from dovetail.decide.timers import last_pod_event
+from dovetail.decide.facts.cost import UNIT
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.timers import last_pod_event
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.policy import DisruptionPolicy
 
@@ -13,7 +13,7 @@ NOW = datetime(2026, 5, 13, 15, 30, tzinfo=UTC)
 
 
 def facts_of(**changes: Any) -> NodeFacts:
-    """Give an ordinary node (initialized, ready, of pool `default`) with some facts changed."""
+    """Return an ordinary node (initialized, ready, of pool `default`) with some facts changed."""
     claim = changes.get("claim", NodeClaim())
     pods: int = changes.pop("pods", 0)
     values: dict[str, Any] = {

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.decide import moves, single_node
-from dovetail.decide.facts import NodeFacts
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.price import Refusal
-from dovetail.decide.scene import Scene
+from dovetail.decide.methods import moves, single_node
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
@@ -23,29 +23,29 @@ from tests.designs.world import Town
 from tests.golden.cases import GoldenCase, golden_cases
 
 
-def _scenes(case: GoldenCase) -> Iterator[Scene]:
+def _scenes(case: GoldenCase) -> Iterator[RoundContext]:
     plain = replace(DOVETAIL, nominated_nodes=case.settings.nominated_nodes)
     for settings in (case.settings, plain):
         snapshot = Snapshot.build(case.cluster, case.catalogue, settings, case.now)
-        yield Scene(snapshot, settings, case.now)
+        yield RoundContext(snapshot, settings, case.now)
 
 
-def _questions(scene: Scene) -> Iterator[Sequence[NodeFacts]]:
+def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
     """Each candidate alone, and batches of them."""
-    found = single_node.candidates(scene)
+    found = single_node.candidates(context)
     for facts in found:
         yield (facts,)
     for size in range(2, min(len(found), 9) + 1):
         yield found[:size]
 
 
-def _refused_for_certain(scene: Scene) -> Counter[tuple[Gate, bool]]:
+def _refused_for_certain(context: RoundContext) -> Counter[tuple[Gate, bool]]:
     """Ask every question twice, with and without a simulation; count what was refused without one, by gate."""
     counts: Counter[tuple[Gate, bool]] = Counter()
-    for nodes in _questions(scene):
-        quick = moves.cost_move(scene, nodes)
+    for nodes in _questions(context):
+        quick = moves.cost_move(context, nodes)
         if isinstance(quick, Refusal) and not quick.simulated:
-            in_full = moves.cost_move(scene, nodes, in_full=True)
+            in_full = moves.cost_move(context, nodes, in_full=True)
             assert isinstance(in_full, Refusal), [facts.name for facts in nodes]
             counts[quick.gate, len(nodes) > 1] += 1
     return counts
@@ -54,8 +54,8 @@ def _refused_for_certain(scene: Scene) -> Counter[tuple[Gate, bool]]:
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_nothing_is_refused_that_a_simulation_would_take(case: GoldenCase) -> None:
     """Every refusal by bounds alone is a refusal by a simulation too, in both profiles, for one node and several."""
-    for scene in _scenes(case):
-        _refused_for_certain(scene)
+    for context in _scenes(case):
+        _refused_for_certain(context)
 
 
 def _crowded(dice: random.Random, settings: str) -> Town:
@@ -97,7 +97,7 @@ def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> No
     counts: Counter[tuple[Gate, bool]] = Counter()
     for seed in range(400):
         town = _crowded(random.Random(seed), profile)
-        counts += _refused_for_certain(Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight))
+        counts += _refused_for_certain(RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight))
     wanted = {
         (Gate.UNINITIALIZED_DESTINATION, False),
         (Gate.UNINITIALIZED_DESTINATION, True),
@@ -123,24 +123,24 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
         town.node("goes", "s")
         town.pod("larger", "goes", cpu="1900m")
         town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
-    scene = Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
-    found = scene.unready.destination((scene.place(scene.by_name["asked"]),))
+    context = RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+    found = context.unready.destination((context.place(context.by_name["asked"]),))
     assert (found is not None) == (first == "neither")
 
 
 def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the packed golden case the bounds answer for every candidate, so the tests above are not about nothing."""
     case = next(case for case in golden_cases() if case.name == "046")
-    scene = next(_scenes(case))
+    context = next(_scenes(case))
 
     def no_simulation(*_: object, **__: object) -> NodeFacts:
         raise AssertionError("a simulation was asked for")
 
     refused = 0
-    monkeypatch.setattr(Scene, "simulate", no_simulation)
-    for facts in single_node.candidates(scene):
+    monkeypatch.setattr(RoundContext, "simulate", no_simulation)
+    for facts in single_node.candidates(context):
         try:
-            outcome = moves.cost_move(scene, (facts,))
+            outcome = moves.cost_move(context, (facts,))
         except AssertionError:
             continue
         refused += isinstance(outcome, Refusal)

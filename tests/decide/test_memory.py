@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.memory import PodMemory
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.round import plan_round
 from dovetail.model.command import Method
@@ -21,7 +21,7 @@ class _Shell:
             self.town.node(name, "m")
             self.town.pod(f"on-{name}", name)
             self.town.event(name)
-        self.catalogue, self.memory = self.town.catalogue, PodMemory()
+        self.catalogue, self.memory = self.town.catalogue, FactsCache()
         self.snapshot: Snapshot | None = None
 
     def ask(self) -> RoundResult:

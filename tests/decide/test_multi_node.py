@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.decide.moves import Move
-from dovetail.decide.multi_node import bisect, look_further, search
-from dovetail.decide.price import Refusal
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods.moves import Move
+from dovetail.decide.methods.multi_node import bisect, look_further, search
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
 from tests.designs.world import Town, kind

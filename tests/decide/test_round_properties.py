@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dovetail.decide import single_node
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.gates.timers import in_grace_period
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.memory import PodMemory
-from dovetail.decide.moves import Move
+from dovetail.decide.methods import single_node
+from dovetail.decide.methods.moves import Move
+from dovetail.decide.revalidate import revalidate
 from dovetail.decide.round import plan_round
-from dovetail.decide.scene import Scene
-from dovetail.decide.timers import in_grace_period
-from dovetail.decide.validate import revalidate
 from dovetail.model import names
 from dovetail.model.cluster import cluster_of
 from dovetail.model.command import REASON_OF, Command, Method
@@ -35,8 +35,8 @@ often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 sometimes = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def _scene(town: Town) -> Scene:
-    return Scene(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+def _scene(town: Town) -> RoundContext:
+    return RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
 
 
 @often
@@ -44,14 +44,14 @@ def _scene(town: Town) -> Scene:
 def test_never_over_a_budget(town: Town) -> None:
     """Commands started one after the other never take more nodes than each pool's budgets leave for the reason."""
     for _ in range(20):
-        scene = _scene(town)
+        context = _scene(town)
         result = town.round()
         if not result.commands:
             break
         for command in result.commands:
-            left = scene.ledger.left(REASON_OF[command.method])
+            left = context.ledger.left(REASON_OF[command.method])
             for pool in left:
-                count = sum(1 for name in command.nodes if scene.by_name[name].pool_name == pool)
+                count = sum(1 for name in command.nodes if context.by_name[name].pool_name == pool)
                 assert count <= left[pool]
             town.mark(command)
     for row in town.round().budgets:
@@ -64,23 +64,23 @@ def test_zones_in_turn(town: Town) -> None:
     """A sequential budget never lets drift begin in a second zone, or beyond the zone's allowance."""
     for _ in range(20):
         before = dict(town.leaving)
-        scene = _scene(town)
+        context = _scene(town)
         result = town.round()
         if not result.commands:
             break
         for command in result.commands:
             town.mark(command)
             if command.method.value == "drifted":
-                _check_zone(scene, command, list(before))
+                _check_zone(context, command, list(before))
 
 
-def _check_zone(scene: Scene, command: Command, in_flight: list[str]) -> None:
-    for pool in {scene.by_name[name].pool_name for name in command.nodes}:
-        _, sequential = scene.ledger.topology_budgets(pool)
+def _check_zone(context: RoundContext, command: Command, in_flight: list[str]) -> None:
+    for pool in {context.by_name[name].pool_name for name in command.nodes}:
+        _, sequential = context.ledger.topology_budgets(pool)
         if sequential is None:
             continue
-        chosen = {scene.by_name[name].zone for name in command.nodes if scene.by_name[name].pool_name == pool}
-        busy = {scene.by_name[name].zone for name in in_flight if scene.by_name[name].pool_name == pool}
+        chosen = {context.by_name[name].zone for name in command.nodes if context.by_name[name].pool_name == pool}
+        busy = {context.by_name[name].zone for name in in_flight if context.by_name[name].pool_name == pool}
         assert len(chosen) == 1
         assert not busy or chosen <= busy
 
@@ -103,8 +103,8 @@ def test_every_node_has_one_verdict(town: Town) -> None:
 @given(towns)
 def test_a_node_in_its_grace_period_is_in_no_cost_action(town: Town) -> None:
     """A node in its grace period is neither source nor destination of a cost action; pending pods may land there."""
-    scene = _scene(town)
-    hidden = {facts.name for facts in scene.nodes if in_grace_period(facts, town.now)}
+    context = _scene(town)
+    hidden = {facts.name for facts in context.nodes if in_grace_period(facts, town.now)}
     waiting = {f"default/{name}" for name, pod in town.pods.items() if not pod.spec.node_name}
     for method in town.round(every_method=True, every_candidate=True).methods[3:]:
         commands = [*method.commands, *(entry.command for entry in method.alone or () if entry.command)]
@@ -131,8 +131,8 @@ def test_the_order_of_the_input_changes_nothing(shape: dict[str, Any], rng: rand
 
 
 def _worth_it(town: Town) -> set[str]:
-    scene = _scene(town)
-    return {facts.name for facts in scene.cost_order if isinstance(single_node.judge(scene, facts), Move)}
+    context = _scene(town)
+    return {facts.name for facts in context.cost_order if isinstance(single_node.judge(context, facts), Move)}
 
 
 def _with_threshold(shape: dict[str, Any], value: float) -> Town:
@@ -184,7 +184,7 @@ def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
 @given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=8))
 def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) -> None:
     """Rounds that remember what they read answer as rounds that don't, whatever happens in between."""
-    memory, snapshot, catalogue = PodMemory(), None, town.catalogue
+    memory, snapshot, catalogue = FactsCache(), None, town.catalogue
     for number, (which, what) in enumerate([(0, "start"), *steps]):
         _happen(town, f"n{which}", what, number)
         settings = town.in_flight.marked_settings(town.settings)

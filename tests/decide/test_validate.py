@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.decide.price import Refusal
-from dovetail.decide.validate import revalidate
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.revalidate import revalidate
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate

@@ -60,7 +60,7 @@ def kubeconfig_for(plane: ControlPlane, token: str, path: Path, namespace: str =
 
 
 def may(account: Client, group: str, resource: str, verb: str, *, namespace: str = "", name: str = "") -> bool:
-    """Whether the API server would allow it right now."""
+    """Return whether the API server would allow it right now."""
     plural, _, part = resource.partition("/")
     asked = {
         "group": group,

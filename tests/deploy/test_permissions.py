@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -30,7 +31,6 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.lifecycle.records import Candidate, Record, encode_record
 from dovetail.live.actuate import Actuator
 from dovetail.live.capture import CaptureError, capture
 from dovetail.live.client import ApiClient, ApiError
@@ -279,7 +279,7 @@ async def _everything(made: Installed) -> list[str]:
 
 
 def _names(complaint: str, resource: str, verb: str) -> bool:
-    """Whether a complaint names the resource, with the verb: in the server's words, or as the rule to add."""
+    """Return whether a complaint names the resource, with the verb: in the server's words, or as the rule to add."""
     plural, _, part = resource.partition("/")
     server = re.search(rf'cannot {verb} resource "{plural}{"/" + part if part else ""}"', complaint)
     rule = re.search(rf'resources: \["{re.escape(resource)}"\], verbs: \[[^\]]*\b{verb}\b', complaint)

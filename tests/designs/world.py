@@ -36,7 +36,7 @@ def stamp(when: datetime) -> str:
 def kind(
     name: str, price: str, *, cpu: int = 4, memory: int = 16, spot: str | None = None, zones: Iterable[str] = ZONES
 ) -> InstanceType:
-    """Give an instance type: on-demand at a price and, where given, spot at another, in every zone."""
+    """Return an instance type: on-demand at a price and, where given, spot at another, in every zone."""
     prices = {names.ON_DEMAND: price, **({names.SPOT: spot} if spot is not None else {})}
     offers = tuple(
         Offering(capacity_type=capacity, zone=zone, price=parse_money(text), price_float=float(text))
@@ -59,7 +59,7 @@ def kind(
 
 
 def spot_kind(name: str, price: str, *, cpu: int = 4, memory: int = 16) -> InstanceType:
-    """Give an instance type that is offered as spot only."""
+    """Return an instance type that is offered as spot only."""
     made = kind(name, price, cpu=cpu, memory=memory)
     spot = tuple(
         Offering(capacity_type=names.SPOT, zone=o.zone, price=o.price, price_float=o.price_float)
@@ -289,7 +289,7 @@ class Town:
 
 
 def moved(command: Command | None) -> tuple[str, tuple[str, ...]] | None:
-    """Give action and nodes of a command."""
+    """Return action and nodes of a command."""
     return None if command is None else (command.action.value, command.nodes)
 
 

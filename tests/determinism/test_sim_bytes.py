@@ -6,8 +6,8 @@ import sys
 SCRIPT = """
 import msgspec
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenario import load_scenario
-from dovetail.sim.swarm import run_seed
+from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.checks.swarm import run_seed
 
 scenario = load_scenario("issue-7146")
 for policy in (scenario.policies[0], scenario.policies[-1]):

@@ -98,7 +98,7 @@ class History:
                 eventually(lambda kind=kind, tree=tree: self._has_heard(kind, tree))
 
     def _has_heard(self, kind: str, listed: Tree) -> bool:
-        """Whether all of a list has been heard of: what it has, and what it no longer has."""
+        """Return whether all of a list has been heard of: what it has, and what it no longer has."""
         last = {entry.name: entry for entry in tuple(self.entries) if entry.kind == kind}
         there = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
         heard = all(

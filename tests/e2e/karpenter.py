@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.api.crds import crds
+from dovetail.api.crds.definitions import crds
 from tests.api.control_plane import ControlPlane, eventually
 from tests.e2e.world import Tree, World, pool, replica_set, write_settings
 from tests.live.background import Cloud, cloud_on
@@ -260,7 +260,7 @@ def nodes_of(world: World, name: str) -> list[str]:
 
 
 def is_so(item: Tree, condition: str) -> bool:
-    """Whether a condition of an object is true."""
+    """Return whether a condition of an object is true."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 

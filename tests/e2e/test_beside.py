@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.crds import crds
+from dovetail.api.crds.definitions import crds
 from dovetail.live.crd_check import CrdState
 from dovetail.live.feeds import watch_crd
 from tests.api.control_plane import ControlPlane, eventually
@@ -188,7 +188,7 @@ def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane],
             write_catalogue(tmp_path),
             write_settings(tmp_path),
             crd_seconds=0.5,
-            beside=[watch_crd(state)],
+            background_tasks=[watch_crd(state)],
         )
         with cloud_on(plane.kubeconfig, write_catalogue(tmp_path)), running_inside(inside):
             eventually(lambda: inside.engine.acts)

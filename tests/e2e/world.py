@@ -292,7 +292,7 @@ class World:
             assert status == 200, answer
 
     def _is_empty(self) -> bool:
-        """Whether nothing is left; what is left is deleted once more, held back by whom it may."""
+        """Return whether nothing is left; what is left is deleted once more, held back by whom it may."""
         left = False
         for path in _MADE:
             found = self.all(path)

@@ -3,11 +3,11 @@
 import pytest
 
 from dovetail.model.settings import DOVETAIL
-from dovetail.sim.checkers import Watch
-from dovetail.sim.clock import MINUTE, SECOND
-from dovetail.sim.faults import Crashes
-from dovetail.sim.host import Host
-from dovetail.sim.world import World
+from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.faults import Crashes
+from dovetail.sim.world.clock import MINUTE, SECOND
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.world import World
 from tests.sim.rogue import settle, small_world, work
 
 CALLS_MAX = 40

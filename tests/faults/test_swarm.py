@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.sim.swarm import main, parse_seeds, run_seed, run_seeds
+from dovetail.sim.checks.swarm import main, parse_seeds, run_seed, run_seeds
 
 RUNS = 1000
 PIECE = 25
@@ -36,11 +36,11 @@ def test_failing_seed_prints_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a promise that can't be kept (nothing may ever be quiet) the swarm says how to see it again."""
-    monkeypatch.setattr("dovetail.sim.swarm.LONGEST", 0)
+    monkeypatch.setattr("dovetail.sim.checks.swarm.LONGEST", 0)
     assert main(["--seeds", "5", "--workers", "1"]) == 1
     said = capsys.readouterr().out
     assert "seed 5 at" in said
-    assert "repeat it: python -m dovetail.sim.swarm --seeds 5" in said
+    assert "repeat it: python -m dovetail.sim.checks.swarm --seeds 5" in said
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("7", range(7, 8)), ("0-99", range(100))])

@@ -56,13 +56,13 @@ def tally(case: GoldenCase) -> tuple[Tally, list[str]]:
 
 
 def _settled(case: GoldenCase, method: Method) -> bool:
-    """Whether Karpenter gave the same answer in every run."""
+    """Return whether Karpenter gave the same answer in every run."""
     said = [case.method(name)["stability"] for name in METHODS[method]]
     return all(entry["runsEqualToSorted"] == entry["runs"] for entry in said)
 
 
 def page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     total = Tally()
     rows = []
     for case in golden_cases():

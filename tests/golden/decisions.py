@@ -52,7 +52,7 @@ def decide(case: GoldenCase) -> RoundResult:
 
 
 def differences(case: GoldenCase, method: Method, result: RoundResult) -> Iterator[Difference]:
-    """Give everything in which a method's answer is not Karpenter's."""
+    """Return everything in which a method's answer is not Karpenter's."""
     ours = next(entry for entry in result.methods if entry.method is method)
     theirs = [case.method(name) for name in METHODS[method]]
     yield from _compare(method, "candidates", [_candidate(c) for c in ours.candidates], _their_candidates(theirs))

@@ -74,7 +74,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Whether both say the same."""
+        """Return whether both say the same."""
         return bool(self.theirs == self.ours)
 
 

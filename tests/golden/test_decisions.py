@@ -36,8 +36,8 @@ def _counts(name: str, entry: Difference) -> bool:
 
 def test_bisection_stops_where_karpenters_does() -> None:
     """More than a hundred candidates make a batch of at most 101 under Karpenter's profile, and of 100 under ours."""
-    from dovetail.decide.moves import Move
-    from dovetail.decide.multi_node import bisect
+    from dovetail.decide.methods.moves import Move
+    from dovetail.decide.methods.multi_node import bisect
     from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 
     for settings, largest in ((KARPENTER_1_15, 101), (DOVETAIL, 100)):

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from dovetail.api.policy import effective_policy
-from dovetail.decide import balanced, cost
-from dovetail.decide.budgets import flat_allowance
-from dovetail.decide.drainability import Guards, protection
-from dovetail.decide.facts import read_expiry
+from dovetail.decide.facts import cost
+from dovetail.decide.facts.drainability import Guards, protection
+from dovetail.decide.facts.node_facts import read_expiry
+from dovetail.decide.gates import balanced
+from dovetail.decide.gates.budgets import flat_allowance
+from dovetail.decide.gates.timers import closed_to_moved_pods
 from dovetail.decide.outcome import UNLIMITED
-from dovetail.decide.timers import closed_to_moved_pods
 from dovetail.model.objects import NodeClaim, NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15

@@ -58,7 +58,7 @@ def test_compatibility_is_karpenters(question: Any, answer: Any) -> None:
 
 @pytest.mark.parametrize(("question", "answer"), units("requirementHas"))
 def test_single_values_are_admitted_as_by_karpenter(question: Any, answer: Any) -> None:
-    """Whether one value is admitted."""
+    """Return whether one value is admitted."""
     assert one(question["a"]).has(question["value"]) is answer["has"]
 
 

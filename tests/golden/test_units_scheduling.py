@@ -10,10 +10,11 @@ from dovetail.api.catalogue import decode_catalogue
 from dovetail.model.labels import Requirements, pod_requirements
 from dovetail.model.objects import NodePool, Pod, SelectorRequirement, Taint
 from dovetail.model.quantity import resource_amount
-from dovetail.scheduling import evictions, pods
-from dovetail.scheduling.machines import Machines, Resources
+from dovetail.scheduling.launch.machines import Machines, Resources
+from dovetail.scheduling.launch.templates import order_by_weight
+from dovetail.scheduling.pods import evictions
+from dovetail.scheduling.pods import pod as pods
 from dovetail.scheduling.result import LaunchPrice, launchable, worst_of
-from dovetail.scheduling.templates import order_by_weight
 from tests.golden.units import units
 
 

@@ -10,7 +10,7 @@ from tests.paths import ROOT
 
 
 def units(*kinds: str) -> list[Any]:
-    """Give the questions of some kinds as pytest parameters: question, answer."""
+    """Return the questions of some kinds as pytest parameters: question, answer."""
     cases = json.loads(gzip.decompress((ROOT / "tests/golden/data/units.json.gz").read_bytes()))
     return [
         pytest.param(case["question"], case["answer"], id=case["question"]["id"])

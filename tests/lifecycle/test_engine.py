@@ -6,9 +6,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from dovetail.decide.price import Refusal
+from dovetail.decide.gates.price import Refusal
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.engine import Engine
-from dovetail.lifecycle.machine import Phase
 from dovetail.lifecycle.messages import (
     ClearRecord,
     ClockAdvanced,
@@ -31,7 +32,6 @@ from dovetail.lifecycle.messages import (
     WakeAt,
 )
 from dovetail.lifecycle.planner import Ask
-from dovetail.lifecycle.records import decode_record
 from dovetail.model import names
 from dovetail.model.command import Command
 from dovetail.model.objects import (

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dovetail.lifecycle.attempts import SECOND
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import CHECKS, violations
-from dovetail.lifecycle.machine import Phase, Signal
 from tests.lifecycle.world import CALM, Driver, ScriptedPlanner, World, engine_for
 
 

@@ -1,4 +1,14 @@
-from dovetail.lifecycle.machine import INITIAL, SIGNALS, STEPS, TERMINAL, TRANSITIONS, Phase, Signal, Step, page
+from dovetail.lifecycle.commands.machine import (
+    INITIAL,
+    SIGNALS,
+    STEPS,
+    TERMINAL,
+    TRANSITIONS,
+    Phase,
+    Signal,
+    Step,
+    page,
+)
 from tests.paths import ROOT
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dovetail.lifecycle.attempts import SECOND
-from dovetail.lifecycle.machine import Phase, Signal
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.pacing import loop_pause
-from dovetail.lifecycle.run import Run
 from dovetail.model.command import Action, Method
 from tests.lifecycle.world import T0
 

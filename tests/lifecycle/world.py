@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
-from dovetail.decide.price import Refusal
+from dovetail.lifecycle.commands.records import decode_record, is_our_taint
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
 from dovetail.lifecycle.messages import (
@@ -35,7 +36,6 @@ from dovetail.lifecycle.messages import (
     WakeAt,
 )
 from dovetail.lifecycle.planner import Ask
-from dovetail.lifecycle.records import decode_record, is_our_taint
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
@@ -183,7 +183,7 @@ class World:
             self.changes.append(ObjectVanished(kind=kind, namespace=namespace, name=name, uid=gone.metadata.uid))
 
     def get(self, kind: type[_T], name: str) -> _T | None:
-        """Give an object."""
+        """Return an object."""
         return self.objects.get((kind.__name__, "", name))  # type: ignore[return-value]
 
     def all(self, kind: type[_T]) -> list[_T]:

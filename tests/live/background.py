@@ -17,10 +17,10 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.provider import Provider
 from dovetail.live.resources import RESOURCES
 from dovetail.live.run import Controller
 from dovetail.live.watch import Informer
+from dovetail.standin.provider import Provider
 
 
 class Background:

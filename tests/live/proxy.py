@@ -40,7 +40,7 @@ class Seen:
         return self.method != "GET"
 
     def acts(self) -> bool:
-        """Whether it changes a node, a claim or a pool: neither a Lease nor an event."""
+        """Return whether it changes a node, a claim or a pool: neither a Lease nor an event."""
         return self.is_write and re.search(r"/(nodes|nodeclaims|nodepools)(/|$)", self.path) is not None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -22,7 +23,6 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.lifecycle.records import Candidate, Record, encode_record
 from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
@@ -62,11 +62,11 @@ async def _actuator(plane: ControlPlane) -> AsyncIterator[Actuator]:
 
 
 def _do(plane: ControlPlane, *orders: Any) -> list[Any]:
-    async def scene() -> list[Any]:
+    async def context() -> list[Any]:
         async with _actuator(plane) as actuator:
             return [await actuator.carry_out(order) for order in orders]
 
-    return asyncio.run(scene())
+    return asyncio.run(context())
 
 
 def _node(api: Client, name: str, **spec: Any) -> Tree:
@@ -240,11 +240,11 @@ def test_nothing_is_written_without_leadership(api_server: ControlPlane, api: Cl
     node = _node(api, "actuate-quiet")
     version = (api.get(node) or {})["metadata"]["resourceVersion"]
 
-    async def scene() -> Any:
+    async def context() -> Any:
         async with _actuator(api_server) as actuator:
             actuator.may_act = lambda: False
             return await actuator.carry_out(HoldNode(id="1", node="actuate-quiet"))
 
-    answer = asyncio.run(scene())
+    answer = asyncio.run(context())
     assert answer.failure is Failure.UNREACHABLE
     assert (api.get(node) or {})["metadata"]["resourceVersion"] == version

@@ -35,7 +35,7 @@ class Clock:
 
 @pytest.fixture
 def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Give a client of moto's EC2."""
+    """Return a client of moto's EC2."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with mock_aws():
         yield client("ec2")
@@ -43,7 +43,7 @@ def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def small() -> SmallEc2:
-    """Give a small EC2."""
+    """Return a small EC2."""
     return SmallEc2()
 
 

@@ -24,7 +24,7 @@ def test_reads_are_tried_again_writes_only_when_throttled() -> None:
             return _error(429) if number % 2 else {"ok": True}
         return _error(503) if number < 3 else {"ok": True}
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (server, client):
             assert await client.request("GET", "/read") == b'{"ok": true}'
             assert len(server.requests) == 3
@@ -36,7 +36,7 @@ def test_reads_are_tried_again_writes_only_when_throttled() -> None:
             await client.request("POST", "/throttled", body=b"{}")
             assert len(server.requests) == 2
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,13 +51,13 @@ def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> No
     def answer(request: web.Request, number: int) -> Any:
         return _error(429, **{"Retry-After": "7" if number == 1 else "7000"}) if number < 3 else {"ok": True}
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (_, client):
             monkeypatch.setattr("dovetail.live.client.asyncio.sleep", sleep)
             await client.request("GET", "/x")
             monkeypatch.undo()
 
-    asyncio.run(scene())
+    asyncio.run(context())
     assert [wait for wait in waits if wait > 1] == [7.0, 30.0]
 
 
@@ -74,31 +74,31 @@ def test_a_refused_token_is_renewed_and_the_request_repeated(tmp_path: Path) -> 
             return _error(401)
         return {"ok": True}
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer, tokens) as (server, client):
             assert await client.request("POST", "/x", body=b"{}") == b'{"ok": true}'
             assert len(server.requests) == 2
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_a_fixed_token_that_is_refused_is_an_answer() -> None:
     """There is no other one to be had."""
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(lambda request, number: _error(401)) as (server, client):
             with pytest.raises(ApiError) as caught:
                 await client.request("GET", "/x")
             assert caught.value.status == 401
             assert len(server.requests) == 1
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_errors_are_safe_to_show() -> None:
     """What a server says may come from a person's object: it can't colour a terminal, and no header is in it."""
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(lambda request, number: _error(409)) as (_, client):
             with pytest.raises(ApiError) as caught:
                 await client.request("PATCH", "/x", body=b"{}")
@@ -110,7 +110,7 @@ def test_errors_are_safe_to_show() -> None:
                 await client.request("PATCH", "/x", body=b"{}")
             assert "Bearer" not in str(lost.value)
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_a_list_starts_over_where_a_page_came_too_late() -> None:
@@ -122,9 +122,9 @@ def test_a_list_starts_over_where_a_page_came_too_late() -> None:
         more = "" if "continue" in request.query else "next"
         return {"metadata": {"resourceVersion": "1", "continue": more}, "items": [{"n": number}]}
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (_, client):
             found = await client.list_all("/things")
             assert [bytes(item) for item in found.items] == [b'{"n": 3}', b'{"n": 4}']
 
-    asyncio.run(scene())
+    asyncio.run(context())

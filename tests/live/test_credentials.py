@@ -71,7 +71,7 @@ def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write_text("one\n")
     found = connect(str(_write(tmp_path, {"token": "older", "tokenFile": "token"})))
 
-    async def scene() -> None:
+    async def context() -> None:
         assert await found.tokens.token() == "one"
         file.write_text("two\n")
         assert await found.tokens.token() == "one", "not read for every request"
@@ -84,7 +84,7 @@ def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         found.tokens._until = 0.0
         assert await found.tokens.token() == "two"
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
     plugin |= {"env": [{"name": "EXTRA", "value": "x"}], "provideClusterInfo": True}
     found = connect(str(_write(tmp_path, {"exec": plugin})))
 
-    async def scene() -> None:
+    async def context() -> None:
         assert await found.tokens.token() == "token-1-x-https://127.0.0.1:1/"
         assert await asyncio.gather(*(found.tokens.token() for _ in range(5))) == ["token-1-x-https://127.0.0.1:1/"] * 5
         left = found.tokens._until - time.monotonic()
@@ -114,7 +114,7 @@ def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
         found.tokens._until = 0.0
         assert (await found.tokens.token()).startswith("token-2")
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_an_expired_looking_token_is_not_asked_for_at_every_request(tmp_path: Pa
     body = f"print({json.dumps(json.dumps(old))})"
     found = connect(str(_write(tmp_path, {"exec": _plugin(tmp_path, body)})))
 
-    async def scene() -> None:
+    async def context() -> None:
         assert await found.tokens.token() == "old"
         assert found.tokens._until > time.monotonic()
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_acting_as_somebody_a_server_name_and_a_proxy(tmp_path: Path) -> None:

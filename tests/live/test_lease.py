@@ -63,7 +63,7 @@ def _holder(plane: ControlPlane, lease: str) -> Any:
 def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: ControlPlane) -> None:
     """The second waits while the first renews, and leads at once after an orderly stop; transitions are counted."""
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _client(api_server) as client:
             asked: list[str] = []
             real: Callable[..., Any] = client.request
@@ -88,7 +88,7 @@ def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: Contr
             await two.stop()
             assert not _holder(api_server, "orderly")
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane) -> None:
@@ -100,7 +100,7 @@ def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane)
     with api_server.client() as api:
         assert api.create(lease)[0] == 201
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _client(api_server) as client:
             began = time.monotonic()
             heir = Candidate(client, "heir", "dead")
@@ -108,7 +108,7 @@ def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane)
             assert time.monotonic() - began >= 2.0
             await heir.stop()
 
-    asyncio.run(scene())
+    asyncio.run(context())
     with api_server.client() as api:
         stored = api.request("GET", f"{PATH}/dead")[1]
     assert stored["metadata"]["labels"] == {"kept": "yes"}
@@ -118,7 +118,7 @@ def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane)
 def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
     """Five candidates on one Lease that die without a word one after another: at no time do two believe they lead."""
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _client(api_server) as client:
             rivals = [Candidate(client, f"rival-{number}", "crowd") for number in range(5)]
             seen: list[str] = []
@@ -135,7 +135,7 @@ def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
             for rival in rivals:
                 await rival.stop()
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def _lease(holder: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
             return web.json_response({"code": 500}, status=500)
         return _lease("me")
 
-    async def scene() -> None:
+    async def context() -> None:
         nonlocal broken
         async with talking_to(answer) as (_, client):
             me = Candidate(client, "me", "x", renew_deadline=0.6)
@@ -162,7 +162,7 @@ def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
             assert any("can't be renewed" in note for note in me.notes)
             await me.stop()
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
@@ -176,7 +176,7 @@ def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
         response.content_length = 10
         return response
 
-    async def scene() -> None:
+    async def context() -> None:
         nonlocal hang
         async with talking_to(answer) as (_, client):
             me = Candidate(client, "me", "x", renew_deadline=0.6)
@@ -185,7 +185,7 @@ def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
             await until(lambda: me.told[-1:] == ["lost"])
             await me.stop()
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_conflicts_and_missing_rights() -> None:
@@ -203,7 +203,7 @@ def test_conflicts_and_missing_rights() -> None:
                 return web.json_response({"code": code, "reason": "R", "message": "m"}, status=code)
         return _lease("me")
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (_, client):
             me = Candidate(client, "me", "x", renew_deadline=60.0)
             await until(lambda: me.told == ["gained"])
@@ -211,7 +211,7 @@ def test_conflicts_and_missing_rights() -> None:
             assert [note for note in me.notes if "coordination.k8s.io" in note] == me.notes
             assert len(me.notes) == 1
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_the_written_spec() -> None:
@@ -221,7 +221,7 @@ def test_the_written_spec() -> None:
     def answer(request: web.Request, number: int) -> Any:
         return _lease("me") if request.method == "GET" else {"metadata": {}}
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (_, client):
             original: Callable[..., Any] = client.request
 
@@ -235,7 +235,7 @@ def test_the_written_spec() -> None:
             await until(lambda: me.told == ["gained"])
             await me.stop()
 
-    asyncio.run(scene())
+    asyncio.run(context())
     assert bodies[0]["metadata"] == {"resourceVersion": "1"}
     assert "acquireTime" not in bodies[0]["spec"], "it was ours already"
     assert bodies[-1]["spec"] == {"holderIdentity": None, "leaseDurationSeconds": 1}

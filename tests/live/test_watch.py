@@ -80,7 +80,7 @@ def test_lists_in_pages_then_watches_and_resumes() -> None:
             return _list(10, _pod("b", 2))
         return _list(10, _pod("a", 1), more="next")
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, server):
             await until(lambda: len(server.watched_from) >= 4)
             assert heard.informer.synced.is_set()
@@ -88,7 +88,7 @@ def test_lists_in_pages_then_watches_and_resumes() -> None:
             assert server.watched_from[:3] == ["10", "11", "12"]
             assert heard.informer.lists == 1
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_bookmarks_move_the_version_on() -> None:
@@ -99,13 +99,13 @@ def test_bookmarks_move_the_version_on() -> None:
             return [{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}}]
         return _list(5)
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, server):
             await until(lambda: len(server.watched_from) >= 2)
             assert server.watched_from[:2] == ["5", "77"]
             assert heard.events == []
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_too_old_means_a_new_list_and_what_is_missing_has_vanished() -> None:
@@ -117,13 +117,13 @@ def test_too_old_means_a_new_list_and_what_is_missing_has_vanished() -> None:
             return next(lists)
         return [_gone()] if request.query["resourceVersion"] == "5" else []
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, server):
             await until(lambda: "9" in server.watched_from)
             assert heard.said() == ["+a", "+b", "+c", "+c", "-b"]
             assert heard.informer.lists == 2
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_too_old_as_an_answer_to_the_watch_itself() -> None:
@@ -134,11 +134,11 @@ def test_too_old_as_an_answer_to_the_watch_itself() -> None:
             return _list(number)
         return web.json_response({"code": 410, "reason": "Expired"}, status=410) if number < 4 else []
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, server):
             await until(lambda: heard.informer.lists >= 2 and server.watched_from[-1] == "3")
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
@@ -149,12 +149,12 @@ def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
             return _list(number)
         return [{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}] if number == 2 else []
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, _):
             await until(lambda: heard.informer.lists == 2 and heard.informer.watches > 2)
             assert any("etcd" in note for note in heard.notes)
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_an_object_that_can_not_be_read_is_left_out_and_not_taken_for_gone() -> None:
@@ -170,14 +170,14 @@ def test_an_object_that_can_not_be_read_is_left_out_and_not_taken_for_gone() -> 
             return [{"type": "MODIFIED", "object": odd}, _gone()]
         return [{"type": "DELETED", "object": odd}] if request.query["resourceVersion"] == "9" else []
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, _):
             await until(lambda: "-odd" in heard.said())
             assert heard.said() == ["+odd", "+fine", "-odd"]
             assert heard.informer.skipped == 2
             assert [note for note in heard.notes if "Pod d/odd can't be read" in note] == heard.notes
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_nulls_are_read_as_absent() -> None:
@@ -187,11 +187,11 @@ def test_nulls_are_read_as_absent() -> None:
     def answer(request: web.Request, number: int) -> Any:
         return [] if "watch" in request.query else _list(5, item)
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer) as (heard, _):
             await until(lambda: heard.said() == ["+a"])
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
@@ -200,7 +200,7 @@ def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
     def answer(request: web.Request, number: int) -> Any:
         return web.json_response({"code": 403, "reason": "Forbidden", "message": "no"}, status=403)
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer, "CSINode") as (heard, server):
             await until(heard.informer.synced.is_set)
             assert len(heard.notes) == 1
@@ -212,7 +212,7 @@ def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
             assert not heard.informer.synced.is_set()
             assert len(heard.notes) == 1
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 @pytest.mark.parametrize("status", [403, 404, 429])
@@ -226,12 +226,12 @@ def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None
             return web.json_response({"code": status, "reason": "R", "message": "not yet"}, status=status)
         return [{"type": "ADDED", "object": _pod("later", 6)}]
 
-    async def scene() -> None:
+    async def context() -> None:
         async with _listening(answer, "CSINode") as (heard, _):
             await until(lambda: heard.informer.known)
             assert heard.informer.lists == 1
 
-    asyncio.run(scene())
+    asyncio.run(context())
 
 
 def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPat
     def answer(request: web.Request, number: int) -> Any:
         return [] if "watch" in request.query else _list(5)
 
-    async def scene() -> None:
+    async def context() -> None:
         async with talking_to(answer) as (_, client):
             pauses: list[int] = []
             client.backoff = lambda attempt, most=30.0: pauses.append(attempt) or 0.001  # type: ignore[method-assign,func-returns-value]
@@ -253,4 +253,4 @@ def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPat
             assert pauses == sorted(pauses)
             assert pauses[-1] >= 4
 
-    asyncio.run(scene())
+    asyncio.run(context())

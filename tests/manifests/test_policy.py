@@ -36,7 +36,7 @@ def node_pool(
 
 
 def policy(disruption: Any = None, annotation: str | None = None, **more: Any) -> DisruptionPolicy:
-    """Give the policy under our own rules."""
+    """Return the policy under our own rules."""
     return effective_policy(node_pool(disruption, annotation, **more), DOVETAIL)
 
 
@@ -256,7 +256,7 @@ def test_expiry_of_the_template_is_named() -> None:
 
 
 def karpenter(disruption: Any = None, annotation: str | None = None) -> DisruptionPolicy:
-    """Give the policy under Karpenter's rules."""
+    """Return the policy under Karpenter's rules."""
     return effective_policy(node_pool(disruption, annotation), KARPENTER_1_15)
 
 

@@ -89,7 +89,7 @@ FIELDS = (
 
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Give every container with every key of it."""
+    """Return every container with every key of it."""
     keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
     for key in keys:
         yield tree, key
@@ -117,7 +117,7 @@ def mutated(rng: random.Random) -> Manifest:
 
 
 def is_expected(is_accepted: bool, findings: list[Finding]) -> bool:
-    """Whether both verdicts agree, or differ where they may."""
+    """Return whether both verdicts agree, or differ where they may."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if is_accepted:
         return all(any(words in finding.message for words in CONTROLLER_ONLY) for finding in errors)

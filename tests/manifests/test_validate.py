@@ -27,12 +27,12 @@ ANNOTATION = "dovetail.dev/disruption"
 
 
 def errors(tree: Any) -> list[Finding]:
-    """Give the errors of a manifest."""
+    """Return the errors of a manifest."""
     return [finding for finding in validate_manifest(tree) if finding.severity is Severity.ERROR]
 
 
 def warnings(tree: Any) -> list[str]:
-    """Give the paths of the warnings of a manifest."""
+    """Return the paths of the warnings of a manifest."""
     return [finding.path for finding in validate_manifest(tree) if finding.severity is Severity.WARNING]
 
 

@@ -59,7 +59,7 @@ def differences(sample: Sample) -> Iterator[Difference]:
 
 
 def differs(sample: Sample) -> bool:
-    """Whether the packers differ on any question."""
+    """Return whether the packers differ on any question."""
     return next(differences(sample), None) is not None
 
 

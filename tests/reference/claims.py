@@ -33,7 +33,7 @@ def allocatable(kind: InstanceType) -> Resources:
 
 
 def goes_with(offering: Offering, wanted: Requirements) -> bool:
-    """Whether a machine from the offering would have the labels that are wanted of it."""
+    """Return whether a machine from the offering would have the labels that are wanted of it."""
     labels = {CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}
     if offering.reservation_id:
         labels[RESERVATION_ID] = offering.reservation_id
@@ -41,7 +41,7 @@ def goes_with(offering: Offering, wanted: Requirements) -> bool:
 
 
 def is_launchable(offering: Offering) -> bool:
-    """Whether a machine can come from the offering right now."""
+    """Return whether a machine can come from the offering right now."""
     return offering.available and (offering.capacity_type != RESERVED or offering.reservation_capacity > 0)
 
 
@@ -213,7 +213,7 @@ class Reservations:
                     self._left[offering.reservation_id] = min(known, offering.reservation_capacity)
 
     def can_reserve(self, host: str, identifier: str) -> bool:
-        """Whether the host holds this reservation or could."""
+        """Return whether the host holds this reservation or could."""
         return (host, identifier) in self._held or self._left[identifier] > 0
 
     def hold(self, host: str, wanted: set[str]) -> None:

@@ -104,7 +104,7 @@ class _Builder:
         self.marked: list[str] = []
 
     def has(self, feature: str, chance: float = 0.5) -> bool:
-        """Whether a feature strikes here."""
+        """Return whether a feature strikes here."""
         return feature in self.features and self.rng.random() < chance
 
     def build(self) -> Sample:

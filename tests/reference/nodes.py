@@ -30,7 +30,7 @@ class StateNode:
 
     @property
     def managed(self) -> bool:
-        """Whether a NodeClaim stands behind it."""
+        """Return whether a NodeClaim stands behind it."""
         return self.claim is not None
 
     def _marked(self, label: str) -> bool:
@@ -38,12 +38,12 @@ class StateNode:
 
     @property
     def registered(self) -> bool:
-        """Whether the Node has joined; unmanaged nodes have."""
+        """Return whether the Node has joined; unmanaged nodes have."""
         return self._marked(REGISTERED_LABEL)
 
     @property
     def initialized(self) -> bool:
-        """Whether the Node is ready for pods; unmanaged nodes are."""
+        """Return whether the Node is ready for pods; unmanaged nodes are."""
         return self._marked(INITIALIZED_LABEL)
 
     @property
@@ -74,7 +74,7 @@ class StateNode:
 
     @property
     def leaving(self) -> bool:
-        """Whether it is being deleted."""
+        """Return whether it is being deleted."""
         if self.claim is not None:
             terminating = is_true(self.claim.status.conditions, "InstanceTerminating")
             return self.claim.metadata.deletion_timestamp is not None or terminating

@@ -87,7 +87,7 @@ class ExistingNode:
             self.volumes.add(run.packer.volumes_of(pod))
 
     def takes(self, pod: Pod, needs: Requirements, strict: Requirements, run: _Run) -> bool:
-        """Whether the node can take the pod."""
+        """Return whether the node can take the pod."""
         if not pod_rules.tolerates(pod.spec.tolerations, self.taints):
             return False
         if self.volumes.exceeded_by(run.packer.volumes_of(pod)) or self.ports.conflicts(pod):
@@ -151,7 +151,7 @@ class ReferencePacker:
         return self.volumes.by_driver(pod)
 
     def is_leaving(self, state: StateNode) -> bool:
-        """Whether the node is on its way out already."""
+        """Return whether the node is on its way out already."""
         if state.leaving or state.name in self.settings.marked_for_deletion_nodes:
             return True
         if self.settings.is_karpenter or state.node is None:

@@ -66,13 +66,13 @@ def is_mirror(pod: Pod) -> bool:
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    """Whether the pod would have to live elsewhere if its node went."""
+    """Return whether the pod would have to live elsewhere if its node went."""
     stays_a_pod = is_active(pod) or (_owned_by(pod, "apps/v1", "StatefulSet") and is_terminating(pod))
     return stays_a_pod and not is_daemon(pod) and not is_mirror(pod)
 
 
 def is_provisionable(pod: Pod) -> bool:
-    """Whether the pod is pending and the scheduler said that it fits nowhere."""
+    """Return whether the pod is pending and the scheduler said that it fits nowhere."""
     failed = any(item.type == "PodScheduled" and item.reason == "Unschedulable" for item in pod.status.conditions)
     bound = bool(pod.spec.node_name) or bool(pod.status.nominated_node_name)
     return failed and not bound and not is_daemon(pod) and not is_mirror(pod)
@@ -96,7 +96,7 @@ def go_duration(text: str) -> float | None:
 
 
 def may_not_be_disrupted(pod: Pod, now: datetime) -> bool:
-    """Whether its own annotation protects the pod now."""
+    """Return whether its own annotation protects the pod now."""
     text = pod.metadata.annotations.get("karpenter.sh/do-not-disrupt")
     if text is None or text == "true":
         return text == "true"
@@ -112,7 +112,7 @@ def _blocks_fully(pdb: PodDisruptionBudget) -> bool:
 
 
 def is_fully_blocked(pod: Pod, pdbs: Iterable[PodDisruptionBudget], now: datetime) -> bool:
-    """Whether PDBs will never let the pod be evicted."""
+    """Return whether PDBs will never let the pod be evicted."""
     disrupted = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
     evictable = is_active(pod) and not is_mirror(pod) and not may_not_be_disrupted(pod, now)
     if not evictable or tolerates(pod.spec.tolerations, [disrupted]):
@@ -191,7 +191,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Whether each taint, of whatever effect, is tolerated."""
+    """Return whether each taint, of whatever effect, is tolerated."""
     given = tuple(tolerations)
     return all(any(_tolerates(toleration, taint) for toleration in given) for taint in taints)
 
@@ -208,7 +208,7 @@ def host_ports(pod: Pod) -> list[HostPort]:
 
 
 def ports_collide(one: HostPort, other: HostPort) -> bool:
-    """Whether two uses can't share a node: same port and protocol, and same address or any address."""
+    """Return whether two uses can't share a node: same port and protocol, and same address or any address."""
     first, second = ipaddress.ip_address(one[0]), ipaddress.ip_address(other[0])
     return one[1:] == other[1:] and (first == second or first.is_unspecified or second.is_unspecified)
 
@@ -230,7 +230,7 @@ class PortUse:
         self._held[name_of(pod)] = host_ports(pod)
 
     def conflicts(self, pod: Pod) -> bool:
-        """Whether another pod holds a port that this one wants."""
+        """Return whether another pod holds a port that this one wants."""
         return any(
             ports_collide(wanted, held)
             for wanted in host_ports(pod)
@@ -244,7 +244,7 @@ class PortUse:
 
 
 def selects(selector: LabelSelectorSpec | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; no selector, or one that can't be read, matches nothing."""
+    """Return whether a label selector matches; no selector, or one that can't be read, matches nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):

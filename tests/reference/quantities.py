@@ -32,7 +32,7 @@ def largest(one: Resources, other: Resources) -> Resources:
 
 
 def fits(wanted: Resources, free: Resources) -> bool:
-    """Whether all that is wanted is free, and nothing is overdrawn already, wanted or not."""
+    """Return whether all that is wanted is free, and nothing is overdrawn already, wanted or not."""
     if any(amount < 0 for amount in free.values()):
         return False
     return all(amount <= free.get(name, 0) for name, amount in wanted.items())

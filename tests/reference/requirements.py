@@ -57,11 +57,11 @@ class Requirement:
 
     @property
     def forbids_only(self) -> bool:
-        """Whether a node without the label satisfies this."""
+        """Return whether a node without the label satisfies this."""
         return self.operator in ("NotIn", "DoesNotExist")
 
     def within_bounds(self, value: str) -> bool:
-        """Whether a value lies within the bounds; with bounds, only integers do."""
+        """Return whether a value lies within the bounds; with bounds, only integers do."""
         if self.at_least is None and self.at_most is None:
             return True
         number = _integer(value)
@@ -70,11 +70,11 @@ class Requirement:
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
 
     def has(self, value: str) -> bool:
-        """Whether this value is allowed."""
+        """Return whether this value is allowed."""
         return (value in self.values) != self.complement and self.within_bounds(value)
 
     def allows_nothing(self) -> bool:
-        """Whether no value at all is allowed."""
+        """Return whether no value at all is allowed."""
         return not self.complement and not self.values
 
     def intersection(self, other: Requirement) -> Requirement:
@@ -100,7 +100,7 @@ class Requirement:
         return Requirement(self.key, kept, complement, at_least, at_most, min_values)
 
     def overlaps(self, other: Requirement) -> bool:
-        """Whether some value satisfies both; two complements do unless their bounds exclude each other."""
+        """Return whether some value satisfies both; two complements do unless their bounds exclude each other."""
         if self.complement and other.complement:
             return self.intersection(other).complement
         finite = other if self.complement else self
@@ -188,11 +188,11 @@ class Requirements:
         return frozenset(self._by_key.values())
 
     def has_min_values(self) -> bool:
-        """Whether any requirement asks for a number of distinct values."""
+        """Return whether any requirement asks for a number of distinct values."""
         return any(item.min_values is not None for item in self)
 
     def intersects(self, others: Requirements) -> bool:
-        """Whether on every key that both name some value is left (two prohibitions never quarrel)."""
+        """Return whether on every key that both name some value is left (two prohibitions never quarrel)."""
         for theirs in others:
             ours = self._by_key.get(theirs.key)
             if ours is None or ours.overlaps(theirs) or (ours.forbids_only and theirs.forbids_only):
@@ -201,11 +201,11 @@ class Requirements:
         return True
 
     def defines(self, wanted: Requirements, *, may_lack: Collection[str] = ()) -> bool:
-        """Whether every label that is asked for is defined here, but for those that it `may_lack`."""
+        """Return whether every label that is asked for is defined here, but for those that it `may_lack`."""
         return all(item.key in self or item.forbids_only or item.key in may_lack for item in wanted)
 
     def compatible(self, wanted: Requirements, *, may_lack: Collection[str] = ()) -> bool:
-        """Whether a node described by these can satisfy `wanted`: labels asked for are defined, and overlap."""
+        """Return whether a node described by these can satisfy `wanted`: labels asked for are defined, and overlap."""
         return self.defines(wanted, may_lack=may_lack) and self.intersects(wanted)
 
     def relax_min_values(self, key: str, number: int) -> None:

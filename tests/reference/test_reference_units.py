@@ -48,7 +48,7 @@ def test_two_requirements_leave_what_both_allow(question: dict[str, Any], answer
 
 @pytest.mark.parametrize(("question", "answer"), units("requirementsCompatible"))
 def test_requirements_are_compatible_as_in_karpenter(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Whether one set of requirements can be met by another is Karpenter's answer."""
+    """Return whether one set of requirements can be met by another is Karpenter's answer."""
     ours, wanted = _requirements(question["a"]), _requirements(question["b"])
     lack = WELL_KNOWN | KWOK if question.get("allowUndefinedWellKnown") else frozenset()
     assert ours.intersects(wanted) == answer["intersects"]
@@ -57,7 +57,7 @@ def test_requirements_are_compatible_as_in_karpenter(question: dict[str, Any], a
 
 @pytest.mark.parametrize(("question", "answer"), units("requirementHas"))
 def test_requirement_allows_a_value(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Whether a requirement allows a value is Karpenter's answer."""
+    """Return whether a requirement allows a value is Karpenter's answer."""
     assert next(iter(_requirements(question["a"]))).has(question["value"]) == answer["has"]
 
 

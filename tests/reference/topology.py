@@ -64,7 +64,7 @@ class NodeFilter:
     tolerations: tuple[Toleration, ...] = ()
 
     def admits(self, taints: Sequence[Taint], node: Requirements) -> bool:
-        """Whether a node like this takes part."""
+        """Return whether a node like this takes part."""
         if self.honors_taints and not tolerates(self.tolerations, taints):
             return False
         if not self.honors_affinity or not self.alternatives:
@@ -99,12 +99,12 @@ class Group:
     owners: set[str] = field(default_factory=set)
 
     def selects(self, pod: Pod) -> bool:
-        """Whether the pod counts for the rule."""
+        """Return whether the pod counts for the rule."""
         in_namespace = pod.metadata.namespace in self.rule.namespaces
         return in_namespace and pod_rules.selects(self.selector, pod.metadata.labels)
 
     def counts_on(self, pod: Pod, taints: Sequence[Taint], node: Requirements) -> bool:
-        """Whether the pod counts for the rule if it lands on such a node."""
+        """Return whether the pod counts for the rule if it lands on such a node."""
         return self.selects(pod) and self.node_filter.admits(taints, node)
 
     def register(self, domain: str) -> None:

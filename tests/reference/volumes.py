@@ -115,7 +115,7 @@ class Volumes:
         return found
 
     def is_lost(self, pod: Pod) -> bool:
-        """Whether a claim of the pod is bound to a volume that is not there."""
+        """Return whether a claim of the pod is bound to a volume that is not there."""
         for volume in pod.spec.volumes:
             with suppress(VolumeError):
                 claim = self._claim(pod, volume)
@@ -204,7 +204,7 @@ class AttachedVolumes:
         return {name: self._attached.get(name, frozenset()) | volumes.get(name, frozenset()) for name in names}
 
     def exceeded_by(self, volumes: VolumesByDriver) -> bool:
-        """Whether a driver, of these volumes or others, would be over its limit if these came."""
+        """Return whether a driver, of these volumes or others, would be over its limit if these came."""
         return any(
             name in self._limits and len(claims) > self._limits[name]
             for name, claims in self.with_more(volumes).items()

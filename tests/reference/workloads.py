@@ -55,7 +55,7 @@ UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedul
 
 
 class Dice(Protocol):
-    """Whether a feature of the cluster strikes."""
+    """Return whether a feature of the cluster strikes."""
 
     def __call__(self, feature: str, chance: float = 0.5) -> bool:
         """Rolls."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, TaintNode, UntaintNode
-from dovetail.lifecycle.records import Candidate, Record, encode_record
 from dovetail.model import names
 from dovetail.model.command import Action, Method, Replacement
 from dovetail.model.objects import (
@@ -22,13 +22,13 @@ from dovetail.model.objects import (
     ResourceRequirements,
     SelectorRequirement,
 )
-from dovetail.sim.actuate import Acted, Answer
-from dovetail.sim.checkers import Watch
-from dovetail.sim.clock import HOUR, SECOND, seconds
-from dovetail.sim.cloud import CloudTimes
-from dovetail.sim.swarm import small_catalogue
-from dovetail.sim.workloads import Workload
-from dovetail.sim.world import World, WorldConfig, managed
+from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.swarm import small_catalogue
+from dovetail.sim.world.actuate import Acted, Answer
+from dovetail.sim.world.clock import HOUR, SECOND, seconds
+from dovetail.sim.world.cloud import CloudTimes
+from dovetail.sim.world.workloads import Workload
+from dovetail.sim.world.world import World, WorldConfig, managed
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 QUICK = CloudTimes(create=seconds(1), register=seconds(2), ready=seconds(1), shutdown=seconds(1), any_zone=False)

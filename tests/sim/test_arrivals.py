@@ -9,12 +9,12 @@ import pytest
 
 from dovetail.api.decode import load_cluster
 from dovetail.live.capture import dump
-from dovetail.sim.arrivals import as_of, captured_at
-from dovetail.sim.clock import MINUTE
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenario import ScenarioError, parse_scenario
-from dovetail.sim.stage import Stage
-from dovetail.sim.world import World
+from dovetail.sim.scenarios.arrivals import as_of, captured_at
+from dovetail.sim.scenarios.scenario import ScenarioError, parse_scenario
+from dovetail.sim.scenarios.stage import Stage
+from dovetail.sim.world.clock import MINUTE
+from dovetail.sim.world.world import World
 
 SCENARIO = """\
 name: again

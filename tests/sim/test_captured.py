@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.sim.scenario import ScenarioError, parse_scenario
-from dovetail.sim.stage import Stage
+from dovetail.sim.scenarios.scenario import ScenarioError, parse_scenario
+from dovetail.sim.scenarios.stage import Stage
 from tests.paths import SHARED, needs_shared
 
 SCENARIO = """\

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from dovetail.sim.checkers import STUCK_AFTER, Watch
-from dovetail.sim.clock import MINUTE, SECOND
-from dovetail.sim.world import World
+from dovetail.sim.checks.checkers import STUCK_AFTER, Watch
+from dovetail.sim.world.clock import MINUTE, SECOND
+from dovetail.sim.world.world import World
 from tests.sim.rogue import Rogue, rules, settle, small_world, work
 
 

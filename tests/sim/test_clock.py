@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dovetail.sim.clock import MINUTE, SECOND, Clock, Dice, seconds
+from dovetail.sim.world.clock import MINUTE, SECOND, Clock, Dice, seconds
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 

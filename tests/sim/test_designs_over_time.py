@@ -8,11 +8,11 @@ from msgspec.structs import replace as changed
 from dovetail.model import names
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import DOVETAIL, Stabilization
-from dovetail.sim.checkers import Watch
-from dovetail.sim.clock import MINUTE, SECOND
+from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenario import load_scenario
-from dovetail.sim.world import World
+from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.world.clock import MINUTE, SECOND
+from dovetail.sim.world.world import World
 from tests.sim.rogue import settle, small_world, work
 
 SETTLED = replace(DOVETAIL, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))

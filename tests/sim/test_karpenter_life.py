@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.objects import condition, is_true
-from dovetail.sim.actuate import claim_from
-from dovetail.sim.clock import HOUR, MINUTE, SECOND, seconds
-from dovetail.sim.cloud import CloudTimes
-from dovetail.sim.karpenter import REGISTRATION_TIMEOUT
-from dovetail.sim.world import World
+from dovetail.sim.world.actuate import claim_from
+from dovetail.sim.world.clock import HOUR, MINUTE, SECOND, seconds
+from dovetail.sim.world.cloud import CloudTimes
+from dovetail.sim.world.karpenter import REGISTRATION_TIMEOUT
+from dovetail.sim.world.world import World
 from tests.sim.rogue import START, settle, small_world, work
 
 

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from dovetail.sim.clock import HOUR, MINUTE, SECOND
-from dovetail.sim.karpenter import with_condition
+from dovetail.sim.checks.swarm import small_catalogue
 from dovetail.sim.ledger import Ledger, Result
-from dovetail.sim.swarm import small_catalogue
-from dovetail.sim.world import World, WorldConfig
+from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.world.karpenter import with_condition
+from dovetail.sim.world.world import World, WorldConfig
 from tests.sim.rogue import QUICK, pool_named, settle, small_world, work
 
 

@@ -9,7 +9,7 @@ import pytest
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.ledger import Result
-from dovetail.sim.recording import (
+from dovetail.sim.scenarios.recording import (
     Course,
     Recording,
     agreement,
@@ -19,7 +19,7 @@ from dovetail.sim.recording import (
     main,
     replay,
 )
-from dovetail.sim.scenario import ScenarioError
+from dovetail.sim.scenarios.scenario import ScenarioError
 from tests.paths import SHARED, needs_shared
 
 RECORDING = SHARED / "recordings" / "off-peak" / "recording.json.gz"
@@ -131,7 +131,7 @@ def test_new_rules_would_have_kept_that_cluster_calm() -> None:
 
 @needs_shared
 def test_command_prints_both_curves(capsys: pytest.CaptureFixture[str]) -> None:
-    """`python -m dovetail.sim.recording` shows the recorded and the simulated nodes minute by minute."""
+    """`python -m dovetail.sim.scenarios.recording` shows the recorded and the simulated nodes minute by minute."""
     assert main([str(RECORDING), "--types", str(TYPES), "--seeds", "2"]) == 0
     said = capsys.readouterr().out
     assert "recorded " in said

@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 
 from dovetail.model.settings import Profile
-from dovetail.sim.clock import HOUR, MINUTE
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenario import ScenarioError, load_policy, load_scenario, parse_scenario, shipped, with_trace
-from dovetail.sim.stage import Stage
+from dovetail.sim.scenarios.scenario import (
+    ScenarioError,
+    load_policy,
+    load_scenario,
+    parse_scenario,
+    shipped,
+    with_trace,
+)
+from dovetail.sim.scenarios.stage import Stage
+from dovetail.sim.world.clock import HOUR, MINUTE
 
 SMALL = """\
 name: small

@@ -21,8 +21,8 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from dovetail.sim.clock import SECOND
-from dovetail.sim.world import World
+from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import World
 from tests.sim.rogue import settle, small_world, work
 
 WEB = LabelSelectorSpec(match_labels={"app": "web"})

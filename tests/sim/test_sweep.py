@@ -11,7 +11,7 @@ import pytest
 from dovetail.api.findings import InputError
 from dovetail.cli.main import main
 from dovetail.sim.engines import run_tasks
-from dovetail.sim.scenario import load_scenario
+from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.sweep import Standing, choose, document, figures_of, front_of, load_grid, tasks_of
 
 SCENARIO = load_scenario("issue-7146")

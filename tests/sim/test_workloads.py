@@ -6,9 +6,9 @@ import pytest
 
 from dovetail.model import names
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from dovetail.sim.clock import seconds
-from dovetail.sim.eviction import Answer
-from dovetail.sim.world import World
+from dovetail.sim.world.clock import seconds
+from dovetail.sim.world.eviction import Answer
+from dovetail.sim.world.world import World
 from tests.sim.rogue import settle, small_world, work
 
 

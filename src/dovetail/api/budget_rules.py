@@ -15,7 +15,7 @@ from dovetail.model.schedule import ScheduleError, parse_schedule
 
 
 def budget_findings(budget: Any, path: str) -> Iterator[Finding]:
-    """Give everything that is wrong or doubtful with one budget."""
+    """Return everything that is wrong or doubtful with one budget."""
     shape_findings = list(check(BUDGET, budget, path))
     yield from shape_findings
     if not isinstance(budget, dict):

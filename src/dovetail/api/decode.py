@@ -118,7 +118,7 @@ _AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead")
 
 
 def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """Give every amount below, with its path and its resource."""
+    """Return every amount below, with its path and its resource."""
     pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
     for key, inner in pairs:
         below = f"{path}[{key}]" if isinstance(key, int) else _join(path, key)
@@ -129,7 +129,7 @@ def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def known(head: Head) -> bool:
-    """Whether the kind is one that a decision needs, of its own API group."""
+    """Return whether the kind is one that a decision needs, of its own API group."""
     group = _GROUPS.get(head.kind)
     if group is None:
         return False
@@ -195,7 +195,7 @@ def _converted(tree: Any, kind: str) -> AnyObject:
 
 
 def _field_of(message: str) -> tuple[str, ...]:
-    """Give the names on the way to the field of a pool's spec that a decoder complains of; none: it is no such."""
+    """Return the names on the way to the field of a pool's spec that a decoder complains of; none: it is no such."""
     place = message.rpartition(" - at `")[2].rstrip("`").removeprefix("$")
     names = tuple(name for name, _ in _STEP.findall(place.partition("[")[0]))
     deep = 4 if names[:2] == ("spec", "template") else 3 if names[:2] == ("spec", "disruption") else 2

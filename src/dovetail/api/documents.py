@@ -59,7 +59,7 @@ class Document:
     duplicates: tuple[tuple[str, int], ...] = ()
 
     def as_tree(self) -> Any:
-        """Give the content as a tree of plain values."""
+        """Return the content as a tree of plain values."""
         if self.raw is None:
             return self.tree
         try:
@@ -120,7 +120,7 @@ def _as_utf8(data: bytes) -> bytes:
 
 
 def split_documents(data: bytes) -> Iterator[Document]:
-    """Give every object of an input, Lists taken apart, in order."""
+    """Return every object of an input, Lists taken apart, in order."""
     start = data[:_PEEK].lstrip()
     if not start and not data.strip():
         raise InputError("it is empty; it should hold what 'kubectl get ... -o json' prints")
@@ -133,7 +133,7 @@ def split_documents(data: bytes) -> Iterator[Document]:
 
 
 def is_empty_list(data: bytes) -> bool:
-    """Whether an input without objects is a List without items: what kubectl prints of a kind that nobody uses.
+    """Return whether an input without objects is a List without items: what kubectl prints of a kind that nobody uses.
 
     Beside other files that is an answer; where it is all there is, nothing was given.
     """

@@ -25,7 +25,7 @@ class InputError(Exception):
 
 
 class Severity(StrEnum):
-    """Whether a finding makes the object unusable or is only worth a look."""
+    """Return whether a finding makes the object unusable or is only worth a look."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -42,11 +42,11 @@ class Finding:
     remedy: str = ""
 
     def line(self) -> str:
-        """Give the finding as one line, without the name of the file."""
+        """Return the finding as one line, without the name of the file."""
         return f"{self.severity.value}: {self.sentence()}"
 
     def sentence(self) -> str:
-        """Give the finding without its severity: where, what is there, what is wrong, what to write."""
+        """Return the finding without its severity: where, what is there, what is wrong, what to write."""
         value = f" ({self.value})" if self.value else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return one_line(f"{self.path}{value}: {self.message}{remedy}")
@@ -59,7 +59,7 @@ class Remark(str):
 
 
 def shown(value: object, depth: int = 0) -> str:
-    """Give a value as people wrote it, on one line and not too long."""
+    """Return a value as people wrote it, on one line and not too long."""
     if isinstance(value, (dict, list, tuple)) and depth >= _DEPTH_MAX:
         text = "..."
     elif isinstance(value, dict):

@@ -48,7 +48,7 @@ _UNPAYABLE: Final = parse_money("1e29")
 
 
 def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolicy:
-    """Give the policy that holds for a pool, with the origin of each value, its problems and its warnings."""
+    """Return the policy that holds for a pool, with the origin of each value, its problems and its warnings."""
     unread = next((text for path, text in node_pool.unread if path.startswith(_SPEC_PATH)), None)
     if unread is not None:
         why = f"{unread}; nothing is disrupted until it is mended"
@@ -151,7 +151,7 @@ class _Reading:
         return kind, after, grace, threshold
 
     def _value(self, key: str) -> Any:
-        """Give a field's value where it is there and has the right form; what has not closes consolidation."""
+        """Return a field's value where it is there and has the right form; what has not closes consolidation."""
         if key not in self.values:
             return None
         value, path = self.values[key]

@@ -23,7 +23,7 @@ _EXPIRE_AFTER_DEFAULT: Final = "720h"
 
 
 def pool_hash(node_pool: NodePool) -> str:
-    """Give the hash of a pool's template, as Karpenter writes it into its annotation."""
+    """Return the hash of a pool's template, as Karpenter writes it into its annotation."""
     template = node_pool.spec.template
     fields = [
         ("ObjectMeta", _metadata(template.metadata)),
@@ -113,7 +113,7 @@ def _seal(value: int) -> int:
 
 
 def _fnv(data: bytes) -> int:
-    """Give the 64-bit FNV-1 of the bytes: multiply, then mix in."""
+    """Return the 64-bit FNV-1 of the bytes: multiply, then mix in."""
     state = _OFFSET
     for byte in data:
         state = (state * _PRIME & _MASK) ^ byte

@@ -25,7 +25,7 @@ _SPEC: Final = NODE_POOL.fields["spec"]
 
 
 def launch_problems(pool: NodePool) -> tuple[str, ...]:
-    """Give everything for which a pool launches nothing, each as `FIELD (VALUE): what is wrong; what to write`."""
+    """Return everything for which a pool launches nothing, each as `FIELD (VALUE): what is wrong; what to write`."""
     unread = tuple(text for path, text in pool.unread if not path.startswith("spec.disruption"))
     return (*unread, *_problems(msgspec.json.encode(pool.spec)))
 

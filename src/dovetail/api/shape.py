@@ -56,7 +56,7 @@ class Shape:
 
 
 def child(path: str, key: str) -> str:
-    """Give the path of a map's entry: `spec.limits.cpu`, `labels[example.com/team]`."""
+    """Return the path of a map's entry: `spec.limits.cpu`, `labels[example.com/team]`."""
     if _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key}]"
@@ -73,7 +73,7 @@ def warning(path: str, value: Any, message: str, remedy: str = "") -> Finding:
 
 
 def check(shape: Shape, value: Any, path: str) -> Iterator[Finding]:
-    """Give everything that is wrong with a value, fields that nobody knows as warnings. Null fields are not there."""
+    """Return everything that is wrong with a value, fields that nobody knows as warnings. Null fields are not there."""
     if not _is(shape.kind, value):
         yield error(path, value, f"must be {shape.kind.value}", _write(shape))
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def as_v1(tree: dict[str, Any]) -> dict[str, Any]:
-    """Give a v1beta1 NodePool or NodeClaim as v1; parts that are not what they should be are left for the decoder."""
+    """Return a v1beta1 NodePool or NodeClaim as v1; parts that are not what they should be are left for the decoder."""
     spec = tree.get("spec")
     if not isinstance(spec, dict):
         return tree | {"apiVersion": "karpenter.sh/v1"}

@@ -39,7 +39,7 @@ _LONGEST_INT: Final = 2**63 - 1
 
 
 def validate_manifest(tree: Any) -> tuple[Finding, ...]:
-    """Give all findings of one NodePool or NodeClaim, errors and warnings, in the order of its fields."""
+    """Return all findings of one NodePool or NodeClaim, errors and warnings, in the order of its fields."""
     if not isinstance(tree, dict):
         return (error("", tree, "is no Kubernetes object", "write apiVersion, kind, metadata and spec"),)
     kind, version = tree.get("kind"), tree.get("apiVersion")
@@ -60,7 +60,7 @@ def validate_manifest(tree: Any) -> tuple[Finding, ...]:
 
 
 def has_errors(findings: tuple[Finding, ...]) -> bool:
-    """Whether any finding is an error."""
+    """Return whether any finding is an error."""
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
@@ -262,7 +262,7 @@ def _expiry(disruption: Any, path: str, template: Any) -> Iterator[Finding]:
 
 
 def controller_findings(template: dict[str, Any]) -> Iterator[Finding]:
-    """Give what Karpenter's controller refuses in a pool's template, beyond (or instead of) the API server."""
+    """Return what Karpenter's controller refuses in a pool's template, beyond (or instead of) the API server."""
     for key, value in _labels(template).items():
         path = child("spec.template.metadata.labels", key)
         if key == NODEPOOL:
@@ -289,7 +289,7 @@ def _labels(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _map(value: Any) -> dict[str, Any]:
-    """Give a map, an empty one for whatever is none: that is said elsewhere."""
+    """Return a map, an empty one for whatever is none: that is said elsewhere."""
     return value if isinstance(value, dict) else {}
 
 

@@ -126,7 +126,7 @@ def _line(event: Any) -> int:
 
 
 def _key(value: Any, event: Any) -> str:
-    """Give a map's key as the JSON that Kubernetes makes of it: always text."""
+    """Return a map's key as the JSON that Kubernetes makes of it: always text."""
     if isinstance(value, (dict, list)):
         raise InputError(f"line {_line(event)} has a map or list as a key; keys must be text")
     if isinstance(value, bool):
@@ -185,7 +185,7 @@ def _number(text: str) -> Any:
 
 
 def parse_yaml(data: bytes | str) -> Iterator[YamlDocument]:
-    """Give the documents of a YAML text one by one; empty ones too (their tree is None)."""
+    """Return the documents of a YAML text one by one; empty ones too (their tree is None)."""
     builder = _Builder()
     line = 1
     try:

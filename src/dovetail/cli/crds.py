@@ -27,7 +27,7 @@ def register(subparsers: Any) -> None:
 
 def run(_: argparse.Namespace) -> int:
     """Print the CRDs."""
-    from dovetail.api.crds import crds_yaml
+    from dovetail.api.crds.definitions import crds_yaml
 
     print(crds_yaml(), end="")
     return 0

@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     """Simulate, print the table and the sentence, write the page."""
     from dovetail.cli.simulate import as_page, as_text, progress_bar
     from dovetail.sim.compare import compare
-    from dovetail.sim.page import sentence
-    from dovetail.sim.scenario import load_scenario
+    from dovetail.sim.pages.comparison import sentence
+    from dovetail.sim.scenarios.scenario import load_scenario
 
     path = Path.cwd() / PAGE
     try:

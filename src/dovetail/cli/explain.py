@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _node(args: argparse.Namespace) -> str:
-    """Give the node's name, also where it stands behind the files of -f and was taken for one."""
+    """Return the node's name, also where it stands behind the files of -f and was taken for one."""
     if args.node is not None:
         return str(args.node)
     if args.files and len(args.files) > 1 and not Path(args.files[-1]).exists():

@@ -139,7 +139,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
 
 
 def _wanted(arguments: Sequence[str]) -> str | None:
-    """Give the command that was asked for."""
+    """Return the command that was asked for."""
     return next((word for word in arguments if not word.startswith("-")), None)
 
 

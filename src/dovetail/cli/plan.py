@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def managed_pools(inputs: Inputs) -> tuple[str, ...] | None:
-    """Give the pools of a live cluster that are ours (spec section 10); where none is, plan for all and say so."""
+    """Return the pools of a live cluster that are ours (spec section 10); where none is, plan for all and say so."""
     from dovetail.model.names import MANAGE
 
     labelled = [p.metadata.name for p in inputs.cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]

@@ -101,17 +101,17 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     observe = args.observe or not crd.known
     metrics = Metrics()
-    beside = [watch_crd(crd), watch_prices(catalogue, prices)]
+    background_tasks = [watch_crd(crd), watch_prices(catalogue, prices)]
     if args.notify:
         from dovetail.live.notify import Notifier, read_targets
 
-        beside.append(Notifier(targets=read_targets(args.notify), log=log).beside)
+        background_tasks.append(Notifier(targets=read_targets(args.notify), log=log).background_task)
     if args.settings:
-        beside.append(watch_settings(args.settings, args.profile))
+        background_tasks.append(watch_settings(args.settings, args.profile))
     if args.provider == "simulated":
-        from dovetail.live.provider import simulated_provider
+        from dovetail.standin.provider import simulated_provider
 
-        beside.append(simulated_provider(catalogue))
+        background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
     with contextlib.ExitStack() as stack:
         controller = Controller(
@@ -122,7 +122,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
             identity=identity,
             lease_namespace=args.lease_namespace or _own_namespace(client),
             journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
-            beside=beside,
+            background_tasks=background_tasks,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,7 +12,7 @@ from dovetail.cli.output import print_json, print_page
 
 if TYPE_CHECKING:
     from dovetail.sim.compare import Comparison, Progress
-    from dovetail.sim.scenario import Policy, Scenario
+    from dovetail.sim.scenarios.scenario import Policy, Scenario
 
 _EPILOG = """\
 SCENARIO is a file, or the name of one that comes with dovetail (--list shows them). A policy file holds
@@ -53,7 +53,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Run and print."""
     from dovetail.sim.compare import compare
-    from dovetail.sim.scenario import load_scenario, with_trace
+    from dovetail.sim.scenarios.scenario import load_scenario, with_trace
 
     if args.list:
         _list()
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    from dovetail.sim.scenario import load_scenario, shipped
+    from dovetail.sim.scenarios.scenario import load_scenario, shipped
 
     for name in shipped():
         scenario = load_scenario(name)
@@ -95,7 +95,7 @@ def parse_until(text: str | None) -> int | None:
 
 def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, ...]":
     """The policies that were asked for: the scenario's own by name, others from files; all of its own else."""
-    from dovetail.sim.scenario import load_policy
+    from dovetail.sim.scenarios.scenario import load_policy
 
     if not wanted:
         return scenario.policies
@@ -151,7 +151,7 @@ def write(found: "Comparison", output: str) -> None:
 def as_page(found: "Comparison") -> str:
     """One self-contained page."""
     from dovetail import __version__
-    from dovetail.sim.page import simulation_page
+    from dovetail.sim.pages.comparison import simulation_page
 
     again = f"dovetail simulate {found.scenario} --seed {found.seed}"
     return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {again}")

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the grid and show the front."""
     from dovetail.cli.simulate import parse_until, progress_bar
     from dovetail.sim.engines import run_tasks
-    from dovetail.sim.scenario import load_scenario
+    from dovetail.sim.scenarios.scenario import load_scenario
     from dovetail.sim.sweep import document, figures_of, load_grid, tasks_of
 
     scenario = load_scenario(args.scenario)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json(found)
     elif args.output == "html":
-        from dovetail.sim.sweep_page import sweep_page
+        from dovetail.sim.pages.sweep import sweep_page
 
         print_page(sweep_page(found))
     else:

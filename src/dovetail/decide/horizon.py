@@ -8,39 +8,39 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from dovetail.decide.facts import NodeFacts
-from dovetail.decide.price import Refusal
-from dovetail.decide.scene import Scene
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.verdicts import Gate
 
 
-def next_change(scene: Scene, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]]) -> datetime | None:
-    """Give the earliest time after now at which a round could answer differently; None: never by time alone."""
-    now = scene.now
-    times = [*_scene_times(scene)]
+def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]]) -> datetime | None:
+    """Return the earliest time after now at which a round could answer differently; None: never by time alone."""
+    now = context.now
+    times = [*_scene_times(context)]
     for nodes, refusal in refused:
         if refusal.gate is Gate.SAVINGS_THRESHOLD:
             times.extend(_crossing(nodes, refusal, now))
     soonest = min((when for when in times if when > now), default=None)
-    for facts in scene.nodes:
-        for when in node_times(facts, scene):
+    for facts in context.nodes:
+        for when in node_times(facts, context):
             if when > now and (soonest is None or when < soonest):
                 soonest = when
     return soonest
 
 
-def _scene_times(scene: Scene) -> Iterator[datetime]:
-    if scene.stabilized_until is not None:
-        yield scene.stabilized_until
-    yield from scene.in_flight.back_off.values()
-    yield from scene.in_flight.regrown.values()
-    for policy in scene.policies.values():
-        yield from window_times(policy, scene.now)
+def _scene_times(context: RoundContext) -> Iterator[datetime]:
+    if context.stabilized_until is not None:
+        yield context.stabilized_until
+    yield from context.in_flight.back_off.values()
+    yield from context.in_flight.regrown.values()
+    for policy in context.policies.values():
+        yield from window_times(policy, context.now)
 
 
 def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
-    """Give when each budget of a pool next opens or closes."""
+    """Return when each budget of a pool next opens or closes."""
     for budget in policy.budgets:
         if budget.window is not None and budget.problem is None:
             edge = budget.window.next_change(now)
@@ -48,13 +48,13 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
                 yield edge
 
 
-def node_times(facts: NodeFacts, scene: Scene) -> tuple[datetime, ...]:
-    """Give when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    return facts.turns if scene.settings.is_karpenter else facts.times
+def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
+    """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
+    return facts.turns if context.settings.is_karpenter else facts.times
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
-    """Give when ageing lowers the required savings to what is saved (S1: nodes get easier to move as they age)."""
+    """Return when ageing lowers the required savings to what is saved (S1: nodes get easier to move as they age)."""
     missing = refusal.required - refusal.savings
     falls = [facts.falls_by for facts in nodes]
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)

@@ -44,7 +44,7 @@ class InFlight:
         return tuple(sorted({entry.node for entry in self.leaving}))
 
     def marked_settings(self, settings: Settings) -> Settings:
-        """Give the settings to build the snapshot with: what is in flight counts as marked and as nominated."""
+        """Return the settings to build the snapshot with: what is in flight counts as marked and as nominated."""
         return replace(
             settings,
             marked_for_deletion_nodes=tuple(sorted({*settings.marked_for_deletion_nodes, *self.leaving_names})),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
-from dovetail.model.once import once
 from dovetail.model.policy import Reason
 from dovetail.model.settings import Profile
 from dovetail.model.verdicts import NodeVerdict
@@ -95,15 +95,15 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
-    say: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
+    compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
-    @once
+    @cached
     def methods(self) -> tuple[MethodResult, ...]:
         """Every method, in the order they are asked."""
         return self.list_methods()
 
-    @once
+    @cached
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """Every node's verdict, by name."""
-        return self.say()
+        return self.compute_verdicts()

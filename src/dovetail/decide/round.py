@@ -8,16 +8,16 @@ module that knows them all. Sits on top of decide; `plan` and `lifecycle` call i
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from dovetail.decide import drifted, empty, expired, leaving, multi_node, single_node
-from dovetail.decide.facts import NodeFacts
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
-from dovetail.decide.memory import PodMemory
-from dovetail.decide.method import MethodRun, blocked_move
-from dovetail.decide.moves import Move, command_of, score
+from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node
+from dovetail.decide.methods.method import MethodRun, blocked_move
+from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
-from dovetail.decide.price import Refusal
-from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
@@ -25,7 +25,7 @@ from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.snapshot import Snapshot
 
-METHODS: dict[Method, Callable[[Scene], MethodRun]] = {
+METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.EMPTY: empty.run,
     Method.EXPIRED: expired.run,
     Method.DRIFTED: drifted.run,
@@ -33,7 +33,7 @@ METHODS: dict[Method, Callable[[Scene], MethodRun]] = {
     Method.SINGLE_NODE: single_node.run,
 }
 
-_CANDIDATES: dict[Method, Callable[[Scene], Sequence[NodeFacts]]] = {
+_CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
     Method.EMPTY: empty.candidates,
     Method.EXPIRED: expired.candidates,
     Method.DRIFTED: drifted.candidates,
@@ -52,7 +52,7 @@ def plan_round(
     every_method: bool = False,
     every_candidate: bool = False,
     managed_pools: Iterable[str] | None = None,
-    memory: PodMemory | None = None,
+    memory: FactsCache | None = None,
 ) -> RoundResult:
     """Decide what to do next.
 
@@ -61,7 +61,7 @@ def plan_round(
     `managed_pools`: pools that may be touched; None: all. `memory`: kept by whoever asks again and again, so that only
     what changed is counted anew; it never changes an answer.
     """
-    scene = Scene(
+    context = RoundContext(
         snapshot,
         settings,
         now,
@@ -70,66 +70,68 @@ def plan_round(
         managed_pools=managed_pools,
         memory=memory,
     )
-    return decide(scene, every_method=every_method, every_candidate=every_candidate)
+    return decide(context, every_method=every_method, every_candidate=every_candidate)
 
 
 def decide(
-    scene: Scene, *, every_method: bool = False, every_candidate: bool = False, without: Sequence[Method] = ()
+    context: RoundContext, *, every_method: bool = False, every_candidate: bool = False, without: Sequence[Method] = ()
 ) -> RoundResult:
-    """Decide on a scene that is there already; `without`: methods that are not asked this time."""
+    """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
     for method, ask in METHODS.items():
         if method in without:
             continue
-        runs[method] = ask(scene)
+        runs[method] = ask(context)
         if runs[method].commands and not every_method:
             break
     acting = next((run for run in runs.values() if run.commands), None)
     refused = [entry for run in runs.values() for entry in run.refused]
     return RoundResult(
-        now=scene.now,
-        profile=scene.settings.profile,
+        now=context.now,
+        profile=context.settings.profile,
         commands=acting.commands if acting else (),
-        budgets=scene.ledger.rows(),
-        warnings=warnings_of(scene),
+        budgets=context.ledger.rows(),
+        warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
-        next_change=next_change(scene, refused),
-        prices={facts.name: facts.price for facts in scene.nodes},
-        say=lambda: verdicts(scene, {method: runs.get(method) or ask(scene) for method, ask in METHODS.items()}),
+        next_change=next_change(context, refused),
+        prices={facts.name: facts.price for facts in context.nodes},
+        compute_verdicts=lambda: verdicts(
+            context, {method: runs.get(method) or ask(context) for method, ask in METHODS.items()}
+        ),
         list_methods=lambda: tuple(
-            _method_result(scene, runs.get(method) or _unasked(scene, method), every_candidate=every_candidate)
+            _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
             for method in METHODS
         ),
     )
 
 
-def _unasked(scene: Scene, method: Method) -> MethodRun:
-    """Give what a method would look at that was not asked, as one before it acts."""
-    return MethodRun(method=method, candidates=tuple(_CANDIDATES[method](scene)))
+def _unasked(context: RoundContext, method: Method) -> MethodRun:
+    """Return what a method would look at that was not asked, as one before it acts."""
+    return MethodRun(method=method, candidates=tuple(_CANDIDATES[method](context)))
 
 
-def _method_result(scene: Scene, run: MethodRun, *, every_candidate: bool) -> MethodResult:
+def _method_result(context: RoundContext, run: MethodRun, *, every_candidate: bool) -> MethodResult:
     alone = None
     if every_candidate and run.method in (Method.DRIFTED, Method.SINGLE_NODE):
-        alone = tuple(_alone(scene, run.method, facts) for facts in run.candidates)
+        alone = tuple(_alone(context, run.method, facts) for facts in run.candidates)
     return MethodResult(
         method=run.method,
-        candidates=tuple(scene.figures(facts) for facts in run.candidates),
-        budget=scene.left(run.method),
+        candidates=tuple(context.figures(facts) for facts in run.candidates),
+        budget=context.left(run.method),
         commands=run.commands,
         alone=alone,
     )
 
 
-def _alone(scene: Scene, method: Method, facts: NodeFacts) -> CandidateAlone:
+def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> CandidateAlone:
     """Say what a candidate would come to by itself; a Balanced pool's refusal is only named (contract)."""
     outcome: Command | Move | Refusal
     if method is Method.DRIFTED:
-        outcome = leaving.alone(scene, method, facts)
+        outcome = leaving.alone(context, method, facts)
         why = "Every pod finds a place." if isinstance(outcome, Command) else outcome.why
     else:
-        outcome = single_node.unscored(scene, facts)
-        refusal = score(scene, outcome) if isinstance(outcome, Move) else outcome
+        outcome = single_node.unscored(context, facts)
+        refusal = score(context, outcome) if isinstance(outcome, Move) else outcome
         why = refusal.why if refusal else "It is worth it."
-        outcome = command_of(scene, method, outcome) if isinstance(outcome, Move) else outcome
+        outcome = command_of(context, method, outcome) if isinstance(outcome, Move) else outcome
     return CandidateAlone(node=facts.name, command=outcome if isinstance(outcome, Command) else None, why=why)

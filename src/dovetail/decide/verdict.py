@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 
-from dovetail.decide import leaving, single_node
-from dovetail.decide.candidates import Chain, passed, stopped
-from dovetail.decide.facts import NodeFacts
-from dovetail.decide.method import MethodRun
-from dovetail.decide.moves import Move
-from dovetail.decide.price import Refusal
-from dovetail.decide.scene import Scene
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.candidates import Chain, passed, stopped
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods import leaving, single_node
+from dovetail.decide.methods.method import MethodRun
+from dovetail.decide.methods.moves import Move
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
@@ -37,17 +37,17 @@ _TAKEN = {
 }
 
 
-def verdicts(scene: Scene, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
-    """Give every node's verdict, by name."""
+def verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
+    """Return every node's verdict, by name."""
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
     simulated = (Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
-    pods = sum(len(facts.reschedulable) for method in simulated for facts in scene.passing(method))
+    pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
     thorough = pods <= FIRST_GATE_PODS_MAX
-    return tuple(_verdict(facts, chains_of(scene, runs, facts, batch, thorough=thorough)) for facts in scene.nodes)
+    return tuple(_verdict(facts, chains_of(context, runs, facts, batch, thorough=thorough)) for facts in context.nodes)
 
 
 def chains_of(
-    scene: Scene,
+    context: RoundContext,
     runs: Mapping[Method, MethodRun],
     facts: NodeFacts,
     batch: frozenset[str],
@@ -59,69 +59,69 @@ def chains_of(
     `thorough`: simulate whatever it takes, and every gate in its turn.
     """
     chains = {}
-    for method, chain in scene.chains[facts.name].items():
+    for method, chain in context.chains[facts.name].items():
         if method is Method.MULTI_NODE and facts.name not in batch:
             continue  # alone it may still go: the last method says
         if method is Method.SINGLE_NODE and facts.name in batch:
             continue
-        chains[method] = _go_on(scene, runs[method], facts, chain, thorough=thorough) if chain.open else chain
+        chains[method] = _go_on(context, runs[method], facts, chain, thorough=thorough) if chain.open else chain
     return chains
 
 
-def _go_on(scene: Scene, run: MethodRun, facts: NodeFacts, chain: Chain, *, thorough: bool) -> Chain:
+def _go_on(context: RoundContext, run: MethodRun, facts: NodeFacts, chain: Chain, *, thorough: bool) -> Chain:
     """Gates 8 to 10."""
     method = run.method
-    if method in _COST and scene.stabilizing:
-        return chain.then(_stabilizing(scene))
-    until = scene.regrown_until(facts) if method in _COST else None
+    if method in _COST and context.stabilizing:
+        return chain.then(_stabilizing(context))
+    until = context.regrown_until(facts) if method in _COST else None
     if until is not None:
-        return chain.then(_regrown(facts, until, scene))
+        return chain.then(_regrown(facts, until, context))
     if facts.name in run.held:
         return chain.then(run.held[facts.name])
-    chain = chain.then(_budget_passed(scene, method, facts))
+    chain = chain.then(_budget_passed(context, method, facts))
     if method is Method.EMPTY:
         return chain
     if method is Method.MULTI_NODE:
         together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
         return chain.then(together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch"))
-    if not thorough and _waits_for_its_turn(scene, method, facts):
+    if not thorough and _waits_for_its_turn(context, method, facts):
         return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
     if method is Method.SINGLE_NODE:
         judge = single_node.judge_in_full if thorough else single_node.judge
-        return chain.then(*_priced(judge(scene, facts)))
-    outcome = leaving.alone(scene, method, facts)
+        return chain.then(*_priced(judge(context, facts)))
+    outcome = leaving.alone(context, method, facts)
     if isinstance(outcome, Command):
         return chain.then(passed(Gate.SIMULATION, "Every pod finds a place."))
     return chain.then(_refused(outcome))
 
 
-def _waits_for_its_turn(scene: Scene, method: Method, facts: NodeFacts) -> bool:
-    """Whether the node's simulation is left for its turn: in a large cluster in which others go first anyway."""
-    if scene.pods_simulated < PODS_MAX or facts.empty:
+def _waits_for_its_turn(context: RoundContext, method: Method, facts: NodeFacts) -> bool:
+    """Return whether the node's simulation is left for its turn: in a large cluster in which others go first anyway."""
+    if context.pods_simulated < PODS_MAX or facts.empty:
         return False
-    asked = facts.name in scene.judged if method is Method.SINGLE_NODE else scene.has_simulated(facts)
+    asked = facts.name in context.judged if method is Method.SINGLE_NODE else context.has_simulated(facts)
     return not asked
 
 
-def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
-    entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
+def _budget_passed(context: RoundContext, method: Method, facts: NodeFacts) -> GateResult:
+    entry = context.ledger.allowance(facts.pool_name, REASON_OF[method])
     return passed(
         Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}."
     )
 
 
-def _stabilizing(scene: Scene) -> GateResult:
-    assert scene.stabilized_until is not None
-    left = seconds(scene.stabilized_until - scene.now)
+def _stabilizing(context: RoundContext) -> GateResult:
+    assert context.stabilized_until is not None
+    left = seconds(context.stabilized_until - context.now)
     return stopped(
         Gate.STABILIZATION,
         f"An action has just finished; cost actions wait for the cluster to settle, {left} more.",
-        until=clock(scene.stabilized_until),
+        until=clock(context.stabilized_until),
     )
 
 
-def _regrown(facts: NodeFacts, until: datetime, scene: Scene) -> GateResult:
-    left = seconds(until - scene.now)
+def _regrown(facts: NodeFacts, until: datetime, context: RoundContext) -> GateResult:
+    left = seconds(until - context.now)
     why = f"The last cost action in NodePool {facts.pool_name} did not hold, a node came back; it waits {left} more."
     return stopped(Gate.STABILIZATION, why, until=clock(until))
 
@@ -155,7 +155,7 @@ def _refused(refusal: Refusal) -> GateResult:
 
 
 def deciding(chains: Mapping[Method, Chain]) -> Chain:
-    """Give the chain that decides: the first that is open to its end, else the one that got furthest."""
+    """Return the chain that decides: the first that is open to its end, else the one that got furthest."""
     for chain in chains.values():
         if chain.open:
             return chain

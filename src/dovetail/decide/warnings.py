@@ -8,33 +8,33 @@ from collections.abc import Iterator
 from dovetail.api.findings import shown
 from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
-from dovetail.decide.facts import is_length, read_expiry
-from dovetail.decide.scene import Scene
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import is_length, read_expiry
 from dovetail.model.duration import NEVER, format_duration
 
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
 
 
-def warnings_of(scene: Scene) -> tuple[str, ...]:
-    """Give all warnings of a round: what the settings name first, then pools by name, then pods."""
-    found: list[str] = list(unknown_names(scene.settings, scene.snapshot.cluster))
-    broken = {pool.metadata.name: launch_problems(pool) for pool in scene.snapshot.cluster.node_pools}
-    for name in sorted(scene.policies):
-        policy = scene.policies[name]
+def warnings_of(context: RoundContext) -> tuple[str, ...]:
+    """Return all warnings of a round: what the settings name first, then pools by name, then pods."""
+    found: list[str] = list(unknown_names(context.settings, context.snapshot.cluster))
+    broken = {pool.metadata.name: launch_problems(pool) for pool in context.snapshot.cluster.node_pools}
+    for name in sorted(context.policies):
+        policy = context.policies[name]
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
-        found.extend(_forceful_first(scene, name))
-    unreadable = [*_claims(scene), *(text for facts in scene.nodes for text in facts.unreadable)]
+        found.extend(_forceful_first(context, name))
+    unreadable = [*_claims(context), *(text for facts in context.nodes for text in facts.unreadable)]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
         found.append(f"{len(unreadable) - UNREADABLE_MAX} more NodeClaims or pods have values that can't be read")
     return tuple(found)
 
 
-def _claims(scene: Scene) -> Iterator[str]:
+def _claims(context: RoundContext) -> Iterator[str]:
     """Say which NodeClaims have durations that can't be read, and what comes of it."""
-    claims = scene.snapshot.cluster.node_claims
+    claims = context.snapshot.cluster.node_claims
     spans = {(claim.spec.expire_after, claim.spec.termination_grace_period) for claim in claims}
     if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
         return  # as nearly always
@@ -53,14 +53,14 @@ def _is_odd(key: str, text: str | None) -> bool:
     return text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER)
 
 
-def _forceful_first(scene: Scene, pool: str) -> Iterator[str]:
+def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:
     """Say where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
-    policy = scene.policies[pool]
+    policy = context.policies[pool]
     graceful = policy.expire_after
-    if scene.settings.is_karpenter or not policy.expire_after_set or graceful is None:
+    if context.settings.is_karpenter or not policy.expire_after_set or graceful is None:
         return
     count = 0
-    for facts in scene.nodes:
+    for facts in context.nodes:
         own = read_expiry(facts.claim.spec.expire_after) if facts.claim and facts.pool_name == pool else None
         count += own is not None and own <= graceful
     if count:

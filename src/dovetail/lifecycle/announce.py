@@ -22,11 +22,11 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
-from dovetail.lifecycle.attempts import SECOND
-from dovetail.lifecycle.machine import Phase, Signal
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
 from dovetail.lifecycle.planner import Decision
-from dovetail.lifecycle.run import Run
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 from dovetail.api.policy import effective_policy
-from dovetail.lifecycle.attempts import Attempts
+from dovetail.lifecycle.commands.attempts import Attempts
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded, SetPoolCondition
 from dovetail.lifecycle.store import Store
 from dovetail.model.objects import NodePool, condition

@@ -14,14 +14,18 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.price import Refusal
-from dovetail.lifecycle import flight, resume
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
-from dovetail.lifecycle.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands import flight, resume
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.commands.records import DOVETAIL, Candidate, Record
+from dovetail.lifecycle.commands.signals import advance
+from dovetail.lifecycle.commands.steps import instructions
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.holds import COME_FIRST, Holds
-from dovetail.lifecycle.machine import Phase, Signal
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
     ClockAdvanced,
@@ -41,11 +45,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
 from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
-from dovetail.lifecycle.records import DOVETAIL, Candidate, Record
 from dovetail.lifecycle.regrowth import Regrowth
-from dovetail.lifecycle.run import Run, View, is_initialized
-from dovetail.lifecycle.signals import advance
-from dovetail.lifecycle.steps import instructions
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
@@ -145,7 +145,7 @@ class Engine:
 
     @property
     def acts(self) -> bool:
-        """Whether it may touch the cluster."""
+        """Return whether it may touch the cluster."""
         return self.is_leader and self.is_synced and not self.observe
 
     @property
@@ -159,7 +159,7 @@ class Engine:
         return tuple(sorted(self._pacing.lingering))
 
     def manages(self, pool: str) -> bool:
-        """Whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
+        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
@@ -437,7 +437,7 @@ class Engine:
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
             return
-        candidates = self._tie(answer, run.id)
+        candidates = self._bind_to_claims(answer, run.id)
         if candidates is None:
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "a node of it has lost its NodeClaim"
             return
@@ -552,7 +552,7 @@ class Engine:
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 
     def _waits_for_holds(self) -> bool:
-        """Whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.
+        """Return whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.
 
         Once they are, what it began before shows as its own taint by the time that a command of ours is validated. A
         hold that can't be had keeps nobody waiting for long.
@@ -570,7 +570,7 @@ class Engine:
         """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
         if self._must_give_way(command):
             return False
-        candidates = self._tie(command)
+        candidates = self._bind_to_claims(command)
         if self.observe or candidates is None:
             topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
@@ -595,7 +595,7 @@ class Engine:
         return True
 
     def _must_give_way(self, command: Command) -> bool:
-        """Whether a command that was refused waits for those that were in validation then.
+        """Return whether a command that was refused waits for those that were in validation then.
 
         Two commands that were each found with the other in flight are both wrong once the other is refused: begun again
         at once, one after the other, they would refuse each other for ever.
@@ -606,9 +606,9 @@ class Engine:
         self._gives_way.pop(command.nodes, None)
         return False
 
-    def _tie(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
+    def _bind_to_claims(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         taken = {node: None for run in self._runs.values() if run.id != ident for node in run.nodes}
-        return flight.tie(command, self.store, taken.__contains__, self.manages)
+        return flight.bind_to_claims(command, self.store, taken.__contains__, self.manages)
 
     # ------------------------------------------------------------ waking
 

@@ -8,7 +8,7 @@ changed, and at all of them when the set of managed pools did. Sits in lifecycle
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.lifecycle.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.messages import HoldNode, InstructionFailed, InstructionSucceeded, ReleaseNode
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
@@ -41,7 +41,7 @@ class Holds:
 
     @property
     def is_open(self) -> bool:
-        """Whether a node still lacks what it needs."""
+        """Return whether a node still lacks what it needs."""
         return bool(self._open)
 
     def next_at(self) -> int | None:

@@ -7,8 +7,8 @@ Used by tests and by the checkers of the simulated world; it looks, and changes 
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from dovetail.lifecycle.commands.machine import TERMINAL, TRANSITIONS, Phase
 from dovetail.lifecycle.engine import Engine
-from dovetail.lifecycle.machine import TERMINAL, TRANSITIONS, Phase
 
 
 def _one_command_per_node(engine: Engine) -> Iterator[str]:
@@ -77,5 +77,5 @@ CHECKS: Final[tuple[Callable[[Engine], Iterator[str]], ...]] = (
 
 
 def violations(engine: Engine) -> list[str]:
-    """Give everything that is wrong, in plain sentences; nothing where all is well."""
+    """Return everything that is wrong, in plain sentences; nothing where all is well."""
     return [sentence for check in CHECKS for sentence in check(engine)]

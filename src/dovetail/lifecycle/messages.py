@@ -190,7 +190,7 @@ class HoldNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseNode:
-    """Give a node that we hold back to Karpenter."""
+    """Return a node that we hold back to Karpenter."""
 
     id: str
     node: str

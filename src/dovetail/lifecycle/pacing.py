@@ -8,9 +8,9 @@ Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `run`.
 
 from typing import Final
 
-from dovetail.lifecycle.attempts import SECOND
-from dovetail.lifecycle.machine import Signal
-from dovetail.lifecycle.run import Run
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Signal
 from dovetail.model.command import Method
 from dovetail.model.settings import Stabilization
 
@@ -59,7 +59,7 @@ class BackOff:
 
 
 def stabilization_of(method: Method, windows: Stabilization) -> int:
-    """Give how long no cost action starts after an action of this method has finished."""
+    """Return how long no cost action starts after an action of this method has finished."""
     match method:
         case Method.EMPTY:
             return windows.empty
@@ -75,7 +75,7 @@ COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def loop_pause(run: Run, poll: int) -> int:
-    """Give how long Karpenter's loop rests after a validation (profile `karpenter-1.15`).
+    """Return how long Karpenter's loop rests after a validation (profile `karpenter-1.15`).
 
     After a deletion it looks again at once, after a launch when it next asks whether that is known, a second later. A
     refused command leaves the turn to the methods after its own; after the last method the poll interval passes.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import BlockedMove, BudgetRow
-from dovetail.decide.price import Refusal
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Command
@@ -69,7 +69,7 @@ class Planner(Protocol):
     """Whoever decides."""
 
     def plan(self, ask: Ask) -> Decision:
-        """Give what to do now, and why not more."""
+        """Return what to do now, and why not more."""
         ...
 
     def validate(self, command: Command, ask: Ask) -> Command | Refusal:
@@ -78,7 +78,7 @@ class Planner(Protocol):
 
 
 def round_planner() -> Planner:
-    """Give the planner that decides for real."""
+    """Return the planner that decides for real."""
     from dovetail.lifecycle.rounds import RoundPlanner
 
     return RoundPlanner()

@@ -10,9 +10,9 @@ pools don't wait. Not for the profile `karpenter-1.15`. Sits in lifecycle, below
 from dataclasses import dataclass
 from typing import Final
 
-from dovetail.lifecycle.attempts import SECOND
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.pacing import BackOff
-from dovetail.lifecycle.run import Run
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.objects import NodeClaim, Pod
@@ -68,7 +68,7 @@ class Regrowth:
         return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
 
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
-        """Give the pools that try no cost action now, and until when: those that wait, those under suspicion."""
+        """Return the pools that try no cost action now, and until when: those that wait, those under suspicion."""
         held: dict[str, int] = {}
         for watched in self._watched.values():
             if _came_back(watched, store):
@@ -107,5 +107,5 @@ def _came_back(watched: _Watched, store: Store) -> bool:
 
 
 def _is_ours(claim: NodeClaim) -> bool:
-    """Whether a command of ours launched it: it was held from the start."""
+    """Return whether a command of ours launched it: it was held from the start."""
     return names.HOLD in claim.metadata.annotations or names.COMMAND in claim.metadata.annotations

@@ -3,11 +3,11 @@
 Sits in lifecycle, below `engine`.
 """
 
-from dovetail.decide.memory import PodMemory
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.price import Refusal
+from dovetail.decide.revalidate import revalidate
 from dovetail.decide.round import plan_round
-from dovetail.decide.validate import revalidate
 from dovetail.lifecycle.planner import Ask
 from dovetail.model.command import Command
 from dovetail.scheduling.snapshot import Snapshot
@@ -18,7 +18,7 @@ class RoundPlanner:
 
     def __init__(self) -> None:
         self._last: Snapshot | None = None
-        self._pods = PodMemory()
+        self._pods = FactsCache()
 
     def _snapshot(self, ask: Ask) -> Snapshot:
         settings = ask.in_flight.marked_settings(ask.settings)
@@ -26,7 +26,7 @@ class RoundPlanner:
         return self._last
 
     def plan(self, ask: Ask) -> RoundResult:
-        """Give what to do now, and why not more."""
+        """Return what to do now, and why not more."""
         return plan_round(
             self._snapshot(ask),
             ask.settings,

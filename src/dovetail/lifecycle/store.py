@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from dovetail.lifecycle.records import is_tainted
+from dovetail.lifecycle.commands.records import is_tainted
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
 from dovetail.model.listing import Listing
@@ -197,22 +197,22 @@ class Store:
     # ------------------------------------------------------------ asking
 
     def version_of(self, kind: type[AnyObject]) -> int:
-        """Give the version of one kind."""
+        """Return the version of one kind."""
         return self._columns[kind].version
 
     def versions(self) -> dict[str, int]:
-        """Give the version of each kind, by the field of `Cluster` that holds it."""
+        """Return the version of each kind, by the field of `Cluster` that holds it."""
         return {FIELD_OF[kind]: column.version for kind, column in self._columns.items()}
 
     def cluster(self) -> Cluster:
-        """Give the cluster as it is known now; the same object until something changes."""
+        """Return the cluster as it is known now; the same object until something changes."""
         if self._cluster is None:
             fields = {FIELD_OF[kind]: column.as_tuple() for kind, column in self._columns.items()}
             self._cluster = Cluster(**fields)  # type: ignore[arg-type]
         return self._cluster
 
     def get(self, kind: type[_Kind], name: str, namespace: str = "") -> _Kind | None:
-        """Give the object of that kind and name, if it is there."""
+        """Return the object of that kind and name, if it is there."""
         column = self._columns[kind]
         at = column.find((namespace, name))
         return None if at is None else column.items[at]  # type: ignore[return-value]
@@ -234,7 +234,7 @@ class Store:
         return sorted(self._nodes_of_pool.get(pool, ()))
 
     def claim_of(self, node: str) -> NodeClaim | None:
-        """Give the NodeClaim behind a node, if it is known."""
+        """Return the NodeClaim behind a node, if it is known."""
         name = self._claim_of_node.get(node)
         return None if name is None else self.get(NodeClaim, name)
 
@@ -246,7 +246,7 @@ class Store:
                 yield pod
 
     def has_pending_pods(self) -> bool:
-        """Whether some pod waits for a node."""
+        """Return whether some pod waits for a node."""
         return bool(self._pending)
 
     def pending_pods(self) -> Iterator[Pod]:
@@ -263,7 +263,7 @@ def _is_older(new: str, known: str) -> bool:
 
 
 def _same(old: AnyObject, new: AnyObject) -> bool:
-    """Whether two reports differ in nothing but their resource version."""
+    """Return whether two reports differ in nothing but their resource version."""
     for name in old.__struct_fields__:
         if name != "metadata" and getattr(old, name) != getattr(new, name):
             return False

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -29,7 +30,6 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.lifecycle.records import decode_record
 from dovetail.live.claims import node_claim_tree
 from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError
@@ -77,7 +77,7 @@ class Actuator:
         }
 
     def acts_on(self, instruction: Instruction) -> bool:
-        """Whether this instruction is for the cluster at all (a wake-up or a report is not)."""
+        """Return whether this instruction is for the cluster at all (a wake-up or a report is not)."""
         return type(instruction) in self._handlers
 
     async def carry_out(self, instruction: Any) -> Answer:

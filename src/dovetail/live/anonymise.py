@@ -148,7 +148,7 @@ def _label_key(key: str, rename: Callable[[str, str], str]) -> str:
 
 
 def _is_providers(domain: str) -> bool:
-    """Whether labels of this domain come from Karpenter or its cloud: the catalogue speaks of them too."""
+    """Return whether labels of this domain come from Karpenter or its cloud: the catalogue speaks of them too."""
     return domain.startswith("karpenter.")
 
 

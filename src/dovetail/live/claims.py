@@ -66,7 +66,7 @@ def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], r
 
 
 def _is_custom(key: str) -> bool:
-    """Whether a label is the user's own: those of a provider depend on the machine that comes, not on us."""
+    """Return whether a label is the user's own: those of a provider depend on the machine that comes, not on us."""
     domain = key.rpartition("/")[0]
     provided = domain.startswith("karpenter.") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
     return key not in WELL_KNOWN and not provided

@@ -51,7 +51,7 @@ async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
 
 
 async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
-    """Gives the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
+    """Return the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
     tally = Tally()
     if pools is not None:
         await _check(client, pools)
@@ -98,7 +98,7 @@ def _is_ours(taint: Tree) -> bool:
 
 
 def _is_registered(item: Tree) -> bool:
-    """Whether it is a NodeClaim whose Node has come: the hold goes on the Node."""
+    """Return whether it is a NodeClaim whose Node has come: the hold goes on the Node."""
     return bool(item.get("kind") == "NodeClaim" and (item.get("status") or {}).get("nodeName"))
 
 

@@ -60,7 +60,7 @@ class LeaderElection:
 
     @property
     def may_act(self) -> bool:
-        """Whether no other process can have taken over by now."""
+        """Return whether no other process can have taken over by now."""
         return self.leading and time.monotonic() - self._renewed_at < self.renew_deadline
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class LeaderElection:
         return spec
 
     async def _release(self) -> None:
-        """Gives the Lease back on an orderly stop, so that the next leader need not wait."""
+        """Return the Lease back on an orderly stop, so that the next leader need not wait."""
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 lease = await self._read()

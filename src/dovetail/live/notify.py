@@ -64,7 +64,7 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
 
 
 def worth_telling(report: Report) -> bool:
-    """Whether people want to hear of it: a command begins, ends, fails or is undone; a pool backs off."""
+    """Return whether people want to hear of it: a command begins, ends, fails or is undone; a pool backs off."""
     if report.topic == "back-off":
         return True
     return report.topic == "command" and dict(report.figures).get("phase") in _PHASES
@@ -113,7 +113,7 @@ class Notifier:
         self._waiting.append(report)
         self._there.set()
 
-    async def beside(self, controller: "Controller") -> None:
+    async def background_task(self, controller: "Controller") -> None:
         """As a part that runs beside a controller; hears of every report from then on."""
         assert controller.telemetry is not None
         controller.telemetry.notify = self.take

@@ -66,7 +66,7 @@ class Controller:
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
-    beside: Sequence[Callable[["Controller"], Awaitable[None]]] = ()
+    background_tasks: Sequence[Callable[["Controller"], Awaitable[None]]] = ()
     _queue: "asyncio.Queue[Event]" = field(init=False)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     crd_seconds: float = 60.0
@@ -115,8 +115,8 @@ class Controller:
         """Watches, leads and acts until stopped; leaves the Lease to the next one."""
         self.metrics.observe.set(1 if self.engine.observe else 0)
         self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
-        for work in self.beside:
-            self._spawn(work(self), getattr(work, "__name__", "beside"))
+        for work in self.background_tasks:
+            self._spawn(work(self), getattr(work, "__name__", "background task"))
         await asyncio.sleep(0)  # they listen before the first event comes
         self._informers = [
             Informer(
@@ -158,7 +158,7 @@ class Controller:
 
     @property
     def may_act(self) -> bool:
-        """Whether this process leads, by its own clock, at this very moment."""
+        """Return whether this process leads, by its own clock, at this very moment."""
         return self._leading and self._election is not None and self._election.may_act
 
     async def _gained(self) -> None:
@@ -186,12 +186,12 @@ class Controller:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything has been seen once."""
+        """Return whether everything has been seen once."""
         return bool(self._informers) and all(informer.synced.is_set() for informer in self._informers)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine has been given a turn lately."""
+        """Return whether the engine has been given a turn lately."""
         return time.monotonic() - self._beat < _ANSWER_WITHIN
 
     # ------------------------------------------------------------ events in

@@ -12,7 +12,7 @@ _GOODBYE_SECONDS: Final = 5.0
 
 
 class Sockets:
-    """Give `make` to a connector as its socket factory; `hang_up` after the session was closed."""
+    """Return `make` to a connector as its socket factory; `hang_up` after the session was closed."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakSet[socket.socket] = weakref.WeakSet()

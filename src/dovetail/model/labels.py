@@ -61,7 +61,7 @@ def well_known(provided: Iterable[str] = ()) -> frozenset[str]:
 
 
 def is_qualified_name(text: str) -> bool:
-    """Whether a text can be the key of a label: a name, perhaps with a DNS domain and a slash before it."""
+    """Return whether a text can be the key of a label: a name, perhaps with a DNS domain and a slash before it."""
     prefix, slash, name = text.rpartition("/")
     if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return False
@@ -69,7 +69,7 @@ def is_qualified_name(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether a text can be the value of a label; the empty one can."""
+    """Return whether a text can be the value of a label; the empty one can."""
     return not text or (len(text) <= 63 and _NAME.fullmatch(text) is not None)
 
 
@@ -83,7 +83,7 @@ def _integer(text: str) -> int | None:
 
 
 def _within(value: str, gte: int | None, lte: int | None) -> bool:
-    """Whether a value keeps the bounds; where there are any, what is no integer doesn't."""
+    """Return whether a value keeps the bounds; where there are any, what is no integer doesn't."""
     if gte is None and lte is None:
         return True
     number = _integer(value)
@@ -125,7 +125,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return _made(spec.key, spec.operator, spec.values, spec.min_values)
 
     def operator(self) -> str:
-        """Give the operator that this comes down to; bounds alone count as Exists."""
+        """Return the operator that this comes down to; bounds alone count as Exists."""
         if self.complement:
             return "NotIn" if self.values else "Exists"
         return "In" if self.values else "DoesNotExist"
@@ -135,17 +135,17 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return INT_MAX - len(self.values) if self.complement else len(self.values)
 
     def lenient(self) -> bool:
-        """Whether a node without the label will do: NotIn and DoesNotExist."""
+        """Return whether a node without the label will do: NotIn and DoesNotExist."""
         return self.complement == bool(self.values)
 
     def has(self, value: str) -> bool:
-        """Whether the label may have this value."""
+        """Return whether the label may have this value."""
         return (value in self.values) != self.complement and (
             (self.gte is None and self.lte is None) or _within(value, self.gte, self.lte)
         )
 
     def intersection(self, other: Requirement) -> Requirement:
-        """Give what both admit; the larger of the two minimum numbers of values stays."""
+        """Return what both admit; the larger of the two minimum numbers of values stays."""
         gte = _highest(self.gte, other.gte)
         lte = _lowest(self.lte, other.lte)
         min_values = _highest(self.min_values, other.min_values)
@@ -167,7 +167,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return Requirement(key=self.key, complement=complement, values=values, gte=gte, lte=lte, min_values=min_values)
 
     def has_intersection(self, other: Requirement) -> bool:
-        """Whether some value is admitted by both, without making the intersection."""
+        """Return whether some value is admitted by both, without making the intersection."""
         gte = _highest(self.gte, other.gte)
         lte = _lowest(self.lte, other.lte)
         if gte is not None and lte is not None and gte > lte:
@@ -270,7 +270,7 @@ class Requirements:
         return Requirements(_made(key, "In", (value,), None) for key, value in labels.items())
 
     def add(self, *requirements: Requirement) -> Requirements:
-        """Give these and those together; on one key, the intersection."""
+        """Return these and those together; on one key, the intersection."""
         if not requirements:
             return self
         added = Requirements()
@@ -279,13 +279,13 @@ class Requirements:
         return added
 
     def union(self, other: Requirements) -> Requirements:
-        """Give the requirements of both; on one key, the intersection."""
+        """Return the requirements of both; on one key, the intersection."""
         if not self._by_key:
             return other
         return self.add(*other._by_key.values())
 
     def get(self, key: str) -> Requirement | None:
-        """Give the requirement on a key, where there is one."""
+        """Return the requirement on a key, where there is one."""
         return self._by_key.get(key)
 
     def admits(self, labels: Mapping[str, str]) -> bool:
@@ -302,7 +302,7 @@ class Requirements:
         return True
 
     def is_compatible(self, other: Requirements, allow_undefined: AbstractSet[str] = _NOTHING) -> bool:
-        """Whether ``other`` can be met here; see `compatible`."""
+        """Return whether ``other`` can be met here; see `compatible`."""
         mine = self._by_key
         for key, incoming in other._by_key.items():
             existing = mine.get(key)
@@ -335,14 +335,14 @@ class Requirements:
         return "; ".join(clashes) or None
 
     def is_intersecting(self, other: Requirements) -> bool:
-        """Whether all keys that both have admit a common value; the quick form of `intersects`."""
+        """Return whether all keys that both have admit a common value; the quick form of `intersects`."""
         few, many = self._by_key, other._by_key
         if len(few) > len(many):
             few, many = many, few
         return all(key not in many or _meet(requirement, many[key]) for key, requirement in few.items())
 
     def has_min_values(self) -> bool:
-        """Whether any of them asks for a number of different values."""
+        """Return whether any of them asks for a number of different values."""
         return any(requirement.min_values is not None for requirement in self._by_key.values())
 
     def to_spec(self) -> tuple[SelectorRequirement, ...]:
@@ -350,11 +350,11 @@ class Requirements:
         return tuple(spec for _, requirement in self.items() for spec in requirement.to_spec())
 
     def items(self) -> list[tuple[str, Requirement]]:
-        """Give keys and requirements, by key."""
+        """Return keys and requirements, by key."""
         return sorted(self._by_key.items())
 
     def keys(self) -> AbstractSet[str]:
-        """Give the keys."""
+        """Return the keys."""
         return self._by_key.keys()
 
     def _hint(self, key: str, allow_undefined: AbstractSet[str]) -> str:
@@ -406,7 +406,7 @@ def _meet(existing: Requirement, incoming: Requirement) -> bool:
 def pod_requirements(
     node_selector: Mapping[str, str], node_affinity: NodeAffinity | None, *, preferences: bool = True
 ) -> Requirements:
-    """Give a pod's requirements on its node: its selector, its first required term, its heaviest preferred one.
+    """Return a pod's requirements on its node: its selector, its first required term, its heaviest preferred one.
 
     The last only with ``preferences``: Karpenter takes it for a must until it is relaxed. Fields are not looked at.
     """
@@ -458,7 +458,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return LabelSelector(equal=tuple(sorted(spec.match_labels.items())), expressions=tuple(expressions))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         if self.nothing:
             return False
         for key, value in self.equal:
@@ -474,7 +474,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def with_equal(self, pairs: Iterable[tuple[str, str]]) -> LabelSelector:
-        """Give the selector that also wants these labels, as matchLabelKeys adds them."""
+        """Return the selector that also wants these labels, as matchLabelKeys adds them."""
         return msgspec.structs.replace(self, equal=tuple(sorted({*self.equal, *pairs})))
 
 

@@ -28,5 +28,5 @@ class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of
 
 
 def are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether two sequences hold the very same objects."""
+    """Return whether two sequences hold the very same objects."""
     return len(some) == len(others) and all(map(is_, some, others))

@@ -90,7 +90,7 @@ def required(threshold: Money, cost: Fraction | int | float) -> Fraction:
 
 
 def at_least(savings: Money, threshold: Money, cost: Fraction | int | float) -> bool:
-    """Whether the savings reach threshold x disruption cost; equal is enough."""
+    """Return whether the savings reach threshold x disruption cost; equal is enough."""
     return savings >= required(threshold, cost)
 
 
@@ -100,10 +100,10 @@ def times(threshold: Decimal | Fraction | int | str, cost: Fraction | int | floa
 
 
 def nearest(amount: Fraction | int) -> Money:
-    """Give the money nearest to an exact amount, half to even: for writing it down, not for comparing."""
+    """Return the money nearest to an exact amount, half to even: for writing it down, not for comparing."""
     return round(amount)
 
 
 def as_float(amount: Money) -> float:
-    """Give the float nearest to the amount in dollars: for plots and for formats that know nothing else."""
+    """Return the float nearest to the amount in dollars: for plots and for formats that know nothing else."""
     return float(amount / UNIT)

@@ -114,6 +114,6 @@ def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """Whether the condition of that type is there and True."""
+    """Return whether the condition of that type is there and True."""
     entry = condition(conditions, kind)
     return entry is not None and entry.status == "True"

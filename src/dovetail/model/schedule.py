@@ -218,7 +218,7 @@ class Schedule:
         return _parsed(text)
 
     def possible(self) -> bool:
-        """Whether it ever hits: 30 February doesn't."""
+        """Return whether it ever hits: 30 February doesn't."""
         return self._possible
 
     def _some_day_comes(self) -> bool:
@@ -230,21 +230,21 @@ class Schedule:
         )
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Give the first hit strictly after an instant, in UTC; ``None`` if none comes this year or in five more."""
+        """Return the first hit strictly after an instant, in UTC; ``None`` if none comes this year or in five more."""
         if self.every is not None:
             return _instant(_seconds(instant) + self.every)
         found = self.hit_from(_seconds(instant) + 1)
         return None if found is None else _instant(found)
 
     def prev_at_or_before(self, instant: datetime) -> datetime | None:
-        """Give the last hit at or before an instant, in UTC; ``None`` for ``@every``, or if five years saw none."""
+        """Return the last hit at or before an instant, in UTC; ``None`` for ``@every``, or if five years saw none."""
         if self.every is not None:
             return None
         found = self.hit_until(_seconds(instant))
         return None if found is None else _instant(found)
 
     def hit_from(self, second: int) -> int | None:
-        """Give the first hit at or after a second since 1970; what `next_after` is made of."""
+        """Return the first hit at or after a second since 1970; what `next_after` is made of."""
         if not self.possible():
             return None
         first = second // _DAY_SECONDS
@@ -260,7 +260,7 @@ class Schedule:
         return None
 
     def hit_until(self, second: int) -> int | None:
-        """Give the last hit at or before a second since 1970; what `prev_at_or_before` is made of."""
+        """Return the last hit at or before a second since 1970; what `prev_at_or_before` is made of."""
         if not self.possible():
             return None
         first = second // _DAY_SECONDS
@@ -272,7 +272,7 @@ class Schedule:
         return None
 
     def last_of_run(self, hit: int, seconds: int) -> int:
-        """Give the last hit of the same UTC day that is reached from one in steps of at most so many seconds."""
+        """Return the last hit of the same UTC day that is reached from one in steps of at most so many seconds."""
         for base, times, low, high in self._pieces(hit // _DAY_SECONDS):
             index = bisect_left(times, hit - base, low, high)
             if index < high and base + times[index] - hit <= seconds:
@@ -284,7 +284,7 @@ class Schedule:
         return hit
 
     def endless(self, seconds: int) -> bool:
-        """Whether hits follow each other within so many seconds for ever, where that is plain to see."""
+        """Return whether hits follow each other within so many seconds for ever, where that is plain to see."""
         every_day = self._star and self._months == 0x1FFE and self._days == 0xFFFFFFFE and self._weekdays == 0x7F
         return (
             every_day
@@ -294,7 +294,7 @@ class Schedule:
         )
 
     def _pieces(self, day: int) -> list[tuple[int, Sequence[int], int, int]]:
-        """Give the hits of a UTC day, in order, as slices of sorted lists: (what to add, list, from, to)."""
+        """Return the hits of a UTC day, in order, as slices of sorted lists: (what to add, list, from, to)."""
         if self._tz is UTC:
             return [(day * _DAY_SECONDS, self._times, 0, len(self._times))] if self._matches_day(day) else []
         start = day * _DAY_SECONDS
@@ -314,7 +314,7 @@ class Schedule:
         return pieces
 
     def _odd_day(self, day: int) -> tuple[int, ...]:
-        """Give the hits of a UTC day on which the clock is changed, by looking at each of its minutes."""
+        """Return the hits of a UTC day on which the clock is changed, by looking at each of its minutes."""
         hits = self._odd.get(day)
         if hits is None:
             wanted = frozenset(self._times)
@@ -334,7 +334,7 @@ class Schedule:
         return shift // timedelta(seconds=1)
 
     def _matches_day(self, day: int) -> bool:
-        """Whether a local day, counted from 1970, is one of the schedule's."""
+        """Return whether a local day, counted from 1970, is one of the schedule's."""
         today = date.fromordinal(day + _EPOCH_ORDINAL)
         key = (today.year, today.month)
         days = self._month_days.get(key)
@@ -343,7 +343,7 @@ class Schedule:
         return bool(days >> today.day & 1)
 
     def _days_of(self, year: int, month: int) -> int:
-        """Give the bits of the days of a month on which the schedule hits."""
+        """Return the bits of the days of a month on which the schedule hits."""
         if not self._months >> month & 1:
             return 0
         # Monday is 0 for a date and Sunday 0 for cron; day 1 of the month is bit 1.
@@ -409,11 +409,11 @@ class Window:
         self._known: _Stretch | None = None
 
     def active(self, now: datetime) -> bool:
-        """Whether the window is open."""
+        """Return whether the window is open."""
         return self._stretch(now)[2]
 
     def next_change(self, now: datetime) -> datetime | None:
-        """Give the first instant after now at which it opens or closes; ``None`` if it won't in the next five years."""
+        """Return when, after now, it opens or closes; ``None`` if it won't in the next five years."""
         return self._stretch(now)[3]
 
     def never_hits(self) -> bool:
@@ -447,7 +447,7 @@ class Window:
         return since, _instant(change), active, _instant(change)
 
     def _closing(self, end: int) -> int | None:
-        """Give the end of the stretch that closes at ``end`` unless a hit comes first or just then."""
+        """Return the end of the stretch that closes at ``end`` unless a hit comes first or just then."""
         length, horizon = self.duration_ns // SECOND, end + _HORIZON
         while end < horizon:
             last = self.schedule.hit_until(end)
@@ -470,5 +470,5 @@ class Window:
 
 @lru_cache(maxsize=1 << 14)
 def window(text: str, duration_ns: int) -> Window:
-    """Give the window of a schedule's text and a duration: one for all who ask, who so share what it remembers."""
+    """Return the window of a schedule's text and a duration: one for all who ask, who so share what it remembers."""
     return Window(Schedule.parse(text), duration_ns)

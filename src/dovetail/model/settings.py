@@ -27,14 +27,14 @@ class CandidateOrder(StrEnum):
 
 
 class PreferencePolicy(StrEnum):
-    """Whether preferences of pods are tried before they are dropped, or ignored from the start."""
+    """Return whether preferences of pods are tried before they are dropped, or ignored from the start."""
 
     RESPECT = "Respect"
     IGNORE = "Ignore"
 
 
 class MinValuesPolicy(StrEnum):
-    """Whether minValues is a must."""
+    """Return whether minValues is a must."""
 
     STRICT = "Strict"
     BEST_EFFORT = "BestEffort"
@@ -77,7 +77,7 @@ class Settings:
 
     @property
     def is_karpenter(self) -> bool:
-        """Whether Karpenter's own behaviour is asked for, flaws included."""
+        """Return whether Karpenter's own behaviour is asked for, flaws included."""
         return self.profile is Profile.KARPENTER_1_15
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dovetail.decide.budgets import REASONS, Allowance, flat_allowance, is_active
-from dovetail.decide.scene import Scene
+from dovetail.decide.context import RoundContext
+from dovetail.decide.gates.budgets import REASONS, Allowance, flat_allowance, is_active
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
@@ -44,8 +44,8 @@ class PoolCalendar:
 def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
     """Every pool's calendar, by name."""
     snapshot = Snapshot.build(cluster, Catalogue(instance_types=()), settings, now)  # budgets know no prices
-    scene = Scene(snapshot, settings, now)
-    ledger, policies = scene.ledger, scene.policies
+    context = RoundContext(snapshot, settings, now)
+    ledger, policies = context.ledger, context.policies
     end = now + timedelta(days=days)
     pools = []
     for pool in sorted(policies):

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from dovetail.api.validate import read_annotation
-from dovetail.decide import leaving, single_node
-from dovetail.decide.candidates import Chain, pod_name
-from dovetail.decide.facts import NodeFacts
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.candidates import Chain, pod_name
+from dovetail.decide.gates.price import PRICE_GATES
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
-from dovetail.decide.moves import Move, command_of
-from dovetail.decide.price import PRICE_GATES
+from dovetail.decide.methods import leaving, single_node
+from dovetail.decide.methods.moves import Move, command_of
 from dovetail.decide.round import METHODS
-from dovetail.decide.scene import Scene
 from dovetail.decide.verdict import chains_of, deciding
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model import names
@@ -54,11 +54,13 @@ class World:
 
     previous: Snapshot | None = None
 
-    def scene(self) -> Scene:
+    def context(self) -> RoundContext:
         """Look at it; what `previous` has read already is not read again."""
         settings = self.in_flight.marked_settings(self.settings)
         snapshot = Snapshot.build(self.cluster, self.catalogue, settings, self.now, previous=self.previous)
-        return Scene(snapshot, self.settings, self.now, in_flight=self.in_flight, managed_pools=self.managed_pools)
+        return RoundContext(
+            snapshot, self.settings, self.now, in_flight=self.in_flight, managed_pools=self.managed_pools
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +72,11 @@ class Answer:
     deciding: Chain
     command: Command | None
     now: bool
-    scene: Scene
+    context: RoundContext
 
     @property
     def eligible(self) -> bool:
-        """Whether some method would take it."""
+        """Return whether some method would take it."""
         return self.deciding.open
 
     @property
@@ -89,9 +91,9 @@ class Answer:
         A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
         """
         asked = self.last.gate in PRICE_GATES or self.last.gate is Gate.NEW_NODES
-        if self.eligible or not asked or self.scene.place(self.facts) < 0:
+        if self.eligible or not asked or self.context.place(self.facts) < 0:
             return ()
-        found = self.scene.simulate((self.facts,), for_cost=True).new_nodes
+        found = self.context.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(
             sorted({text for node in found if not node.serves_only_pending for text in node.kept_preferences()})
         )
@@ -109,38 +111,38 @@ class Counterfactual:
 
 def ask(world: World, node: str) -> Answer | None:
     """Run the core and give one node's part of the answer; None where there is no such node."""
-    scene = world.scene()
-    facts = scene.by_name.get(node)
+    context = world.context()
+    facts = context.by_name.get(node)
     if facts is None:
         return None
-    runs = {method: run(scene) for method, run in METHODS.items()}
+    runs = {method: run(context) for method, run in METHODS.items()}
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-    chains = chains_of(scene, runs, facts, batch, thorough=True)
+    chains = chains_of(context, runs, facts, batch, thorough=True)
     chain = deciding(chains)
     if not chain.open:
-        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False, scene=scene)
+        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False, context=context)
     command = next((c for c in runs[chain.method].commands if node in c.nodes), None)
     now = command is not None
-    command = command or _alone(scene, chain.method, facts)
-    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now, scene=scene)
+    command = command or _alone(context, chain.method, facts)
+    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now, context=context)
 
 
-def _alone(scene: Scene, method: Method, facts: NodeFacts) -> Command | None:
-    """Give what would become of the node when its turn comes."""
+def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
+    """Return what would become of the node when its turn comes."""
     if method in (Method.EXPIRED, Method.DRIFTED):
-        outcome = leaving.alone(scene, method, facts)
+        outcome = leaving.alone(context, method, facts)
         return outcome if isinstance(outcome, Command) else None
-    move = single_node.judge(scene, facts)
-    return command_of(scene, method, move) if isinstance(move, Move) else None
+    move = single_node.judge(context, facts)
+    return command_of(context, method, move) if isinstance(move, Move) else None
 
 
 def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
-    """Give the node's answer now and, where it stays, what came of each change that suggests itself."""
+    """Return the node's answer now and, where it stays, what came of each change that suggests itself."""
     now = ask(world, node)
     if now is None or now.eligible:
         return now, ()
     found = []
-    world = replace(world, previous=now.scene.snapshot)
+    world = replace(world, previous=now.context.snapshot)
     for if_, changed in _changes(world, now):
         then = ask(changed, node)
         if then is None:
@@ -267,7 +269,7 @@ def _consolidate_after(world: World, answer: Answer) -> Changes:
 def _threshold(world: World, answer: Answer) -> Changes:
     """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
     refusal, facts = answer.last.figures, answer.facts
-    cost = facts.disruption_cost(answer.scene.now)
+    cost = facts.disruption_cost(answer.context.now)
     if cost <= 0 or "savingsPerHour" not in refusal:
         return
     enough = Fraction(str(refusal["savingsPerHour"])) / cost
@@ -365,18 +367,18 @@ def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
 
 def _later(world: World, answer: Answer) -> Changes:
     """Ask again at the next times at which this node's answer could change by itself."""
-    scene = answer.scene
-    times = {*node_times(answer.facts, scene), *_crossings(answer), *_windows(scene, answer)}
+    context = answer.context
+    times = {*node_times(answer.facts, context), *_crossings(answer), *_windows(context, answer)}
     for when in sorted(when for when in times if when > world.now)[:TIMES_MAX]:
         wait = seconds(when - world.now)
         yield f"at {clock(when)} (in {wait})", replace(world, now=when)
 
 
-def _windows(scene: Scene, answer: Answer) -> Iterator[datetime]:
+def _windows(context: RoundContext, answer: Answer) -> Iterator[datetime]:
     policy = answer.facts.policy
     if policy is None or answer.last.gate not in (Gate.BUDGET, Gate.TOPOLOGY_BUDGET):
         return
-    when = scene.now
+    when = context.now
     for _ in range(TIMES_MAX):
         upcoming = min(window_times(policy, when), default=None)
         if upcoming is None:
@@ -386,7 +388,7 @@ def _windows(scene: Scene, answer: Answer) -> Iterator[datetime]:
 
 
 def _crossings(answer: Answer) -> Iterator[datetime]:
-    """Give when ageing has lowered the required savings to what the move saves (S1, Lifetime remaining)."""
+    """Return when ageing has lowered the required savings to what the move saves (S1, Lifetime remaining)."""
     facts, figures = answer.facts, answer.last.figures
     if answer.last.gate is not Gate.SAVINGS_THRESHOLD or not facts.expire_after or facts.policy is None:
         return

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def plan_document(result: RoundResult, catalogue: Catalogue | None = None) -> Json:
-    """Give the whole document; with a catalogue, also where the prices are from and of which day."""
+    """Return the whole document; with a catalogue, also where the prices are from and of which day."""
     document = {
         "now": clock(result.now),
         "profile": result.profile.value,
@@ -47,7 +47,7 @@ def prices(catalogue: Catalogue) -> Json:
 
 
 def action(command: Command) -> Json:
-    """Give a command as ACTION."""
+    """Return a command as ACTION."""
     return {
         "action": command.action.value,
         "nodes": list(command.nodes),
@@ -72,7 +72,7 @@ def _replacement(entry: Replacement) -> Json:
 
 
 def requirement(item: SelectorRequirement) -> Json:
-    """Give a requirement as it stands in a NodeClaim."""
+    """Return a requirement as it stands in a NodeClaim."""
     shown: Json = {"key": item.key, "operator": item.operator, "values": list(item.values)}
     if item.min_values is not None:
         shown["minValues"] = item.min_values
@@ -109,7 +109,7 @@ def _alone(entry: CandidateAlone) -> Json:
 
 
 def _nodes(verdicts: Iterable[NodeVerdict]) -> list[Json]:
-    """Give all nodes; gates that many nodes passed alike are shaped once."""
+    """Return all nodes; gates that many nodes passed alike are shaped once."""
     known: dict[int, Json] = {}
     return [
         {
@@ -132,7 +132,7 @@ def _gate(result: GateResult, known: dict[int, Json]) -> Json:
 
 
 def gate(result: GateResult) -> Json:
-    """Give how a gate ended."""
+    """Return how a gate ended."""
     return {
         "gate": result.gate.value,
         "passed": result.passed,

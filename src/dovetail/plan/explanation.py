@@ -5,7 +5,7 @@ Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in pla
 
 from typing import Any
 
-from dovetail.decide.candidates import Chain
+from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.words import clock, dollars
 from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
@@ -20,7 +20,7 @@ _OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 
 
 def explanation_document(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
-    """Give everything as JSON."""
+    """Return everything as JSON."""
     facts = answer.facts
     return {
         "now": clock(world.now),
@@ -50,7 +50,7 @@ def explanation_document(world: World, answer: Answer, opened: tuple[Counterfact
 
 
 def policy_document(policy: DisruptionPolicy) -> Json:
-    """Give the effective policy: each field's value and where it comes from."""
+    """Return the effective policy: each field's value and where it comes from."""
     values = {
         "consolidationPolicy": policy.consolidation_policy.value,
         "consolidateAfter": format_duration(policy.consolidate_after),
@@ -80,7 +80,7 @@ def budget_text(budget: Budget) -> str:
 
 
 def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
-    """Give everything in words."""
+    """Return everything in words."""
     facts = answer.facts
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "

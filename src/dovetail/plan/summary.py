@@ -43,7 +43,7 @@ def prices_text(catalogue: Catalogue | None) -> str:
 
 
 def plan_text(result: RoundResult) -> str:
-    """Give the plan in words."""
+    """Return the plan in words."""
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
     total = sum(result.prices.values())

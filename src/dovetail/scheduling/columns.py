@@ -12,9 +12,9 @@ import numpy.typing as npt
 from dovetail.model import names
 from dovetail.model.labels import ALIASES, Requirement, Requirements
 from dovetail.model.objects import Taint, Toleration
-from dovetail.scheduling.machines import Mask
+from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.nodes import StateNode
-from dovetail.scheduling.pods import tolerates
+from dovetail.scheduling.pods.pod import tolerates
 
 Codes = npt.NDArray[np.int32]
 _OLD_NAMES = {new: old for old, new in ALIASES.items()}
@@ -25,7 +25,7 @@ def _taint_mark(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
 
 
 def _reads_alike(one: StateNode, other: StateNode) -> bool:
-    """Whether two readings of a node agree in name, labels and taints."""
+    """Return whether two readings of a node agree in name, labels and taints."""
     return one is other or (
         one.node is other.node
         and one.name == other.name

@@ -14,13 +14,13 @@ from typing import Final
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
-from dovetail.scheduling.claims import Claim, ClaimRules, Fit, ReservedError
-from dovetail.scheduling.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.machines import ReqSet, TypeBits
-from dovetail.scheduling.pods import HostPort, ports_clash
+from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.launch.machines import ReqSet, TypeBits
+from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
+from dovetail.scheduling.pods.pod import HostPort, ports_clash
+from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.topology import INVERSE, GroupState
-from dovetail.scheduling.variants import Variant
 
 _NONE: Final[frozenset[int]] = frozenset()
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
@@ -351,7 +351,7 @@ class Engine:
         return -1
 
     def _takes(self, node: int, variant: Variant, *, exempt: bool) -> bool:
-        """Whether the overlay leaves the node open to the variant."""
+        """Return whether the overlay leaves the node open to the variant."""
         if node in self.removed or (not exempt and node in self.closed):
             return False
         here = self.touched.get(node)
@@ -362,7 +362,7 @@ class Engine:
         return self._keeps_company(node, variant, here)
 
     def _keeps_company(self, node: int, variant: Variant, here: _Touched) -> bool:
-        """Whether ports, attach limits and host rules go with the pods that were placed on the node."""
+        """Return whether ports, attach limits and host rules go with the pods that were placed on the node."""
         if variant.ports and ports_clash(variant.ports, here.ports):
             return False
         if here.attached and not self.frame.attaches(node, variant.attached, here.attached):

@@ -15,11 +15,11 @@ from dovetail.model.labels import Requirements
 from dovetail.model.objects import Pod, Taint
 from dovetail.model.quantity import format_amount
 from dovetail.scheduling.engine import Engine, Entry
-from dovetail.scheduling.machines import Mask
-from dovetail.scheduling.pods import untolerated
-from dovetail.scheduling.templates import HOST_PLACEHOLDER, Template, short_values
+from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.launch.templates import HOST_PLACEHOLDER, Template, short_values
+from dovetail.scheduling.pods.pod import untolerated
+from dovetail.scheduling.pods.variants import Rule, Variant
 from dovetail.scheduling.topology import AFFINITY, INVERSE, SPREAD
-from dovetail.scheduling.variants import Rule, Variant
 
 if TYPE_CHECKING:
     from dovetail.scheduling.snapshot import Snapshot

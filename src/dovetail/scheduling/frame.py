@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.model.cached import cached
 from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Requirement
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
-from dovetail.model.once import once
 from dovetail.model.settings import Settings
-from dovetail.scheduling.bindings import Bindings
-from dovetail.scheduling.classes import PodClass, asked_values
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.machines import Amounts, Machines, Mask, ReqSet, Resources
-from dovetail.scheduling.pods import HostPort
-from dovetail.scheduling.templates import Template
+from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
+from dovetail.scheduling.launch.templates import Template
+from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.classes import PodClass, asked_values
+from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.variants import Variant
+from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
 from dovetail.scheduling.topology import INVERSE, Domains, Group, NodeFilter, domain_universe
-from dovetail.scheduling.variants import Variant
-from dovetail.scheduling.volumes import Storage, VolumeNeeds
 
 Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)
@@ -37,12 +37,12 @@ class PodPlaces:
         chosen[self._moving] = False
         return self._bindings.nodes_by_class(chosen)
 
-    @once
+    @cached
     def counted(self) -> dict[int, Places]:
         """Those that spread and affinity count."""
         return self._of(self._bindings.counted)
 
-    @once
+    @cached
     def holding(self) -> dict[int, Places]:
         """Those that hold anti-affinity against others."""
         holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
@@ -103,13 +103,13 @@ class Frame:
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
-    @once
+    @cached
     def rows(self) -> list[list[int]]:
         """What each node has left, as plain numbers."""
         rows: list[list[int]] = self.room.tolist()
         return rows
 
-    @once
+    @cached
     def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
         """Classes by namespace and label."""
         found: dict[tuple[str, str, str], list[PodClass]] = {}
@@ -118,7 +118,7 @@ class Frame:
                 found.setdefault((cls.namespace, key, value), []).append(cls)
         return found
 
-    @once
+    @cached
     def _by_namespace(self) -> dict[str, list[PodClass]]:
         """Classes by namespace."""
         found: dict[str, list[PodClass]] = {}
@@ -153,7 +153,7 @@ class Frame:
 
     # Topology
 
-    @once
+    @cached
     def _mentioned(self) -> dict[str, set[str]]:
         """The values that pods and volumes ask for, by label."""
         found: dict[str, set[str]] = {}
@@ -328,7 +328,7 @@ class Frame:
                     mask[node] = False
 
     def attaches(self, node: int, wanted: Iterable[tuple[str, str]], also: Iterable[tuple[str, str]]) -> bool:
-        """Whether a node can attach these volumes beside its own and those of pods placed there."""
+        """Return whether a node can attach these volumes beside its own and those of pods placed there."""
         state = self.columns.states[node]
         limits = self.storage.limits.get(state.node.metadata.name) if state.node is not None else None
         if not limits:

@@ -12,7 +12,7 @@ from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim, Taint, is_true
 from dovetail.model.settings import Settings
-from dovetail.scheduling.pods import Amounts, amounts
+from dovetail.scheduling.pods.pod import Amounts, amounts
 
 _PASSING: Final = (
     ("node.kubernetes.io/not-ready", "NoSchedule"),
@@ -43,13 +43,13 @@ class StateNode:
     allocatable: Amounts
     capacity: Amounts
     renamed: bool
-    """Whether the host name that its pods count for is another: until it registers it is known by its claim."""
+    """Return whether the host name that its pods count for is another: until it registers it is known by its claim."""
     unnamed: bool
-    """Whether its Node says no host name."""
+    """Return whether its Node says no host name."""
 
     @property
     def managed(self) -> bool:
-        """Whether a NodeClaim stands behind it."""
+        """Return whether a NodeClaim stands behind it."""
         return self.claim is not None
 
 
@@ -81,7 +81,7 @@ def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
 
 
 def joins_alike(one: Node, other: Node) -> bool:
-    """Whether a newer Node is joined, and stands in the order of nodes, where the older one did."""
+    """Return whether a newer Node is joined, and stands in the order of nodes, where the older one did."""
     mine, theirs = one.metadata, other.metadata
     return (
         mine.name == theirs.name
@@ -91,7 +91,7 @@ def joins_alike(one: Node, other: Node) -> bool:
 
 
 def claims_alike(one: NodeClaim, other: NodeClaim) -> bool:
-    """Whether a newer NodeClaim is joined where the older one was."""
+    """Return whether a newer NodeClaim is joined where the older one was."""
     return one.metadata.name == other.metadata.name and one.status.provider_id == other.status.provider_id
 
 
@@ -143,7 +143,7 @@ def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, ini
 
 
 def _passes(taint: Taint) -> bool:
-    """Whether the taint goes away by itself while the node starts."""
+    """Return whether the taint goes away by itself while the node starts."""
     mark = (taint.key, taint.effect)
     return mark in _PASSING or mark == _REBOOTING or taint.key.startswith(_PASSING_PREFIX)
 
@@ -160,10 +160,10 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
 
 def why_leaving(state: StateNode, settings: Settings) -> str:
     """Why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
-    return MARKED if state.name in settings.marked_for_deletion_nodes else why_going(state, settings)
+    return MARKED if state.name in settings.marked_for_deletion_nodes else leaving_reason(state, settings)
 
 
-def why_going(state: StateNode, settings: Settings) -> str:
+def leaving_reason(state: StateNode, settings: Settings) -> str:
     """The same, by what its objects alone say."""
     node, claim = state.node, state.claim
     if claim is not None and claim.metadata.deletion_timestamp is not None:

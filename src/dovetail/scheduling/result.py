@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dovetail.model import names
+from dovetail.model.cached import cached
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod, SelectorRequirement, Taint
-from dovetail.model.once import once
 
 # The order in which capacity types are launched (spec section 8; Karpenter launches a reservation, then spot).
 CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
@@ -31,19 +31,19 @@ class LaunchPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinValuesCheck:
-    """Whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
+    """Return whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
 
     needed: int = 0
     unmet: dict[str, int] = field(default_factory=dict)
 
     @property
     def met(self) -> bool:
-        """Whether every key has enough values."""
+        """Return whether every key has enough values."""
         return not self.unmet
 
 
 def launchable(offering: Offering) -> bool:
-    """Whether a machine can come from this offering now: available and, where reserved, not used up."""
+    """Return whether a machine can come from this offering now: available and, where reserved, not used up."""
     return offering.available and (offering.capacity_type != names.RESERVED or offering.reservation_capacity > 0)
 
 
@@ -81,12 +81,12 @@ class NewNode:
         """Whether the requirement on the key allows the value; a key without requirement allows all, as upstream."""
         return all(_admits(entry, value) for entry in self.requirements if entry.key == key)
 
-    @once
+    @cached
     def capacity_types(self) -> tuple[str, ...]:
         """Capacity types that some kept type can be launched as under the requirements, sorted."""
         return tuple(sorted({o.capacity_type for o in self._launchable_offerings()}))
 
-    @once
+    @cached
     def zones(self) -> tuple[str, ...]:
         """Zones in which some kept type can be launched under the requirements, sorted."""
         return tuple(sorted({o.zone for o in self._launchable_offerings()}))
@@ -129,7 +129,7 @@ class NewNode:
 
     @property
     def has_min_values(self) -> bool:
-        """Whether some requirement asks for a number of values."""
+        """Return whether some requirement asks for a number of values."""
         return any(entry.min_values is not None for entry in self.requirements)
 
     def check_min_values(self, kinds: Sequence[InstanceType] | None = None) -> MinValuesCheck:
@@ -226,19 +226,19 @@ class SimulationResult:
     stopped_early: bool = False
     pods_simulated: int = 0
 
-    @once
+    @cached
     def placements(self) -> tuple[NodePlacement, ...]:
         """Who lands on nodes that exist, in the order of the nodes."""
         return self.list_placements()
 
-    @once
+    @cached
     def blocking(self) -> tuple[Unplaced, ...]:
         """What keeps the candidates: pods that were not pending before and find no (initialized) place."""
         return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.was_pending)
 
     @property
     def all_placed(self) -> bool:
-        """Whether every pod that was not pending before has a place."""
+        """Return whether every pod that was not pending before has a place."""
         return not self.blocking
 
     def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dovetail.scheduling.bindings import Bindings
-from dovetail.scheduling.classes import PodClass
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.daemons import DaemonTerms
-from dovetail.scheduling.machines import Amounts, Mask, Resources
+from dovetail.scheduling.launch.daemons import DaemonTerms
+from dovetail.scheduling.launch.machines import Amounts, Mask, Resources
+from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.classes import PodClass
 
 
 class Sizes:

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
-from dovetail.scheduling import pods as filters
-from dovetail.scheduling.claims import Claim, final_requests, final_requirements, kept_preferences
 from dovetail.scheduling.engine import Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
-from dovetail.scheduling.movers import Leaving
+from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
 from dovetail.scheduling.nodes import StateNode
+from dovetail.scheduling.pods import pod as filters
+from dovetail.scheduling.pods.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
 

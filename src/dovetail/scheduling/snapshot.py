@@ -16,37 +16,37 @@ import numpy as np
 
 from dovetail.api.policy import effective_policy
 from dovetail.model import names
+from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
-from dovetail.model.once import once
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import MinValuesPolicy, Settings
-from dovetail.scheduling import pods as filters
-from dovetail.scheduling.bindings import Bindings, NodeNames
-from dovetail.scheduling.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.daemons import Daemons
 from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.frame import Frame, PodPlaces
-from dovetail.scheduling.machines import Machines, Mask, Resources
-from dovetail.scheduling.movers import MoverRegistry, Movers
+from dovetail.scheduling.launch.daemons import Daemons
+from dovetail.scheduling.launch.machines import Machines, Mask, Resources
+from dovetail.scheduling.launch.templates import TemplateCache, usable_pools
 from dovetail.scheduling.nodes import (
     MARKED,
     StateNode,
     claims_alike,
     join,
     joins_alike,
+    leaving_reason,
     replaced,
     state_node,
-    why_going,
 )
-from dovetail.scheduling.pods import HostPort
+from dovetail.scheduling.pods import pod as filters
+from dovetail.scheduling.pods.bindings import Bindings, NodeNames
+from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
+from dovetail.scheduling.pods.movers import MoverRegistry, Movers
+from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
-from dovetail.scheduling.templates import Shelf, usable_pools
 from dovetail.scheduling.validation import why_ignored
-from dovetail.scheduling.volumes import Storage
 
 _REGISTRY_MAX = 20_000
 
@@ -83,7 +83,7 @@ class NodeView:
 
     @property
     def managed(self) -> bool:
-        """Whether a NodeClaim stands behind it."""
+        """Return whether a NodeClaim stands behind it."""
         return self.claim is not None
 
 
@@ -99,7 +99,7 @@ class _Memory:
     classes: Classes
     machines: Machines
     names: NodeNames
-    shelf: Shelf
+    shelf: TemplateCache
     daemons: Daemons
     sizes: Sizes
     needs: Needs
@@ -168,7 +168,16 @@ class Snapshot:
             resources = Resources()
             machines = Machines(self.catalogue, resources)
             return _Memory(
-                resources, Classes(resources), machines, NodeNames(), Shelf(), Daemons(), Sizes(), Needs(), {}, {}
+                resources,
+                Classes(resources),
+                machines,
+                NodeNames(),
+                TemplateCache(),
+                Daemons(),
+                Sizes(),
+                Needs(),
+                {},
+                {},
             )
         old = previous._memory
         same = previous.catalogue is self.catalogue
@@ -225,7 +234,7 @@ class Snapshot:
             for name in state.allocatable:
                 self._memory.resources.place(name)
             code = self._memory.names.code(node.metadata.name) if node is not None else 0
-            entry = (state, why_going(state, self.settings), self._memory.sizes.code(state.allocatable), code)
+            entry = (state, leaving_reason(state, self.settings), self._memory.sizes.code(state.allocatable), code)
         self._memory.states[mark] = entry
         return entry
 
@@ -258,7 +267,7 @@ class Snapshot:
 
     # What decisions ask
 
-    @once
+    @cached
     def nodes(self) -> tuple[NodeView, ...]:
         """All nodes, in the order in which pods are offered to them."""
         earlier, self._earlier_nodes = self._earlier_nodes, {}
@@ -268,27 +277,27 @@ class Snapshot:
         """The place of a node, by name."""
         return self._index.get(name)
 
-    @once
+    @cached
     def pools(self) -> dict[str, NodePool]:
         """All pools, by name."""
         return {pool.metadata.name: pool for pool in self.cluster.node_pools}
 
-    @once
+    @cached
     def policies(self) -> dict[str, DisruptionPolicy]:
         """The effective disruption policy of every pool, by name."""
         return {name: effective_policy(pool, self.settings) for name, pool in self.pools.items()}
 
-    @once
+    @cached
     def pending(self) -> tuple[Pod, ...]:
         """Pods that wait for a node, and that a node could help."""
         return tuple(pod for pod, _, why in self._waiting if not why)
 
-    @once
+    @cached
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
         """Pods that wait for a node but can't be helped, each with the reason."""
         return tuple((pod, why) for pod, _, why in self._waiting if why)
 
-    @once
+    @cached
     def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
         """Pods that wait for a node, each with its class and why it can't be helped, if so."""
         bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
@@ -316,12 +325,12 @@ class Snapshot:
             found = (self._memory.classes.class_of(pod, info), flags_of(pod))
         return found
 
-    @once
+    @cached
     def storage(self) -> Storage:
         """Claims, volumes and storage classes."""
         return Storage(self.cluster)
 
-    @once
+    @cached
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """The pods of leaving nodes that move in every simulation, by node."""
         return tuple(
@@ -336,22 +345,22 @@ class Snapshot:
         """The same, ready to be placed."""
         return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.now)
 
-    @once
+    @cached
     def queued(self) -> list[Entry]:
         """The pending pods, ready to be placed."""
         return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why]
 
-    @once
+    @cached
     def initialized(self) -> int:
         """How many nodes are initialized; these come first."""
         return sum(state.initialized for state in self.states)
 
-    @once
+    @cached
     def leaving_ids(self) -> frozenset[int]:
         """The identities of the pods of leaving nodes."""
         return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
 
-    @once
+    @cached
     def pending_ids(self) -> frozenset[int]:
         """The identities of the pending pods."""
         return frozenset(map(id, self.pending))
@@ -403,7 +412,7 @@ class Snapshot:
         )
 
     def _is_same(self, earlier: NodeView, state: StateNode, pods: tuple[Pod, ...]) -> bool:
-        """Whether a view of the snapshot before still holds; objects are compared by identity first."""
+        """Return whether a view of the snapshot before still holds; objects are compared by identity first."""
         return (
             earlier.node is state.node
             and earlier.claim is state.claim
@@ -415,7 +424,7 @@ class Snapshot:
 
     # What simulations ask
 
-    @once
+    @cached
     def frame(self) -> Frame:
         """The compiled middle, made when the first simulation asks."""
         memory = self._memory
@@ -492,7 +501,7 @@ class Snapshot:
                     attached.setdefault(node, {}).setdefault(driver, set()).add(claim)
         return ports, attached
 
-    @once
+    @cached
     def _limits(self) -> dict[int, dict[str, int]]:
         """What each template's pool has left of its limits, with all nodes that stay."""
         left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}

@@ -17,8 +17,8 @@ from dovetail.model import names
 from dovetail.model.labels import LabelSelector, Requirement, Requirements
 from dovetail.model.objects import NodePool, Taint, Toleration
 from dovetail.scheduling.columns import Codes, NodeColumns
-from dovetail.scheduling.machines import Machines, Mask
-from dovetail.scheduling.pods import tolerates
+from dovetail.scheduling.launch.machines import Machines, Mask
+from dovetail.scheduling.pods.pod import tolerates
 
 SPREAD: Final = 0
 AFFINITY: Final = 1
@@ -70,7 +70,7 @@ class NodeFilter:
         return mask
 
     def claims(self, taints: tuple[Taint, ...], reqs: Requirements) -> bool:
-        """Whether a new node with these requirements takes part."""
+        """Return whether a new node with these requirements takes part."""
         if self.honor_affinity and self.terms and not any(reqs.is_compatible(term) for term in self.terms):
             return False
         return not self.honor_taints or tolerates(self.tolerations, taints)
@@ -200,7 +200,7 @@ class Group:
         self.per_node: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether it counts a pod."""
+        """Return whether it counts a pod."""
         return namespace in self.namespaces and self.selector.matches(labels)
 
     def fill(
@@ -238,11 +238,11 @@ class Group:
             self.openable[place] = True
 
     def takes_part(self, node: int) -> bool:
-        """Whether pods that run on this node count."""
+        """Return whether pods that run on this node count."""
         return self.nodes is None or bool(self.nodes[node])
 
     def will_count(self, node: int) -> bool:
-        """Whether a pod that is placed on this node counts."""
+        """Return whether a pod that is placed on this node counts."""
         return self.nodes_later is None or bool(self.nodes_later[node])
 
 
@@ -320,7 +320,7 @@ class GroupState:
         return int(self.group.per_node[node]) - self.less.get(node, 0) + self.extra.get(node, 0)
 
     def present(self, place: int) -> bool:
-        """Whether a domain exists."""
+        """Return whether a domain exists."""
         return self.group.openable[place] or self.nodes_in[place] > 0 or self.counts[place] > 0
 
     def least(self, allowed: Requirement | None) -> int:
@@ -364,7 +364,7 @@ class GroupState:
         return found
 
     def bootstraps(self, allowed: Requirement | None, own: int) -> bool:
-        """Whether the pod is the first of its affinity: it counts itself, and no domain it may use has one."""
+        """Return whether the pod is the first of its affinity: it counts itself, and no domain it may use has one."""
         if not own:
             return False
         group = self.group
@@ -377,7 +377,7 @@ class GroupState:
         )
 
     def any_host(self, allowed: Requirement | None) -> bool:
-        """Whether some host that the pod may use has a counted pod."""
+        """Return whether some host that the pod may use has a counted pod."""
         if self.group.elsewhere or self.on_claims or any(count > 0 for count in self.extra.values()):
             return True
         return any(self.at_node(node) > 0 for node in self.hosts(allowed))
@@ -459,6 +459,6 @@ class GroupState:
         return count == 0
 
     def node_takes(self, node: int, own: int) -> bool:
-        """Whether a node that exists will do for a host-name rule other than affinity."""
+        """Return whether a node that exists will do for a host-name rule other than affinity."""
         count = self.at_node(node)
         return count + own <= self.group.max_skew if self.group.kind == SPREAD else count == 0

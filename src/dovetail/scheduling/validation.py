@@ -10,7 +10,7 @@ from typing import Final
 from dovetail.model import names
 from dovetail.model.labels import ALIASES, is_label_value, is_qualified_name, pod_requirements
 from dovetail.model.objects import Pod, SelectorRequirement
-from dovetail.scheduling.volumes import VolumeNeeds
+from dovetail.scheduling.pods.volumes import VolumeNeeds
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Gt", "Lt", "Gte", "Lte", "Exists", "DoesNotExist"})
 _BOUNDS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})

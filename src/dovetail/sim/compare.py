@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.model.duration import format_duration
-from dovetail.sim.clock import SECOND
 from dovetail.sim.ledger import Result
-from dovetail.sim.page import Comparison as Story
+from dovetail.sim.pages.comparison import Comparison as Story
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenario import Policy, Scenario
+from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.world.clock import SECOND
 
 Progress = Callable[[float], None]
 _POLL_SECONDS = 0.2

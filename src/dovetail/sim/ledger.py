@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, Report, TaintNode
-from dovetail.lifecycle.records import decode_record
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.sim.clock import HOUR, MINUTE, SECOND
-from dovetail.sim.cloud import Instance
-from dovetail.sim.host import Host
-from dovetail.sim.promises import Violation
-from dovetail.sim.store import Change
-from dovetail.sim.world import World
+from dovetail.sim.checks.promises import Violation
+from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.world.cloud import Instance
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.store import Change
+from dovetail.sim.world.world import World
 
 SHORT_LIFE: Final = 15 * MINUTE
 _DOLLAR: Final = 10**18

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dovetail.lifecycle.announce import VERDICTS_EVERY
-from dovetail.sim.checkers import Watch
-from dovetail.sim.clock import SECOND
+from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.ledger import Ledger, Result
-from dovetail.sim.scenario import Policy, Scenario
-from dovetail.sim.stage import Stage
-from dovetail.sim.world import karpenter_settings
+from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.scenarios.stage import Stage
+from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import karpenter_settings
 
 SAMPLES = 240
 

@@ -20,7 +20,7 @@ from dovetail.model.money import parse_money
 from dovetail.sim.compare import Task
 from dovetail.sim.knee import knee
 from dovetail.sim.ledger import Result
-from dovetail.sim.scenario import Scenario
+from dovetail.sim.scenarios.scenario import Scenario
 
 VARIED: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "consolidateAfter")
 _SHORT: Final = dict(zip(VARIED, ("grace", "threshold", "after"), strict=True))

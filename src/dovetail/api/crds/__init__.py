@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions of NodePool and NodeClaim."""

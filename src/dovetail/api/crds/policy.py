@@ -1,0 +1,131 @@
+"""The schema of a NodePool's disruption policy: the fields that the designs add, and their rules for the API server.
+
+Spec section 1; S0 Proposed Spec, S1 Recommendation, S2 API Design, S3 Proposed Spec. The same rules at run time are
+`policy`'s and `budget_rules`'. Sits in api, below `crds`.
+"""
+
+from typing import Final
+
+from dovetail.api.crds import words
+from dovetail.api.crds.cron_rules import SCHEDULE_LENGTH_MAX, schedule_rules
+
+_LABEL_NAME: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]$"
+_DURATION_WITH_DAYS_OR_NEVER: Final = r"^(([0-9]+(s|m|h|d))+|Never)$"
+_WINDOW: Final = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
+_NODES: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+_POLICIES: Final = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutilized"]
+_REASONS: Final = ["Underutilized", "Empty", "Drifted", "Unhealthy", "Expired"]
+_BUDGET_TEXT_LENGTH_MAX: Final = 256
+
+
+def disruption() -> words.Schema:
+    """Return the schema of `spec.disruption`."""
+    never = "must be a duration of s, m and h parts such as 30s or 1h30m, or Never"
+    return words.object_of(
+        "How and when nodes of this pool may be disrupted.",
+        {
+            "consolidationPolicy": words.text(
+                "Which nodes consolidation may take. WhenUnderutilized is the older word for WhenEmptyOrUnderutilized. "
+                "Ignored on a static pool.",
+                enum=_POLICIES,
+                default="WhenEmptyOrUnderutilized",
+            ),
+            "consolidateAfter": words.checked(
+                "How long after the last pod came or went a node becomes a candidate for consolidation; "
+                "Never switches consolidation off. Ignored on a static pool.",
+                words.DURATION_OR_NEVER,
+                f"consolidateAfter {never}",
+                default="15s",
+            ),
+            "expireAfter": words.checked(
+                "The age at which a node is replaced gracefully, within the budgets. Must be shorter than the "
+                "template's expireAfter, which Karpenter enforces forcefully. Unset: the NodeClaim's own.",
+                _DURATION_WITH_DAYS_OR_NEVER,
+                "expireAfter must be a duration of s, m, h and d parts such as 720h or 30d, or Never",
+            ),
+            "consolidationGracePeriod": words.checked(
+                "How long after the last pod came or went a node stays out of consolidation altogether, neither "
+                "emptied nor filled. Unset or Never: off. Ignored on a static pool.",
+                words.DURATION_OR_NEVER,
+                f"consolidationGracePeriod {never}",
+            ),
+            "consolidationSavingsThreshold": {
+                "description": "What a consolidation must save at least, in dollars per hour for each unit of "
+                "disruption cost; 0 asks for no minimum. Alpha. Ignored on a static pool.",
+                "type": "number",
+                "minimum": 0,
+                "default": 0.01,
+            },
+            "budgets": words.list_of(
+                "How many nodes may be disrupted at the same time. Of the budgets that are active and name the "
+                "reason, the strictest counts.",
+                _budget(),
+                maxItems=50,
+                default=[{"nodes": "10%"}],
+            ),
+        },
+        default={"consolidateAfter": "15s"},
+    )
+
+
+def _budget() -> words.Schema:
+    return words.object_of(
+        "A cap on nodes that are disrupted at the same time.",
+        {
+            "nodes": words.checked(
+                "The cap: a count, or a percentage of the pool's nodes (with topologyKey the domain's), rounded up.",
+                _NODES,
+                "nodes must be a count such as '5' or a percentage from '0%' to '100%'",
+                default="10%",
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+            ),
+            "schedule": words.text(
+                "When the budget becomes active: five cron fields, or @daily and its like, in UTC unless "
+                "TZ=Area/City stands in front. Without it the budget is always active. Needs duration.",
+                maxLength=SCHEDULE_LENGTH_MAX,
+                **words.rules(*schedule_rules()),
+            ),
+            "duration": words.checked(
+                "How long the budget stays active after each hit of its schedule, in hours and minutes.",
+                _WINDOW,
+                "duration must be hours and minutes such as 8h, 30m or 1h30m",
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+            ),
+            "reasons": words.list_of(
+                "The kinds of disruption that the budget holds for; none listed means all.",
+                words.text("A kind of disruption.", enum=_REASONS),
+                kind="set",
+                maxItems=50,
+            ),
+            "topologyKey": words.text(
+                "A node label. The cap then holds for the nodes of each of its values apart, and for drift only.",
+                pattern=_LABEL_NAME,
+                maxLength=317,
+                **words.rules(
+                    words.rule(
+                        f"self.matches(r'{_LABEL_NAME}')",
+                        "topologyKey must be a label name such as topology.kubernetes.io/zone",
+                    ),
+                    words.rule(
+                        "self.matches(r'^([^/]{0,253}/)?[^/]*$')",
+                        "topologyKey must have at most 253 characters before its slash",
+                    ),
+                ),
+            ),
+            "sequential": {
+                "description": "Let drift finish in one value of topologyKey before it starts in the next.",
+                "type": "boolean",
+            },
+        },
+        required=["nodes"],
+        **words.rules(
+            words.rule(
+                "has(self.schedule) == has(self.duration)",
+                "schedule and duration go together: set both, or neither for a budget that is always active",
+            ),
+            words.rule(
+                "!has(self.sequential) || !self.sequential || has(self.topologyKey)",
+                "sequential needs topologyKey: name the node label to go by, such as topology.kubernetes.io/zone",
+            ),
+        ),
+    )

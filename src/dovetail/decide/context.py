@@ -1,0 +1,261 @@
+"""Everything the methods of one round ask, each question answered once: facts, gates, budgets, simulations.
+
+Methods don't know each other; they share this. Simulations are kept by what they were asked, so that a node that drift
+has simulated is not simulated again for its price where the question is the same. Chooses no action itself. Sits in
+decide, between the rules and the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dovetail.api.policy import effective_policy
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.reading import Reader
+from dovetail.decide.gates import timers
+from dovetail.decide.gates.balanced import PoolTotals, pool_totals
+from dovetail.decide.gates.budgets import Ledger
+from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
+from dovetail.decide.gates.price import Refusal, Source
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.refusals.bounds import Bounds
+from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.unready import Unready
+from dovetail.model.cached import cached
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.result import SimulationResult
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from dovetail.decide.methods.moves import Move
+
+
+class RoundContext:
+    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        now: datetime,
+        *,
+        in_flight: InFlight = NOTHING_IN_FLIGHT,
+        stabilized_until: datetime | None = None,
+        managed_pools: Iterable[str] | None = None,
+        memory: FactsCache | None = None,
+    ) -> None:
+        self.snapshot, self.settings, self.now, self.in_flight = snapshot, settings, now, in_flight
+        self.stabilized_until = stabilized_until
+        self._memory = memory
+        managed = None if managed_pools is None or settings.is_karpenter else frozenset(managed_pools)
+        self.gate_context = GateContext(settings=settings, now=now, managed_pools=managed)
+        self.unscored: dict[str, Move | Refusal] = {}
+        self.judged: dict[str, Move | Refusal] = {}
+        self.pods_simulated = 0
+        self._sources: dict[str, Source] = {}
+        self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
+
+    @cached
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """All nodes, by name."""
+        reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
+        return reader.read()
+
+    @cached
+    def by_name(self) -> dict[str, NodeFacts]:
+        """Nodes by name."""
+        return {facts.name: facts for facts in self.nodes}
+
+    @cached
+    def policies(self) -> dict[str, DisruptionPolicy]:
+        """The effective policy of every pool, by name."""
+        pools = self.snapshot.cluster.node_pools
+        return {pool.metadata.name: effective_policy(pool, self.settings) for pool in pools}
+
+    @cached
+    def ledger(self) -> Ledger:
+        """The budgets."""
+        return Ledger(self.nodes, self.policies, self.settings, self.now, self.in_flight)
+
+    @cached
+    def chains(self) -> Chains:
+        """Gates 1 to 7 of every node, for every method."""
+        return Chains(self.by_name, self.gate_context)
+
+    @cached
+    def totals(self) -> dict[str, PoolTotals]:
+        """What Balanced pools are measured against."""
+        return pool_totals(self.nodes, self.chains, self.settings)
+
+    @cached
+    def closed(self) -> tuple[int, ...]:
+        """Nodes that a cost action may not move pods to."""
+        hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
+        return tuple(self.place(facts) for facts in hidden)
+
+    @cached
+    def bounds(self) -> Bounds:
+        """What can be refused without a simulation."""
+        frame = self.snapshot.frame
+        launches = self._memory.launches(frame) if self._memory is not None else Launches(frame)
+        return Bounds(self.snapshot, self.closed, launches)
+
+    @cached
+    def unready(self) -> Unready:
+        """What is certain to land on nodes on their way."""
+        return Unready(self.snapshot, self.closed)
+
+    @property
+    def stabilizing(self) -> bool:
+        """Return whether cost actions wait for an earlier action to settle (S4, LifecycleAction Tunables)."""
+        return self.stabilized_until is not None and self.now < self.stabilized_until
+
+    def regrown_until(self, facts: NodeFacts) -> datetime | None:
+        """Return until when the node's pool tries no cost action, because the last one did not hold."""
+        until = self.in_flight.regrown.get(facts.pool_name)
+        return until if until is not None and self.now < until else None
+
+    def passing(self, method: Method) -> list[NodeFacts]:
+        """Return the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
+        return self._passing[method]
+
+    @cached
+    def _passing(self) -> dict[Method, list[NodeFacts]]:
+        found: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
+        for facts, methods in self._open_to():
+            for method in methods:
+                found[method].append(facts)
+        return found
+
+    def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
+        """Return the methods whose gates 1 to 7 each node passes; the gates' words are not needed for that."""
+        memory = self._memory
+        if memory is None:
+            yield from ((facts, self._passed(facts)) for facts in self.nodes)
+            return
+        for facts, known in memory.open_to(self.nodes, self.gate_context.managed_pools, self.now):
+            if known is None:
+                known = self._passed(facts)
+                memory.keep_open(facts, known, self.now)
+            yield facts, known
+
+    def _passed(self, facts: NodeFacts) -> tuple[Method, ...]:
+        return tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
+
+    @cached
+    def cost_order(self) -> tuple[NodeFacts, ...]:
+        """Cost candidates in the order they are taken: lowest disruption cost, or highest savings ratio; then name."""
+        waiting = [facts for facts in self.passing(Method.MULTI_NODE) if self.regrown_until(facts) is None]
+        return tuple(in_cost_order(waiting, self.settings, self.now))
+
+    def left(self, method: Method) -> dict[str, int]:
+        """Return what every pool has left for the method's reason; the caller may count it down."""
+        return self.ledger.left(REASON_OF[method])
+
+    def figures(self, facts: NodeFacts) -> CandidateFigures:
+        """Return a candidate's figures as the plan shows them."""
+        return CandidateFigures(
+            node=facts.name,
+            node_pool=facts.pool_name,
+            price=facts.price,
+            price_float=facts.price_float,
+            disruption_cost=self.disruption_cost((facts,)),
+        )
+
+    def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
+        """Return the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
+        if self.settings.is_karpenter:
+            return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
+        return float(sum(facts.disruption_cost(self.now) for facts in nodes))
+
+    def sources(self, nodes: Sequence[NodeFacts]) -> list[Source]:
+        """Return what the price gates ask of nodes."""
+        known = self._sources
+        found = []
+        for facts in nodes:
+            source = known.get(facts.name)
+            if source is None:
+                source = known[facts.name] = _source(facts, self.now)
+            found.append(source)
+        return found
+
+    def place(self, facts: NodeFacts) -> int:
+        """Return the place of a node in the snapshot; -1 where the scheduler does not see it yet."""
+        place = self.snapshot.node_index(facts.name)
+        return -1 if place is None else place
+
+    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
+        """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
+
+        A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
+        to the same question serves as well.
+        """
+        chosen = tuple(map(self.place, nodes))
+        key = (tuple(sorted(chosen)), for_cost)
+        if key in self._simulations:
+            return self._simulations[key]
+        if for_cost and not self.closed and (key[0], False) in self._simulations:
+            return self._simulations[(key[0], False)]
+        result = simulate(
+            self.snapshot,
+            chosen,
+            closed=self.closed if for_cost else (),
+            new_nodes_max=1 if for_cost else None,
+        )
+        self._simulations[key] = result
+        self.pods_simulated += result.pods_simulated
+        return result
+
+    def has_simulated(self, facts: NodeFacts) -> bool:
+        """Return whether it is known already where the pods of a node that has to go would land."""
+        return ((self.place(facts),), False) in self._simulations
+
+
+def _source(facts: NodeFacts, now: datetime) -> Source:
+    return Source(
+        name=facts.name,
+        instance_type=facts.instance_type,
+        capacity_type=facts.capacity_type,
+        price=facts.price,
+        price_float=facts.price_float,
+        offering_price=facts.offering_price,
+        required=Fraction(*facts.required_savings(now)),
+    )
+
+
+class Chains(Mapping[str, dict[Method, Chain]]):
+    """Gates 1 to 7 of nodes by name, each worked out when it is first looked at."""
+
+    def __init__(self, nodes: Mapping[str, NodeFacts], gate_context: GateContext) -> None:
+        self._nodes, self._gate_context = nodes, gate_context
+        self._found: dict[str, dict[Method, Chain]] = {}
+
+    def __getitem__(self, name: str) -> dict[Method, Chain]:
+        """Return a node's chains, by method."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = gates_of(self._nodes[name], self._gate_context)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the nodes, by name."""
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self._nodes)
+
+
+def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
+    """Order cost candidates (spec section 5; S1 and S4 against Karpenter v1.15: a setting)."""
+    if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
+        return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
+    return sorted(nodes, key=lambda facts: (facts.disruption_cost_float(now), facts.name))

@@ -1,0 +1,243 @@
+"""What a round read of each node, kept for the next: what its pods came to, its facts, the methods it is open to.
+
+Objects never change, they are replaced: what was read off the very same objects, under PDBs that refuse the same, is
+the same. What the time may change is kept until the time at which it does, or not at all. The memory never changes an
+answer. Sits in decide, above facts and pod_sums, below reading and the context.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.decide.facts.drainability import Guards
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.pod_sums import PodSums
+from dovetail.decide.in_flight import LeavingNode
+from dovetail.decide.refusals.launches import Launches
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Method
+from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import Settings
+from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.nodes import StateNode
+
+Pools = frozenset[str] | None
+"""Which pools are ours; None: all."""
+
+
+Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool]
+"""All that the facts of a node are read off, but for settings, catalogue and the time; the last: is it nominated."""
+
+
+def _same(one: Inputs, other: Inputs) -> bool:
+    """Return whether it is the very same."""
+    return (
+        one[0] is other[0]
+        and one[1] is other[1]
+        and one[2] is other[2]
+        and one[3] is other[3]
+        and (one[4] is other[4] or one[4] == other[4])
+        and one[5] == other[5]
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """What was counted for a node: its pods, what they came to, and which PDBs, of which namespaces, were asked."""
+
+    pods: tuple[Pod, ...]
+    sums: PodSums
+    namespaces: frozenset[str]
+    pdbs: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """What was read of a node, and the methods it is open to from one time to another."""
+
+    inputs: Inputs
+    facts: NodeFacts
+    open_to: tuple[Method, ...] = ()
+    managed: Pools = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the facts of all nodes are read off: nodes in the scheduler's order, their pods, pools, and who is planned.
+
+    `planned`: names of nodes and claims that a command takes, or that pods are expected on.
+    """
+
+    states: tuple[StateNode, ...]
+    pods_on: tuple[tuple[Pod, ...], ...]
+    pools: Mapping[str, NodePool]
+    policies: Mapping[str, DisruptionPolicy]
+    planned: frozenset[str]
+
+    def is_of_the_same_nodes(self, other: "Reading") -> bool:
+        """Return whether both have the same number of nodes under the very same rules."""
+        return (
+            len(self.states) == len(other.states)
+            and _are_the_same(self.pools, other.pools)
+            and _are_the_same(self.policies, other.policies)
+        )
+
+
+def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    return len(some) == len(others) and all(others.get(name) is value for name, value in some.items())
+
+
+class FactsCache:
+    """What was read, by node, and the PDBs ready to be asked. Whoever asks round after round hands it to each."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sums] = {}
+        self._nodes: dict[str, _Node] = {}
+        self._here: list[str] = []
+        self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
+        self._looked_at: Sequence[PodDisruptionBudget] | None = None
+        self._settings: Settings | None = None
+        self._catalogue: Catalogue | None = None
+        self._launches: Launches | None = None
+        self._managed: Pools = None
+        self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
+        self.guards = Guards(())
+
+    def launches(self, frame: Frame) -> Launches:
+        """Return what is known of the prices of launches."""
+        if self._launches is None or not self._launches.serves(frame):
+            self._launches = Launches(frame)
+        return self._launches
+
+    def look_at(
+        self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
+    ) -> None:
+        """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
+        if settings != self._settings or catalogue is not self._catalogue:
+            self._nodes, self._last = {}, None
+        self._settings, self._catalogue = settings, catalogue
+        others, turned = self._look_at_pdbs(pdbs)
+        here = list(nodes)
+        if here != self._here:
+            self._here = here
+            self._sums = {name: entry for name in here if (entry := self._sums.get(name)) is not None}
+            self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
+        if others or turned:
+            self._sums = {
+                name: entry
+                for name, entry in self._sums.items()
+                if entry.namespaces.isdisjoint(others) and entry.pdbs.isdisjoint(turned)
+            }
+
+    def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], set[str]]:
+        """Return the namespaces whose PDBs are others than before, and the PDBs that refuse otherwise."""
+        others: set[str] = set()
+        turned: set[str] = set()
+        if pdbs is self._looked_at:
+            return others, turned
+        by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for pdb in pdbs:
+            by_namespace.setdefault(pdb.metadata.namespace, []).append(pdb)
+        old = self._pdbs
+        for namespace in {**old, **by_namespace}:
+            found = _turned(old.get(namespace, ()), by_namespace.get(namespace, ()))
+            if found is None:
+                others.add(namespace)
+            else:
+                turned.update(found)
+        self._pdbs, self._looked_at, self.guards = by_namespace, pdbs, self.guards.renewed(pdbs)
+        return others, turned
+
+    def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
+        """Return what these very pods came to before, if that still holds."""
+        entry = self._sums.get(node)
+        return entry.sums if entry is not None and entry.pods is pods else None
+
+    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str]) -> None:
+        """Remember what pods came to; not where time alone may change it."""
+        if any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations):
+            self._sums.pop(node, None)
+            return
+        asked = frozenset(pod.metadata.namespace for pod in pods)
+        self._sums[node] = _Sums(pods, sums, asked, pdbs)
+
+    def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:
+        """Return the facts of last time, by place, and the places at which they don't hold, or may not."""
+        if self._last is None or not reading.is_of_the_same_nodes(self._last[0]):
+            return None
+        before, found = self._last
+        planned, counted, known = reading.planned | before.planned, self._sums, self._nodes
+        pairs = zip(reading.states, before.states, reading.pods_on, before.pods_on, strict=True)
+        changed = [
+            place
+            for place, (state, was, pods, had) in enumerate(pairs)
+            if state is not was or pods is not had or state.name not in counted or state.name not in known
+        ]
+        if planned:
+            changed.extend(place for place, state in enumerate(reading.states) if _is_among(planned, state))
+        return list(found), changed
+
+    def keep_reading(self, reading: Reading, found: Sequence[NodeFacts]) -> None:
+        """Remember all facts for the next time."""
+        self._last = (reading, tuple(found))
+
+    def facts_of(self, inputs: Inputs) -> NodeFacts | None:
+        """Return the facts that were read off the very same, whenever that was."""
+        known = self._nodes.get(inputs[0].name)
+        return known.facts if known is not None and _same(known.inputs, inputs) else None
+
+    def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
+        """Remember the facts of a node; not where they have the time in them."""
+        if facts.drifted_since == now:
+            self._nodes.pop(facts.name, None)
+        else:
+            self._nodes[facts.name] = _Node(inputs, facts)
+
+    def open_to(
+        self, nodes: Iterable[NodeFacts], managed: Pools, now: datetime
+    ) -> Iterator[tuple[NodeFacts, tuple[Method, ...] | None]]:
+        """Return the methods whose gates 1 to 7 nodes, passed before; None: may not hold now."""
+        known_of = self._nodes.get
+        if managed != self._managed:
+            self._managed = managed
+        managed = self._managed
+        for facts in nodes:
+            known = known_of(facts.name)
+            if known is None or known.since is None or known.managed is not managed or now < known.since:
+                yield facts, None
+            else:
+                yield facts, known.open_to if known.until is None or now < known.until else None
+
+    def keep_open(self, facts: NodeFacts, methods: tuple[Method, ...], now: datetime) -> None:
+        """Remember the methods that a node is open to, until one of its times comes."""
+        known = self._nodes.get(facts.name)
+        if known is not None:
+            times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
+            known.open_to, known.managed, known.since = methods, self._managed, now
+            known.until = min((when for when in times if when > now), default=None)
+
+
+def _is_among(planned: Container[str], state: StateNode) -> bool:
+    return state.name in planned or (state.claim is not None and state.claim.metadata.name in planned)
+
+
+def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:
+    """Return the PDBs of a namespace that came to refuse evictions, or to allow them; None where they are others.
+
+    How many they allow counts only where it is none.
+    """
+    if len(old) != len(new):
+        return None
+    found = []
+    for one, other in zip(old, new, strict=True):
+        if one is other:
+            continue
+        if one.metadata.name != other.metadata.name or one.spec != other.spec:
+            return None
+        if (one.status.disruptions_allowed == 0) != (other.status.disruptions_allowed == 0):
+            found.append(f"{one.metadata.namespace}/{one.metadata.name}")
+    return found

@@ -1,0 +1,98 @@
+"""What it costs to disturb pods: eviction cost of a pod, disruption cost of a node, exact.
+
+Spec section 3; S1, Context. A pod's cost is a whole number of 2^-27, because both divisors of the formula are powers
+of two; so sums are exact integers and a node's cost is an exact fraction. The profile `karpenter-1.15` repeats
+Karpenter's own two costs and its float arithmetic beside it. Knows nothing of prices, pools or time but what it is
+given. Sits in decide, at the bottom.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Final
+
+from dovetail.model import names
+from dovetail.model.objects import Pod
+
+UNIT: Final = 1 << 27
+"""One pod of default priority, in the unit of eviction costs."""
+_LIMIT: Final = 10 * UNIT
+_INT32: Final = re.compile(r"[+-]?[0-9]+")  # what Go's ParseInt reads in base 10
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def _int32(text: str) -> int | None:
+    if not _INT32.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << 31) <= number < (1 << 31) else None
+
+
+def deletion_cost(annotations: Mapping[str, str]) -> tuple[int, str | None]:
+    """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
+
+    Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we say so.
+    """
+    for key in (names.DISRUPTION_COST, names.POD_DELETION_COST):
+        text = annotations.get(key)
+        if text is not None:
+            number = _int32(text)
+            return (0, f"{key}: {text!r}") if number is None else (number, None)
+    return 0, None
+
+
+def eviction_cost(pod: Pod) -> int:
+    """What evicting the pod costs, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
+    annotations = pod.metadata.annotations
+    priority = pod.spec.priority
+    if not annotations and not priority:
+        return UNIT
+    extra, _ = deletion_cost(annotations)
+    cost = UNIT + extra + (priority or 0) * 4  # 2^27 / 2^25
+    return max(-_LIMIT, min(_LIMIT, cost))
+
+
+def unreadable_cost(pod: Pod) -> str | None:
+    """Name the deletion cost that is no 32-bit integer and is therefore ignored."""
+    return deletion_cost(pod.metadata.annotations)[1] if pod.metadata.annotations else None
+
+
+def lifetime_remaining(expire_after: int | None, created: datetime | None, now: datetime) -> Fraction:
+    """Return the share of its life that a node has left, from 1 (new, or never expires) to 0 (at its end).
+
+    S1, Context, "Lifetime remaining". `expire_after` in nanoseconds.
+    """
+    return Fraction(*_life_left(expire_after, created, now))
+
+
+def _life_left(expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
+    """Return what is left, and of how much."""
+    if expire_after is None or created is None:
+        return 1, 1
+    if expire_after <= 0:
+        return 0, 1
+    age = (now - created) // _MICROSECOND * 1000
+    return min(expire_after, max(0, expire_after - age)), expire_after
+
+
+def lifetime_remaining_float(expire_after: int | None, created: datetime | None, now: datetime) -> float:
+    """Return the same as Karpenter's floats have it (0 s of life at age 0 is its NaN)."""
+    if expire_after is None or created is None:
+        return 1.0
+    total = expire_after / 1e9
+    left = total - (now - created).total_seconds()
+    if total == 0:
+        return float("nan") if left == 0 else (0.0 if left < 0 else 1.0)
+    return max(0.0, min(1.0, left / total))
+
+
+def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
+    """Return the disruption cost of a node, the sum of its pods' costs (in units) x lifetime remaining, as a ratio."""
+    left, whole = _life_left(expire_after, created, now)
+    return pod_costs * left, UNIT * whole
+
+
+def rescheduling_cost(positive_costs: int) -> Fraction:
+    """Return 1 + the sum of positive pod costs: what Karpenter v1.15 orders and scores by."""
+    return 1 + Fraction(positive_costs, UNIT)

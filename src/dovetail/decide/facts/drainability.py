@@ -1,0 +1,170 @@
+"""May the pods of a node be moved? do-not-disrupt on pods, and PodDisruptionBudgets.
+
+Spec section 4, gate 6; what the seeds leave to Karpenter is as in Karpenter v1.15: any active pod may veto with its
+annotation, DaemonSet and mirror pods too; PDBs are asked for pods that would be evicted. Each veto is a value with the
+pod and the PDB in it. Knows nothing of budgets or of what a move would save. Sits in decide, at the bottom.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.model import names
+from dovetail.model.duration import DurationError, parse_go_duration
+from dovetail.model.labels import LabelSelector
+from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """A pod's do-not-disrupt that holds now. `until` is None where it does not run out by itself."""
+
+    pod: Pod
+    value: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PdbVeto:
+    """A pod that can't be evicted now: its PDB allows none, or it has several PDBs."""
+
+    pod: Pod
+    pdbs: tuple[str, ...]
+    allowed: int = 0
+
+
+def protection(pod: Pod, now: datetime) -> Protection | None:
+    """Return its do-not-disrupt where it holds: "true", or a positive duration from its start that has not passed.
+
+    A pod that has not started yet is protected; a value that can't be read protects nothing (`unreadable_protection`).
+    """
+    value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
+    if value is None or not is_active(pod):
+        return None
+    if value == "true":
+        return Protection(pod=pod, value=value)
+    span = _positive_span(value)
+    if span is None:
+        return None
+    if pod.status.start_time is None:
+        return Protection(pod=pod, value=value)
+    until = pod.status.start_time + timedelta(microseconds=-(-span // 1000))
+    return Protection(pod=pod, value=value, until=until) if now < until else None
+
+
+def unreadable_protection(pod: Pod) -> str | None:
+    """Return the do-not-disrupt value that is neither "true" nor a positive duration and so protects nothing."""
+    value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
+    if value is None or value in ("true", "false"):
+        return None
+    return value if _positive_span(value) is None else None
+
+
+def _positive_span(text: str) -> int | None:
+    try:
+        span = parse_go_duration(text)
+    except DurationError:
+        return None
+    return span if span > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    key: str
+    selector: LabelSelector
+    spares_unready: bool
+
+
+class Guards:
+    """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass."""
+
+    def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
+        self._by_label: dict[tuple[str, str, str], list[_Guard]] = {}
+        self._others: dict[str, list[_Guard]] = {}
+        self._keys: dict[str, list[str]] = {}
+        self._count(pdbs)
+        for pdb in pdbs:
+            self._add(pdb)
+
+    def _count(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
+        self._pdbs = pdbs
+        self._allowed = {_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
+
+    def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
+        """Return the guards of newer PDBs; where only their status is new, what was compiled is kept."""
+        pairs = zip(self._pdbs, pdbs, strict=False)
+        if len(pdbs) != len(self._pdbs) or not all(one is other or _asks_the_same(one, other) for one, other in pairs):
+            return Guards(pdbs)
+        other = copy(self)
+        other._count(pdbs)
+        return other
+
+    @property
+    def namespaces(self) -> Collection[str]:
+        """The namespaces that have any PDB."""
+        return self._keys
+
+    def _add(self, pdb: PodDisruptionBudget) -> None:
+        spec, namespace = pdb.spec, pdb.metadata.namespace
+        if spec.selector is None:
+            return  # a null selector matches nothing
+        guard = _Guard(
+            key=_key(pdb),
+            selector=LabelSelector.compile(spec.selector),
+            spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        )
+        keys = self._keys.setdefault(namespace, [])
+        if spec.selector.match_labels:
+            key, value = min(spec.selector.match_labels.items())
+            if key not in keys:
+                keys.append(key)
+            self._by_label.setdefault((namespace, key, value), []).append(guard)
+        else:
+            self._others.setdefault(namespace, []).append(guard)
+
+    def matching(self, pod: Pod) -> list[_Guard]:
+        """Return the PDBs whose selector matches the pod, by name."""
+        namespace = pod.metadata.namespace
+        labels = pod.metadata.labels
+        found: list[_Guard] = []
+        for key in self._keys.get(namespace, ()):
+            value = labels.get(key)
+            if value is not None and (known := self._by_label.get((namespace, key, value))):
+                found.extend(guard for guard in known if guard.selector.matches(labels))
+        if namespace in self._others:
+            found.extend(guard for guard in self._others[namespace] if guard.selector.matches(labels))
+        if len(found) > 1:
+            found.sort(key=lambda g: g.key)
+        return found
+
+    def over(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """Return all PDBs whose selector matches one of the pods."""
+        return frozenset(guard.key for pod in pods for guard in self.matching(pod))
+
+    def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
+        """Return the reason why the eviction API would refuse the pod now, if it would."""
+        found = self.matching(pod)
+        if not found or not _would_be_evicted(pod, now):
+            return None
+        if len(found) > 1:
+            return PdbVeto(pod=pod, pdbs=tuple(guard.key for guard in found))
+        guard = found[0]
+        if guard.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
+            return None
+        allowed = self._allowed[guard.key]
+        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=allowed) if allowed == 0 else None
+
+
+def _key(pdb: PodDisruptionBudget) -> str:
+    return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+
+
+def _asks_the_same(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
+    return _key(one) == _key(other) and (one.spec is other.spec or one.spec == other.spec)
+
+
+def _would_be_evicted(pod: Pod, now: datetime) -> bool:
+    """Return whether draining the node would call the eviction API for this pod."""
+    return is_active(pod) and not tolerates_disruption(pod) and not is_mirror(pod) and protection(pod, now) is None

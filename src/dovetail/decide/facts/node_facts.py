@@ -1,0 +1,227 @@
+"""What the decisions know of each node, looked up once a round: claim, pool, pods that would move, costs, price, times.
+
+Decides nothing: gates, budgets and methods read it. Built from the snapshot's objects in one pass over the pods. Sits
+in decide, at the bottom.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+
+from dovetail.decide.facts import cost
+from dovetail.decide.facts.drainability import PdbVeto, Protection
+from dovetail.model.cached import cached
+from dovetail.model.duration import NEVER, DurationError, parse_go_duration, parse_simple
+from dovetail.model.money import Money
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.policy import DisruptionPolicy
+
+
+@lru_cache(maxsize=1024)
+def read_expiry(text: str | None) -> int | None:
+    """Read a NodeClaim's own expireAfter; None: never. What can't be read never expires: nobody asked for it."""
+    if not text or text == NEVER:
+        return None
+    try:
+        return parse_simple(text, "smhd")
+    except DurationError:
+        try:
+            return parse_go_duration(text)
+        except DurationError:
+            return None
+
+
+@lru_cache(maxsize=1 << 10)
+def is_length(text: str) -> bool:
+    """Return whether a NodeClaim's duration can be read; `Never` is none."""
+    return read_expiry(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A timer of a node: since when, how long (nanoseconds), until when."""
+
+    since: datetime
+    period: int
+    until: datetime
+
+    def running(self, now: datetime) -> bool:
+        """Return whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
+        return now < self.until
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeFacts:
+    """One node (or NodeClaim that has no node yet). Holds for as long as its objects are the same: no time is in it."""
+
+    name: str
+    node: Node | None
+    claim: NodeClaim | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    pool_name: str
+    pool: NodePool | None
+    policy: DisruptionPolicy | None
+    initialized: bool
+    ready: bool
+    instance_terminating: bool
+    marked: str
+    marked_since: datetime | None
+    nominated: bool
+    drifted_since: datetime | None
+    last_event: datetime | None
+    expire_after: int | None
+    instance_type: str
+    zone: str
+    capacity_type: str
+    type_known: bool
+    price: Money
+    price_float: float
+    offering_price: float | None
+    reschedulable: tuple[Pod, ...]
+    pod_costs: int
+    positive_costs: int
+    all_costs: int
+    tracked_costs: int
+    protection: Protection | None
+    pdb_veto: PdbVeto | None
+    unreadable: tuple[str, ...] = ()
+
+    def timer(self, period: int | None) -> Timer | None:
+        """Return a timer that its last pod event started; None where there is none or no event is known."""
+        if not period or self.last_event is None:
+            return None
+        until = self.last_event + timedelta(microseconds=-(-period // 1000))
+        return Timer(since=self.last_event, period=period, until=until)
+
+    @cached
+    def consolidate_after(self) -> Timer | None:
+        """The timer that keeps it from being a source; static pools have none."""
+        policy = self.policy
+        return None if policy is None or policy.static else self.timer(policy.consolidate_after)
+
+    @cached
+    def grace_period(self) -> Timer | None:
+        """The timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
+        policy = self.policy
+        return None if policy is None or policy.static else self.timer(policy.grace_period)
+
+    @cached
+    def turns(self) -> tuple[datetime, ...]:
+        """When time alone changes what may be done with it, but for its expiry: timers, a pod's do-not-disrupt."""
+        if self.policy is None:
+            return ()
+        times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
+        if self.protection is not None and self.protection.until is not None:
+            times.append(self.protection.until)
+        return tuple(times)
+
+    @cached
+    def times(self) -> tuple[datetime, ...]:
+        """The same, with its expiry."""
+        return self.turns if self.expires_at is None or self.policy is None else (*self.turns, self.expires_at)
+
+    @cached
+    def hidden_until(self) -> datetime | None:
+        """When its grace period ends."""
+        return None if self.grace_period is None else self.grace_period.until
+
+    @cached
+    def falls_by(self) -> tuple[int, int]:
+        """By how much ageing lowers its required savings: so much money in so many nanoseconds."""
+        if self.policy is None or not self.expire_after:
+            return 0, 1
+        return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
+
+    @cached
+    def counted(self) -> bool:
+        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7)."""
+        return self.claim is not None and self.initialized and not self.instance_terminating
+
+    @cached
+    def used(self) -> bool:
+        """Return whether it takes a place in the budgets: on its way out, or not ready (spec section 7)."""
+        return bool(self.marked) or not self.ready
+
+    @property
+    def drifted(self) -> bool:
+        """Return whether its condition Drifted is True."""
+        return self.drifted_since is not None
+
+    @cached
+    def created(self) -> datetime | None:
+        """When its NodeClaim was created."""
+        return self.claim.metadata.creation_timestamp if self.claim else None
+
+    @cached
+    def expires_at(self) -> datetime | None:
+        """When it expires; None: never."""
+        if self.expire_after is None or self.created is None:
+            return None
+        return self.created + timedelta(microseconds=-(-self.expire_after // 1000))
+
+    def remaining(self, now: datetime) -> Fraction:
+        """Return the share of its life that is left."""
+        return cost.lifetime_remaining(self.expire_after, self.created, now)
+
+    def disruption_cost(self, now: datetime) -> Fraction:
+        """Spec section 3, exact."""
+        return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
+
+    def required_savings(self, now: datetime) -> tuple[int, int]:
+        """Return what taking it away has to save: its pool's threshold x its disruption cost, as a ratio.
+
+        S1, Design Options 1.
+        """
+        if self.policy is None or self.policy.static:
+            return 0, 1
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        return self.policy.savings_threshold * amount, unit
+
+    def disruption_cost_float(self, now: datetime) -> float:
+        """Return the same, rounded."""
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        return amount / unit
+
+    @cached
+    def rescheduling_cost(self) -> Fraction:
+        """1 + the sum of positive pod costs, exact."""
+        return cost.rescheduling_cost(self.positive_costs)
+
+    @property
+    def full_cost(self) -> Fraction:
+        """The sum of its pods' costs, whatever its age."""
+        return Fraction(self.pod_costs, cost.UNIT)
+
+    @property
+    def tracked_cost(self) -> Fraction:
+        """What Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
+        return cost.rescheduling_cost(self.tracked_costs)
+
+    def karpenter_disruption_cost(self, now: datetime) -> float:
+        """Return Karpenter's own figure: all pods, DaemonSets' too, x lifetime remaining, as its floats have it."""
+        own = self.claim.spec.expire_after if self.claim else None
+        life = cost.lifetime_remaining_float(read_expiry(own), self.created, now)
+        return self.all_costs / cost.UNIT * life
+
+    @property
+    def rescheduling_cost_float(self) -> float:
+        """The same as a float: exact too, the unit is a power of two."""
+        return 1.0 + self.positive_costs / cost.UNIT
+
+    @property
+    def savings_ratio(self) -> float:
+        """What Karpenter v1.15 orders by: price per unit of rescheduling cost."""
+        return self.price_float / self.rescheduling_cost_float
+
+    @property
+    def empty(self) -> bool:
+        """Return whether no pod would have to move."""
+        return not self.reschedulable
+
+    @property
+    def empty_for_karpenter(self) -> bool:
+        """Return whether no pod has a positive cost: what Karpenter v1.15 calls empty."""
+        return self.positive_costs == 0

@@ -1,0 +1,71 @@
+"""What the pods of each node come to: costs, who would move, who objects. Sits in decide, below reading."""
+
+from datetime import datetime
+
+from dovetail.decide.facts import cost
+from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
+from dovetail.model import names
+from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
+from dovetail.scheduling.snapshot import Snapshot
+
+
+class PodSums:
+    """What the pods of one node come to."""
+
+    __slots__ = ("all", "moving", "positive", "protection", "reschedulable", "tracked", "unreadable", "veto")
+
+    def __init__(self) -> None:
+        self.reschedulable: list[Pod] = []
+        self.moving = self.positive = self.all = self.tracked = 0
+        self.protection: Protection | None = None
+        self.veto: PdbVeto | None = None
+        self.unreadable: list[str] = []
+
+    def add(self, pod: Pod, flags: int) -> None:
+        """Count a pod's cost in."""
+        amount = cost.eviction_cost(pod)
+        self.all += amount
+        if flags & TERMINAL:
+            return
+        if amount > 0 and not flags & DAEMON:
+            self.tracked += amount
+        if flags & RESCHEDULABLE:
+            self.reschedulable.append(pod)
+            self.moving += amount
+            if amount > 0:
+                self.positive += amount
+
+    def ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
+        """Ask an active pod what it has against being disrupted."""
+        annotations = pod.metadata.annotations
+        if annotations:
+            if self.protection is None and names.DO_NOT_DISRUPT in annotations:
+                self.protection = protection(pod, now)
+            self._note_unreadable(pod)
+        if self.veto is None and pod.metadata.namespace in guards.namespaces:
+            self.veto = guards.veto(pod, now)
+
+    def _note_unreadable(self, pod: Pod) -> None:
+        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+        value = unreadable_protection(pod)
+        if value is not None:
+            self.unreadable.append(
+                f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
+            )
+        bad = cost.unreadable_cost(pod)
+        if bad is not None:
+            self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
+
+
+def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
+    """Count the pods of a node."""
+    sums = PodSums()
+    bindings, guarded = snapshot.bindings, guards.namespaces
+    for pod, place in zip(snapshot.pods_on[index], bindings.on_node(index), strict=True):
+        flags = bindings.bits[place]
+        sums.add(pod, flags)
+        meta = pod.metadata
+        if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
+            sums.ask(pod, guards, now)
+    return sums

@@ -1,0 +1,186 @@
+"""Reads each node's facts off the cluster's objects: walks the pods once, looks up prices and times.
+
+Decides nothing but what the objects say (what counts as marked, initialized or the last pod event is spec sections 2
+and 4). Sits in decide, above facts, below the context.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from operator import attrgetter
+from typing import Final
+
+from dovetail.decide.facts.cache import FactsCache, Inputs, Reading
+from dovetail.decide.facts.drainability import Guards
+from dovetail.decide.facts.node_facts import NodeFacts, read_expiry
+from dovetail.decide.facts.pod_sums import PodSums, sum_up
+from dovetail.decide.gates import timers
+from dovetail.decide.in_flight import InFlight
+from dovetail.model import names
+from dovetail.model.catalogue import InstanceType
+from dovetail.model.objects import Node, NodeClaim, condition, is_true
+from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.settings import Settings
+from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
+from dovetail.scheduling.snapshot import Snapshot
+
+_TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
+
+
+class Reader:
+    """Reads all nodes of a cluster."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policies: Mapping[str, DisruptionPolicy],
+        settings: Settings,
+        now: datetime,
+        in_flight: InFlight,
+        memory: FactsCache | None = None,
+    ) -> None:
+        self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, now
+        self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
+        self.pools = snapshot.pools
+        self.leaving = {entry.node: entry for entry in in_flight.leaving}
+        expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
+        self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
+        self.planned = self.nominated.union(self.leaving)
+        self.memory = memory
+        pdbs = snapshot.cluster.pdbs
+        if memory is not None:
+            memory.look_at(pdbs, [state.name for state in snapshot.states], settings, snapshot.catalogue)
+        self.guards = Guards(pdbs) if memory is None else memory.guards
+
+    def read(self) -> tuple[NodeFacts, ...]:
+        """Return the facts of every node and of every claim without one, by name.
+
+        Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
+        """
+        found = self._seen()
+        found.extend(self._facts(-1, state_node(node, None)) for node in self._unseen())
+        return tuple(sorted(found, key=attrgetter("name")))
+
+    def _seen(self) -> list[NodeFacts]:
+        """Return the facts of the nodes that the scheduler sees, in its order; only what changed is looked at."""
+        states, memory = self.snapshot.states, self.memory
+        reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned)
+        last = memory.last_facts(reading) if memory is not None else None
+        if last is None:
+            found = [self._facts(index, state) for index, state in enumerate(states)]
+        else:
+            found, changed = last
+            for index in changed:
+                found[index] = self._facts(index, states[index])
+        if memory is not None:
+            memory.keep_reading(reading, found)
+        return found
+
+    def _unseen(self) -> list[Node]:
+        """Return the Nodes that the scheduler does not see."""
+        nodes, joined = self.snapshot.cluster.nodes, [s.node for s in self.snapshot.states if s.node is not None]
+        if len(joined) == len(nodes):
+            return []
+        seen = {state.name for state in self.snapshot.states}
+        seen.update(node.metadata.name for node in joined)
+        return [node for node in nodes if node.metadata.name not in seen]
+
+    def _sum_up(self, index: int, name: str) -> PodSums:
+        if index < 0:
+            return PodSums()
+        pods = self.snapshot.pods_on[index]
+        known = self.memory.sums_of(name, pods) if self.memory is not None else None
+        if known is None:
+            known = sum_up(self.snapshot, index, self.guards, self.now)
+            if self.memory is not None:
+                self.memory.keep_sums(name, pods, known, self.guards.over(pods))
+        return known
+
+    def _facts(self, index: int, state: StateNode) -> NodeFacts:
+        claim, name = state.claim, state.name
+        pool_name = state.labels.get(names.NODEPOOL, "")
+        nominated = name in self.nominated or (claim is not None and claim.metadata.name in self.nominated)
+        inputs: Inputs = (
+            state,
+            self._sum_up(index, name),
+            self.pools.get(pool_name),
+            self.policies.get(pool_name),
+            self.leaving.get(name),
+            nominated,
+        )
+        if self.memory is None or index < 0:
+            return self._read(inputs)
+        known = self.memory.facts_of(inputs)
+        if known is None:
+            known = self._read(inputs)
+            self.memory.keep_facts(inputs, known, self.now)
+        return known
+
+    def _read(self, inputs: Inputs) -> NodeFacts:
+        state, sums, pool, policy, _, nominated = inputs
+        node, claim, labels = state.node, state.claim, state.labels
+        conditions = claim.status.conditions if claim is not None else ()
+        drift = condition(conditions, names.CONDITION_DRIFTED)
+        kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
+        zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
+        offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
+        marked, since = self._marked(state)
+        return NodeFacts(
+            name=state.name,
+            node=node,
+            claim=claim,
+            labels=labels,
+            annotations=state.annotations,
+            pool_name=labels.get(names.NODEPOOL, ""),
+            pool=pool,
+            policy=policy,
+            initialized=state.initialized,
+            ready=node is not None and is_true(node.status.conditions, "Ready"),
+            instance_terminating=is_true(conditions, names.CONDITION_INSTANCE_TERMINATING),
+            marked=marked,
+            marked_since=since,
+            nominated=nominated,
+            drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
+            last_event=timers.last_pod_event(claim),
+            expire_after=self._expiry(claim, policy),
+            instance_type=labels.get(names.INSTANCE_TYPE, ""),
+            zone=zone,
+            capacity_type=capacity,
+            type_known=kind is not None,
+            price=offers[0].price if offers else 0,
+            price_float=offers[0].price_float if offers else 0.0,
+            offering_price=min((o.price_float for o in offers), default=None),
+            reschedulable=tuple(sums.reschedulable),
+            pod_costs=sums.moving,
+            positive_costs=sums.positive,
+            all_costs=sums.all,
+            tracked_costs=sums.tracked,
+            protection=sums.protection,
+            pdb_veto=sums.veto,
+            unreadable=tuple(sums.unreadable),
+        )
+
+    def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
+        """Say why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
+        entry = self.leaving.get(state.name)
+        if entry is not None:
+            return f"a command in flight takes it ({entry.method.value})", entry.since
+        why = why_leaving(state, self.settings)
+        if not why:
+            return "", None
+        times = [item.metadata.deletion_timestamp for item in (state.claim, state.node) if item is not None]
+        if state.node is not None:
+            times.extend(taint.time_added for taint in state.node.spec.taints if taint.key in _TAINTS)
+        return why, min((when for when in times if when is not None), default=None)
+
+    def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
+        """Return expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
+        if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
+            return policy.expire_after
+        return read_expiry(claim.spec.expire_after) if claim is not None else None
+
+
+def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:
+    """Return the nodes that the scheduler is making room on for a pod that waits."""
+    for pod in snapshot.bindings.unbound:
+        if pod.status.nominated_node_name:
+            yield pod.status.nominated_node_name

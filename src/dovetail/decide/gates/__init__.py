@@ -1,0 +1,1 @@
+"""The rules that hold a node back: candidates, timers, budgets, prices."""

@@ -1,0 +1,153 @@
+"""The Balanced policy: the share of its pool's cost that a move saves against the share of disruption it causes.
+
+Spec section 8, gate 6; Karpenter v1.15's own policy, which the seeds leave alone. Exact in the profile `dovetail`,
+Karpenter's floats in its own. Knows totals of pools and one move; nothing of other gates. Sits in decide, below the
+methods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.candidates import Chain
+from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.model.command import Method
+from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Gate
+
+LEAST = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTotals:
+    """What a pool costs and what disturbing all of it would cost: exact, and as Karpenter's floats."""
+
+    cost: Fraction
+    disruption: Fraction
+    cost_float: float
+    disruption_float: float
+
+
+def pool_totals(
+    nodes: Sequence[NodeFacts], chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
+) -> dict[str, PoolTotals]:
+    """Sum price and rescheduling cost over all nodes of each pool; nodes that are no candidates count too."""
+    prices: dict[str, list[NodeFacts]] = {}
+    for facts in nodes:
+        if facts.pool_name:
+            prices.setdefault(facts.pool_name, []).append(facts)
+    totals = {}
+    for pool, members in prices.items():
+        claimed = [facts for facts in members if facts.claim is not None]
+        own = [_own_disruption(facts, chains, settings) for facts in members]
+        cost_float = 0.0
+        for facts in claimed:
+            cost_float += facts.price_float
+        disruption_float = 0.0
+        for amount in own:
+            disruption_float += float(amount)
+        totals[pool] = PoolTotals(
+            cost=Fraction(sum(facts.price for facts in claimed)),
+            disruption=sum(own, Fraction(0)),
+            cost_float=cost_float,
+            disruption_float=disruption_float,
+        )
+    return totals
+
+
+def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
+    if not settings.is_karpenter:
+        return facts.rescheduling_cost
+    candidate = _passes_pods(chains[facts.name][Method.EMPTY])
+    return facts.rescheduling_cost if candidate else facts.tracked_cost
+
+
+def _passes_pods(chain: Chain) -> bool:
+    """Return whether it passed gates 1 to 6."""
+    return any(result.gate is Gate.PDB and result.passed for result in chain.results)
+
+
+def asks(facts: NodeFacts) -> bool:
+    """Return whether the node's pool has the policy."""
+    policy = facts.policy
+    return policy is not None and policy.consolidation_policy is ConsolidationPolicy.BALANCED
+
+
+def refuse(
+    nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
+) -> Refusal | None:
+    """Score a move for each Balanced pool involved; every one must approve."""
+    pools = sorted({facts.pool_name for facts in nodes})
+    for pool in pools:
+        members = [facts for facts in nodes if facts.pool_name == pool]
+        if not asks(members[0]):
+            continue
+        score = _score_float if settings.is_karpenter else _score
+        refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
+        if refusal:
+            return refusal
+    return None
+
+
+def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
+    """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
+    if not asks(facts):
+        return None
+    best = Approved(new_node=None, savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
+    own = totals.get(facts.pool_name)
+    if own is None or own.cost <= 0:
+        return None
+    refusal = refuse((facts,), best, totals, settings)
+    return None if refusal is None else replace(refusal, simulated=False)
+
+
+def _score(
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+) -> tuple[Fraction, Fraction]:
+    """Return the shares, exact; savings of several pools are split by what their nodes cost."""
+    source, whole = sum(facts.price for facts in members), sum(facts.price for facts in nodes)
+    savings = Fraction(approved.savings)
+    if pools > 1 and whole > 0:
+        savings = savings * source / whole
+    disruption = sum((facts.rescheduling_cost for facts in members), Fraction(0))
+    if totals.cost <= 0 or totals.disruption <= 0:
+        return Fraction(0), Fraction(0)
+    return savings / totals.cost, disruption / totals.disruption
+
+
+def _score_float(
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+) -> tuple[float, float]:
+    source = whole = cost = 0.0
+    for facts in members:
+        source += facts.price_float
+        cost += facts.rescheduling_cost_float
+    for facts in nodes:
+        whole += facts.price_float
+    savings = approved.savings_float
+    if pools > 1 and whole > 0:
+        savings = savings * (source / whole)
+    if totals.cost_float <= 0 or totals.disruption_float <= 0:
+        return 0.0, 0.0
+    return savings / totals.cost_float, cost / totals.disruption_float
+
+
+def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
+    """Refuse a move that saves less than half the share of its pool that it disturbs."""
+    if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
+        return None
+    score = float(saved / disturbed) if saved > 0 and disturbed else 0.0
+    return Refusal(
+        gate=Gate.BALANCED,
+        why=f"It saves {float(saved):.2%} of the cost of NodePool {pool} and disturbs {float(disturbed):.2%} of it: "
+        f"a score of {score:.2f}, and the policy Balanced asks for {float(LEAST):.2f}.",
+        figures={
+            "nodePool": pool,
+            "savingsShare": float(saved),
+            "disruptionShare": float(disturbed),
+            "score": score,
+            "leastScore": float(LEAST),
+        },
+    )

@@ -1,0 +1,238 @@
+"""How many nodes may leave: the flat allowance of each pool and reason, and the allowance per topology domain.
+
+Spec section 7; S3, Proposed Spec and Validation/Defaults; S2, Algorithm. A ledger is made once a round from the pools'
+policies, the nodes and what is in flight; methods ask it and never count themselves. Flat budgets cap every reason;
+budgets with a topologyKey cap drift only, domain by domain. Knows nothing of pods, prices or the reasons why. Sits in
+decide, below the methods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.in_flight import InFlight
+from dovetail.decide.outcome import UNLIMITED, BudgetRow
+from dovetail.model.cached import cached
+from dovetail.model.command import Method
+from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.settings import Settings
+
+REASONS = (Reason.EMPTY, Reason.EXPIRED, Reason.DRIFTED, Reason.UNDERUTILIZED)
+NO_DOMAIN = ""
+"""The domain of nodes that lack the label: one of their own (spec section 7)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What is left of a pool's flat budgets for a reason; `budget` is the tightest, None where none is active."""
+
+    allowed: int
+    used: int
+    budget: Budget | None = None
+
+    @property
+    def left(self) -> int:
+        """How many more nodes may leave now."""
+        return max(0, self.allowed - self.used) if self.allowed != UNLIMITED else max(0, UNLIMITED - self.used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainAllowance:
+    """What is left of a topology budget in one domain of a pool. `active`: whether drift may take from it at all."""
+
+    budget: Budget
+    domain: str
+    nodes: int
+    in_flight: int
+    left: int
+    active: bool
+    active_domain: str | None = None
+    in_line: bool = False
+    """Held by nothing but candidates before it: where none of them can go, its turn has come."""
+
+
+def is_active(budget: Budget, now: datetime) -> bool:
+    """Return whether a budget applies now: always without a schedule, else from each hit for its duration."""
+    return budget.window is None or budget.window.active(now)
+
+
+def amount_of(budget: Budget, nodes: int) -> int:
+    """Return how many of so many nodes the budget lets go: percent are rounded up; a broken budget allows none."""
+    if budget.problem is not None:
+        return 0
+    return -(-budget.amount * nodes // 100) if budget.is_percent else budget.amount
+
+
+def names_reason(budget: Budget, reason: Reason, settings: Settings) -> bool:
+    """Return whether the budget is about the reason. No list is all; so is an empty one, but not for Karpenter."""
+    if budget.reasons is None:
+        return True
+    if not budget.reasons:
+        return not settings.is_karpenter
+    return reason in budget.reasons
+
+
+def flat_allowance(
+    policy: DisruptionPolicy, nodes: int, used: int, reason: Reason, settings: Settings, now: datetime
+) -> Allowance:
+    """Return the smallest of the active budgets that name the reason; topology budgets take no part (S2)."""
+    if settings.is_karpenter and any(budget.problem is not None for budget in policy.budgets):
+        broken = next(budget for budget in policy.budgets if budget.problem is not None)
+        return Allowance(allowed=0, used=used, budget=broken)  # one bad budget stops Karpenter's whole pool
+    tightest: Budget | None = None
+    allowed = UNLIMITED
+    for budget in policy.budgets:
+        if budget.topology_key and not settings.is_karpenter:
+            continue
+        if not names_reason(budget, reason, settings):
+            continue
+        if budget.problem is None and not is_active(budget, now):
+            continue
+        amount = amount_of(budget, nodes)
+        if tightest is None or amount < allowed:
+            tightest, allowed = budget, amount
+    return Allowance(allowed=min(allowed, UNLIMITED), used=used, budget=tightest)
+
+
+class Ledger:
+    """All budgets of a round. Built once; asking does not change it."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeFacts],
+        policies: Mapping[str, DisruptionPolicy],
+        settings: Settings,
+        now: datetime,
+        in_flight: InFlight,
+    ) -> None:
+        self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
+        self.nodes_of: dict[str, list[NodeFacts]] = {name: [] for name in policies}
+        for facts in nodes:
+            if facts.counted and facts.pool_name in self.nodes_of:
+                self.nodes_of[facts.pool_name].append(facts)
+        self._used = {pool: sum(facts.used for facts in counted) for pool, counted in self.nodes_of.items()}
+        self._flat: dict[tuple[str, Reason], Allowance] = {}
+        self._domains: dict[str, dict[str, DomainAllowance]] = {}
+
+    def allowance(self, pool: str, reason: Reason) -> Allowance:
+        """Return what the pool's flat budgets allow for the reason now."""
+        key = (pool, reason)
+        if key not in self._flat:
+            counted, used = len(self.nodes_of[pool]), self._used[pool]
+            self._flat[key] = flat_allowance(self.policies[pool], counted, used, reason, self.settings, self.now)
+        return self._flat[key]
+
+    def left(self, reason: Reason) -> dict[str, int]:
+        """Return what every pool has left for the reason, by pool name."""
+        return {pool: self.allowance(pool, reason).left for pool in sorted(self.policies)}
+
+    def rows(self) -> tuple[BudgetRow, ...]:
+        """Return the whole table: every pool, every reason."""
+        rows = []
+        for pool in sorted(self.policies):
+            for reason in REASONS:
+                entry = self.allowance(pool, reason)
+                rows.append(
+                    BudgetRow(node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left)
+                )
+        return tuple(rows)
+
+    # ------------------------------------------------------------ topology domains, drift only (S2)
+
+    def topology_budgets(self, pool: str) -> tuple[tuple[Budget, ...], Budget | None]:
+        """Return the pool's per-domain budgets that apply to drift now, and the first sequential one."""
+        if self.settings.is_karpenter:
+            return (), None
+        applying = [
+            budget
+            for budget in self.policies[pool].budgets
+            if budget.topology_key
+            and names_reason(budget, Reason.DRIFTED, self.settings)
+            and (budget.problem is not None or is_active(budget, self.now))
+        ]
+        sequential = next((budget for budget in applying if budget.sequential), None)
+        return tuple(budget for budget in applying if not budget.sequential), sequential
+
+    def take_by_domain(
+        self, pool: str, candidates: Sequence[NodeFacts]
+    ) -> tuple[list[NodeFacts], dict[str, DomainAllowance]]:
+        """Filter a pool's drift candidates (oldest drift first) by its topology budgets.
+
+        Returns those whose turn it is, in the same order, and for each of the others the allowance that holds it back.
+        """
+        parallel, sequential = self.topology_budgets(pool)
+        budgets = (*([sequential] if sequential else []), *parallel)
+        tables = [(budget.topology_key, self._domain_allowances(pool, budget, candidates)) for budget in budgets]
+        taken: list[dict[str, int]] = [{} for _ in tables]
+        kept: list[NodeFacts] = []
+        held: dict[str, DomainAllowance] = {}
+        for facts in candidates:
+            entries = [table[domain_of(facts, key)] for key, table in tables]
+            full = [
+                entry for entry, used in zip(entries, taken, strict=True) if used.get(entry.domain, 0) >= entry.left
+            ]
+            closed = next((entry for entry in entries if not entry.active or entry.left == 0), None)
+            if closed is not None:
+                held[facts.name] = closed
+            elif full:
+                held[facts.name] = replace(full[0], in_line=True)
+            else:
+                kept.append(facts)
+                for entry, used in zip(entries, taken, strict=True):
+                    used[entry.domain] = used.get(entry.domain, 0) + 1
+        return kept, held
+
+    def _domain_allowances(
+        self, pool: str, budget: Budget, candidates: Sequence[NodeFacts]
+    ) -> dict[str, DomainAllowance]:
+        members: dict[str, list[NodeFacts]] = {}
+        for facts in self.nodes_of[pool]:
+            members.setdefault(domain_of(facts, budget.topology_key), []).append(facts)
+        for facts in candidates:
+            members.setdefault(domain_of(facts, budget.topology_key), [])
+        active = self._active_domain(members, budget, candidates) if budget.sequential else None
+        result = {}
+        for domain, nodes in members.items():
+            leaving = sum(1 for facts in nodes if facts.marked)
+            result[domain] = DomainAllowance(
+                budget=budget,
+                domain=domain,
+                nodes=len(nodes),
+                in_flight=leaving,
+                left=max(0, amount_of(budget, len(nodes)) - leaving),
+                active=not budget.sequential or domain == active,
+                active_domain=active,
+            )
+        return result
+
+    def _active_domain(
+        self, members: Mapping[str, list[NodeFacts]], budget: Budget, candidates: Sequence[NodeFacts]
+    ) -> str | None:
+        """Return the domain that drift works in: the one with nodes in flight, else that of the oldest drift.
+
+        S2, Zone Selection. Of several in flight one for drift comes first, then the longest in flight, then by name.
+        """
+        busy = []
+        for domain, nodes in members.items():
+            leaving = [facts for facts in nodes if facts.marked]
+            if leaving:
+                drifting = any(self._for_drift(facts) for facts in leaving)
+                busy.append((not drifting, min(facts.marked_since or self.now for facts in leaving), domain))
+        if busy:
+            return min(busy)[2]
+        return domain_of(candidates[0], budget.topology_key) if candidates else None
+
+    def _for_drift(self, facts: NodeFacts) -> bool:
+        """Return whether a leaving node leaves for drift; of one that no command of ours takes, its condition says."""
+        method = self._methods.get(facts.name)
+        return facts.drifted if method is None else method is Method.DRIFTED
+
+    @cached
+    def _methods(self) -> dict[str, Method]:
+        return {entry.node: entry.method for entry in self.in_flight.leaving}
+
+
+def domain_of(facts: NodeFacts, key: str) -> str:
+    """Return the node's topology domain; nodes without the label share one."""
+    return facts.labels.get(key, NO_DOMAIN)

@@ -1,0 +1,375 @@
+"""Which nodes can be disrupted at all: gates 1 to 7 of spec section 4, as an ordered table of small rules.
+
+Every node runs through the same table and carries how each gate ended, with the figures that decided and one plain
+sentence; nothing is dropped silently. Gates 1 to 6 are the same for all methods, but that those that may wait (drift,
+expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; gate 7 is each method's own conditions
+(spec section 5; S0 to S4). Budgets, simulation and prices come later and are not known here. Sits in decide, above
+facts and timers, below the methods.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from dovetail.decide.facts.node_facts import NodeFacts, is_length
+from dovetail.decide.gates import timers
+from dovetail.decide.words import clock, nanoseconds, seconds
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import Pod, is_true
+from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Figure, Gate, GateResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateContext:
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all)."""
+
+    settings: Settings
+    now: datetime
+    managed_pools: frozenset[str] | None = None
+
+
+@lru_cache(maxsize=256)
+def passed(gate: Gate, why: str) -> GateResult:
+    """Return the result of a gate that a node passed without figures; the same object for all nodes."""
+    return GateResult(gate=gate, passed=True, why=why)
+
+
+def stopped(gate: Gate, why: str, **figures: Figure) -> GateResult:
+    """Return the result of a gate that a node stopped at."""
+    return GateResult(gate=gate, passed=False, why=why, figures=figures)
+
+
+def pod_name(pod: Pod) -> str:
+    """Return `namespace/name`."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+# ---------------------------------------------------------------- gates 1 to 6
+
+
+def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.MANAGED
+    if facts.claim is None:
+        return stopped(gate, "The node has no NodeClaim: Karpenter does not manage it.")
+    if facts.node is None:
+        return stopped(gate, "The NodeClaim has no node yet.", nodeClaim=facts.claim.metadata.name)
+    if not facts.pool_name:
+        return stopped(gate, f"The node has no label {names.NODEPOOL}.")
+    if facts.pool is None:
+        return stopped(gate, f"NodePool {facts.pool_name} does not exist.", nodePool=facts.pool_name)
+    if gate_context.managed_pools is not None and facts.pool_name not in gate_context.managed_pools:
+        return stopped(
+            gate,
+            f"NodePool {facts.pool_name} is only observed: it is neither labelled {names.MANAGE}=true nor in `pools`.",
+            nodePool=facts.pool_name,
+        )
+    return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
+
+
+def _not_marked(facts: NodeFacts, _: GateContext) -> GateResult:
+    gate = Gate.MARKED_FOR_DELETION
+    if facts.marked:
+        return stopped(gate, f"It is leaving already: {facts.marked}.", cause=facts.marked)
+    return passed(gate, "It is not leaving yet.")
+
+
+def _initialized(facts: NodeFacts, _: GateContext) -> GateResult:
+    if not facts.initialized:
+        return stopped(Gate.INITIALIZED, f"It is not initialized: label {names.INITIALIZED_LABEL} is not true.")
+    return passed(Gate.INITIALIZED, "It is initialized.")
+
+
+def _not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.nominated:
+        return stopped(Gate.NOMINATED, "Pods are on their way to it.")
+    return passed(Gate.NOMINATED, "No pods are on their way to it.")
+
+
+def _node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.NODE_DO_NOT_DISRUPT
+    if not gate_context.settings.is_karpenter:
+        claim = facts.claim.metadata.annotations if facts.claim else {}
+        for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
+            if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
+                return stopped(
+                    gate,
+                    f"The {where} says {names.ALWAYS_DO_NOT_DISRUPT}=true.",
+                    annotation=names.ALWAYS_DO_NOT_DISRUPT,
+                )
+        if names.HOLD in facts.annotations:
+            return passed(gate, "It is held for Dovetail, which does not count.")
+    if facts.annotations.get(names.DO_NOT_DISRUPT) == "true":
+        return stopped(gate, f"The node says {names.DO_NOT_DISRUPT}=true.", annotation=names.DO_NOT_DISRUPT)
+    return passed(gate, "The node does not say do-not-disrupt.")
+
+
+def _pods_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, found = Gate.POD_DO_NOT_DISRUPT, facts.protection
+    if found is None:
+        return passed(gate, "No pod says do-not-disrupt.")
+    pod = pod_name(found.pod)
+    if found.until is None:
+        return stopped(gate, f"Pod {pod} says {names.DO_NOT_DISRUPT}={found.value}.", pod=pod, value=found.value)
+    left = seconds(found.until - gate_context.now)
+    return stopped(
+        gate,
+        f"Pod {pod} may not be disrupted for {found.value} from its start: {left} to go.",
+        pod=pod,
+        value=found.value,
+        until=clock(found.until),
+    )
+
+
+def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
+    gate, veto = Gate.PDB, facts.pdb_veto
+    if veto is None:
+        return passed(gate, "No PodDisruptionBudget refuses an eviction now.")
+    pod = pod_name(veto.pod)
+    if len(veto.pdbs) > 1:
+        return stopped(
+            gate,
+            f"Pod {pod} has {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)}) and can't be evicted.",
+            pod=pod,
+            pdb=", ".join(veto.pdbs),
+        )
+    return stopped(
+        gate,
+        f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {pod} now.",
+        pod=pod,
+        pdb=veto.pdbs[0],
+        disruptionsAllowed=veto.allowed,
+    )
+
+
+Rule = Callable[[NodeFacts, GateContext], GateResult]
+NODE_RULES: tuple[Rule, ...] = (_managed, _not_marked, _initialized, _not_nominated, _node_may_be_disrupted)
+POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow)
+
+
+# ---------------------------------------------------------------- gate 7: each method's own conditions
+
+
+def _is_empty(facts: NodeFacts, gate_context: GateContext) -> bool:
+    return facts.empty_for_karpenter if gate_context.settings.is_karpenter else facts.empty
+
+
+def _empty_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    if not _is_empty(facts, gate_context):
+        return _not_empty(len(facts.reschedulable))
+    return passed(Gate.NOT_EMPTY, "It is empty.")
+
+
+@lru_cache(maxsize=1024)
+def _not_empty(count: int) -> GateResult:
+    return stopped(Gate.NOT_EMPTY, f"It is not empty: {_pods(count)} would have to move.", pods=count)
+
+
+def _occupied_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    if _is_empty(facts, gate_context):
+        return stopped(Gate.NOT_EMPTY, "It is empty: that is for the method `empty`.", pods=len(facts.reschedulable))
+    return passed(Gate.NOT_EMPTY, "It is not empty.")
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _not_static(facts: NodeFacts, _: GateContext) -> GateResult:
+    assert facts.policy is not None
+    if facts.policy.static:
+        return stopped(
+            Gate.POOL_POLICY, f"NodePool {facts.pool_name} is static (spec.replicas): it is never consolidated."
+        )
+    return passed(Gate.POOL_POLICY, "Its pool may be consolidated.")
+
+
+def _underutilized_allowed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    assert facts.policy is not None
+    if facts.policy.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY:
+        return stopped(
+            Gate.POOL_POLICY,
+            f"NodePool {facts.pool_name} consolidates empty nodes only (consolidationPolicy WhenEmpty).",
+            consolidationPolicy=facts.policy.consolidation_policy.value,
+        )
+    return _not_static(facts, gate_context)
+
+
+def _consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    assert facts.policy is not None
+    assert facts.claim is not None
+    gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
+    if period is None:
+        return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
+    if gate_context.settings.is_karpenter:
+        if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
+            return passed(gate, "Its NodeClaim has condition Consolidatable.")
+        return stopped(
+            gate, "Its NodeClaim does not have condition Consolidatable.", consolidateAfter=nanoseconds(period)
+        )
+    timer = timers.consolidate_after(facts)
+    if timer is None or not timer.running(gate_context.now):
+        return passed(gate, "consolidateAfter has passed.")
+    left = seconds(timer.until - gate_context.now)
+    return stopped(
+        gate,
+        f"A pod came or went {seconds(gate_context.now - timer.since)} ago; consolidateAfter {nanoseconds(period)} "
+        f"ends in {left}.",
+        consolidateAfter=nanoseconds(period),
+        lastPodEvent=clock(timer.since),
+        until=clock(timer.until),
+    )
+
+
+def _grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.GRACE_PERIOD
+    timer = None if gate_context.settings.is_karpenter else timers.grace_period(facts)
+    if timer is None or not timer.running(gate_context.now):
+        return passed(gate, "It is not in a grace period.")
+    left, period = seconds(timer.until - gate_context.now), nanoseconds(timer.period)
+    return stopped(
+        gate,
+        f"A pod came or went {seconds(gate_context.now - timer.since)} ago; "
+        f"its grace period of {period} ends in {left}.",
+        consolidationGracePeriod=period,
+        lastPodEvent=clock(timer.since),
+        until=clock(timer.until),
+    )
+
+
+def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.INSTANCE_TYPE_KNOWN
+    if not facts.type_known:
+        return stopped(
+            gate,
+            f"Instance type {facts.instance_type or '(no label)'} is not in the catalogue.",
+            instanceType=facts.instance_type,
+        )
+    for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
+        if not value and label not in facts.labels:
+            return stopped(gate, f"The node has no label {label}.", label=label)
+    if facts.offering_price is None and not gate_context.settings.is_karpenter:
+        # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
+        return stopped(
+            gate,
+            f"The catalogue has no price for {facts.instance_type} as {facts.capacity_type} in {facts.zone}.",
+            instanceType=facts.instance_type,
+            capacityType=facts.capacity_type,
+            zone=facts.zone,
+        )
+    return passed(gate, "Its instance type, zone and capacity type are known.")
+
+
+def _expired(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.NOT_EXPIRED
+    if gate_context.settings.is_karpenter:
+        return stopped(gate, "Expiry is left to Karpenter.")
+    if facts.expire_after is None or facts.created is None:
+        return stopped(gate, "It never expires.", expireAfter="Never")
+    at = facts.expires_at
+    assert at is not None
+    if gate_context.now < at:
+        return stopped(
+            gate,
+            f"It expires in {seconds(at - gate_context.now)}.",
+            expireAfter=nanoseconds(facts.expire_after),
+            expiresAt=clock(at),
+        )
+    return GateResult(
+        gate=gate,
+        passed=True,
+        why=f"It expired {seconds(gate_context.now - at)} ago.",
+        figures={"expireAfter": nanoseconds(facts.expire_after), "expiresAt": clock(at)},
+    )
+
+
+def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.drifted_since is None:
+        return stopped(Gate.NOT_DRIFTED, "It has not drifted.")
+    return GateResult(
+        gate=Gate.NOT_DRIFTED, passed=True, why="It has drifted.", figures={"since": clock(facts.drifted_since)}
+    )
+
+
+OWN_RULES: dict[Method, tuple[Rule, ...]] = {
+    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed),
+    Method.EXPIRED: (_expired,),
+    Method.DRIFTED: (_drifted,),
+    Method.MULTI_NODE: (
+        _occupied_only,
+        _underutilized_allowed,
+        _price_known,
+        _consolidate_after_passed,
+        _grace_period_passed,
+    ),
+}
+OWN_RULES[Method.SINGLE_NODE] = OWN_RULES[Method.MULTI_NODE]
+MAY_WAIT = (Method.EXPIRED, Method.DRIFTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """How a node fared with one method so far: the gates in order; all but the last are passed."""
+
+    method: Method
+    results: tuple[GateResult, ...]
+
+    @property
+    def open(self) -> bool:
+        """Return whether every gate was passed."""
+        return self.results[-1].passed
+
+    def then(self, *results: GateResult) -> "Chain":
+        """Return the chain with further gates."""
+        return Chain(self.method, (*self.results, *results))
+
+
+def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -> tuple[GateResult, ...]:
+    results = []
+    for rule in rules:
+        result = rule(facts, gate_context)
+        results.append(result)
+        if not result.passed:
+            break
+    return tuple(results)
+
+
+def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
+    """Run a node through gates 1 to 7 for every method."""
+    common = _run(NODE_RULES, facts, gate_context)
+    if not common[-1].passed:
+        return {method: Chain(method, common) for method in Method}
+    strict = common + _run(POD_RULES, facts, gate_context)
+    lenient = strict
+    if not strict[-1].passed and _bounded(facts):
+        lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
+    chains: dict[Method, Chain] = {}
+    for method in Method:
+        before = lenient if method in MAY_WAIT else strict
+        if method is Method.SINGLE_NODE:
+            chains[method] = Chain(method, chains[Method.MULTI_NODE].results)
+        elif before[-1].passed:
+            chains[method] = Chain(method, before + _run(OWN_RULES[method], facts, gate_context))
+        else:
+            chains[method] = Chain(method, before)
+    return chains
+
+
+def _bounded(facts: NodeFacts) -> bool:
+    """Return whether the NodeClaim has a terminationGracePeriod, which ends every drain in time."""
+    period = facts.claim.spec.termination_grace_period if facts.claim is not None else None
+    return period is not None and is_length(period)  # what can't be read lifts nothing
+
+
+def _waived(result: GateResult) -> GateResult:
+    if result.passed:
+        return result
+    return GateResult(
+        gate=result.gate,
+        passed=True,
+        why=f"{result.why} The NodeClaim's terminationGracePeriod lifts that.",
+        figures=result.figures,
+    )

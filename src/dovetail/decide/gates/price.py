@@ -1,0 +1,388 @@
+"""Is a cost action worth it? The price gates of spec section 8, in order, on what the simulation says is needed.
+
+S1: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given the nodes
+that would go and the one node that would come, it keeps the instance types that may come, or says at which gate none
+was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
+floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
+below the methods.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from dovetail.decide.words import dollars
+from dovetail.model import names
+from dovetail.model.catalogue import InstanceType
+from dovetail.model.money import Money
+from dovetail.model.settings import MinValuesPolicy, Settings
+from dovetail.model.verdicts import Figure, Gate
+from dovetail.scheduling.result import LaunchPrice, NewNode
+
+PRICE_GATES: Final = (
+    Gate.PRICE,
+    Gate.SAVINGS_THRESHOLD,
+    Gate.SAME_TYPE,
+    Gate.SPOT_TO_SPOT,
+    Gate.SPOT_FLEXIBILITY,
+    Gate.MIN_VALUES,
+    Gate.BALANCED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the gates ask of a node that would go."""
+
+    name: str
+    instance_type: str
+    capacity_type: str
+    price: Money
+    price_float: float
+    offering_price: float | None = None
+    required: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The gate that a command stopped at, its figures and its sentence."""
+
+    gate: Gate
+    why: str
+    figures: dict[str, Figure] = field(default_factory=dict)
+    savings: Money = 0
+    required: Fraction = Fraction(0)
+    simulated: bool = True
+
+    @property
+    def is_price(self) -> bool:
+        """Return whether the pods would have found room and only the price gates said no."""
+        return self.gate in PRICE_GATES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """A command that is worth it: what comes (None: nothing), what it saves and what it had to save."""
+
+    new_node: NewNode | None
+    savings: Money
+    savings_float: float
+    required: Fraction
+
+
+Judgement = Approved | Refusal
+
+
+def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
+    """Judge taking nodes away for nothing: the whole price is saved (S1, Consolidate-delete behavior)."""
+    price = sum(source.price for source in sources)
+    required = _required(sources, settings)
+    if not settings.is_karpenter and price < required:
+        return _below_threshold(price, price, required, replaced=False)
+    return Approved(new_node=None, savings=price, savings_float=_float_sum(sources), required=required)
+
+
+def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
+    """Judge replacing nodes by one: gates 1 to 5 of section 8. `new_node` has its types sorted by price (gate 1)."""
+    price = sum(source.price for source in sources)
+    required = _required(sources, settings)
+    spot_to_spot = all(s.capacity_type == names.SPOT for s in sources) and _may_be_spot(new_node, settings)
+    if spot_to_spot:
+        if not settings.spot_to_spot_consolidation:
+            return _spot_switched_off(price)
+        new_node = new_node.narrowed(names.SPOT)
+        new_node = new_node.with_types(new_node.offered_types())
+    gates = _FloatGates(sources) if settings.is_karpenter else _ExactGates(price, required)
+    kept = gates.cheaper(new_node)
+    refusal = _refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
+    if refusal:
+        return refusal
+    new_node = new_node.with_types(kept)
+    if not spot_to_spot:
+        new_node = _spot_only_if_mixed(new_node, settings)
+    elif len(sources) == 1:
+        judged = _flexible_enough(new_node, settings, price)
+        if isinstance(judged, Refusal):
+            return judged
+        new_node = judged
+    if len(sources) > 1:
+        judged = _drop_same_type(sources, new_node, settings)
+        if isinstance(judged, Refusal):
+            return judged
+        new_node = judged
+    return _approve(sources, new_node, required, settings)
+
+
+def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
+    """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
+    hopeless = launch.as_float >= price_float if settings.is_karpenter else launch.amount >= price
+    return _not_less(price, launch.amount) if hopeless else None
+
+
+def refuse_at_most(sources: Sequence[Source], settings: Settings) -> Refusal | None:
+    """Refuse nodes that save too little even at best: where they go for nothing."""
+    judged = judge_delete(sources, settings)
+    return replace(judged, simulated=False) if isinstance(judged, Refusal) else None
+
+
+def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPrice | None) -> Refusal | None:
+    """Refuse one node that saves too little even at best: where it goes for nothing, or for a machine of that price.
+
+    What it has to save is given as a ratio.
+    """
+    amount, unit = required
+    savings = price if launch is None or price * unit < amount else price - launch.amount
+    if savings * unit >= amount:
+        return None
+    replaced = savings != price
+    return _below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
+
+
+@lru_cache(maxsize=1024)
+def _not_less(price: Money, least: Money) -> Refusal:
+    """Say that a replacement costs no less; machines have few prices, so the same is said again and again."""
+    return Refusal(
+        gate=Gate.PRICE,
+        why=f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
+        f"{dollars(least)}/h, not less than its {dollars(price)}/h.",
+        figures={"price": dollars(price, bare=True), "cheapestReplacement": dollars(least, bare=True)},
+        simulated=False,
+    )
+
+
+def _required(sources: Sequence[Source], settings: Settings) -> Fraction:
+    """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
+    if settings.is_karpenter:
+        return Fraction(0)
+    return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+
+
+def _float_sum(sources: Sequence[Source]) -> float:
+    total = 0.0
+    for source in sources:
+        total += source.price_float
+    return total
+
+
+def _may_be_spot(new_node: NewNode, settings: Settings) -> bool:
+    if settings.is_karpenter:
+        return new_node.allows(names.CAPACITY_TYPE, names.SPOT)
+    return names.SPOT in new_node.capacity_types
+
+
+class _ExactGates:
+    """Gates 2 and 3 with exact money."""
+
+    def __init__(self, price: Money, required: Fraction) -> None:
+        self.price, self.required = price, required
+
+    def cheaper(self, new_node: NewNode) -> list[InstanceType]:
+        """Keep the types that save something, and enough (S1, Modified algorithm)."""
+        kept = []
+        for kind in new_node.instance_types:
+            launch = new_node.worst_launch_price(kind)
+            if launch is not None and launch.amount < self.price and self.price - launch.amount >= self.required:
+                kept.append(kind)
+        return kept
+
+    def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
+        """Say whether it was the price or the threshold that left nothing."""
+        if kept:
+            return None
+        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
+        amounts = [launch.amount for launch in launches if launch is not None]
+        cheapest = min(amounts, default=None)
+        if cheapest is None or cheapest >= self.price:
+            return _no_cheaper(self.price, cheapest)
+        return _below_threshold(
+            self.price - cheapest,
+            self.price,
+            self.required,
+            replaced=True,
+            cheaper=sum(1 for a in amounts if a < self.price),
+        )
+
+
+class _FloatGates:
+    """Gate 2 as Karpenter's floats have it; it has no gate 3."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.price = _float_sum(sources)
+        self.exact = sum(source.price for source in sources)
+
+    def cheaper(self, new_node: NewNode) -> list[InstanceType]:
+        """Keep the types whose worst launch price is below the nodes' price together."""
+        return _cheaper_than(new_node, self.price)
+
+    def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
+        """Say that nothing is cheaper."""
+        if kept:
+            return None
+        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
+        return _no_cheaper(self.exact, min((p.amount for p in launches if p is not None), default=None))
+
+
+def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
+    kept = []
+    for kind in new_node.instance_types:
+        launch = new_node.worst_launch_price(kind)
+        if launch is not None and launch.as_float < price:
+            kept.append(kind)
+    return kept
+
+
+def _refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
+    """Check minValues again on what is left (Karpenter does, after each price filter); best effort lets it pass."""
+    if not new_node.has_min_values:
+        return None
+    lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+    if not settings.is_karpenter and (lenient or not kept):
+        return None
+    check = new_node.check_min_values(kept)
+    if check.met:
+        return None
+    wanted = {r.key: r.min_values for r in new_node.requirements if r.min_values is not None}
+    key = min(check.unmet)
+    return Refusal(
+        gate=Gate.MIN_VALUES,
+        why=f"The {len(kept)} cheaper instance types have {check.unmet[key]} values of {key}, "
+        f"and the pool's minValues asks for {wanted[key]}.",
+        figures={"key": key, "values": check.unmet[key], "minValues": wanted[key], "types": len(kept)},
+    )
+
+
+def _no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
+    if cheapest is None:
+        why = "No instance type that fits can be launched now."
+    else:
+        why = (
+            f"No cheaper node would do: the cheapest that fits costs {dollars(cheapest)}, now {dollars(price)} is paid."
+        )
+    figures: dict[str, Figure] = {"price": dollars(price, bare=True)}
+    if cheapest is not None:
+        figures["cheapestReplacement"] = dollars(cheapest, bare=True)
+    return Refusal(gate=Gate.PRICE, why=why, figures=figures)
+
+
+def _below_threshold(
+    savings: Money,
+    price: Money,
+    required: Fraction,
+    *,
+    replaced: bool,
+    cheaper: int | None = None,
+    simulated: bool = True,
+) -> Refusal:
+    figures: dict[str, Figure] = {
+        "savingsPerHour": dollars(savings, bare=True),
+        "requiredSavingsPerHour": dollars(required, bare=True),
+        "price": dollars(price, bare=True),
+    }
+    if cheaper is not None:
+        figures["cheaperTypes"] = cheaper
+    what = "The cheapest replacement saves" if replaced else "Even deleting it saves only"
+    return Refusal(
+        gate=Gate.SAVINGS_THRESHOLD,
+        why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",
+        figures=figures,
+        savings=savings,
+        required=required,
+        simulated=simulated,
+    )
+
+
+def _spot_switched_off(price: Money) -> Refusal:
+    return Refusal(
+        gate=Gate.SPOT_TO_SPOT,
+        why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",
+        figures={"price": dollars(price, bare=True), "spotToSpotConsolidation": False},
+    )
+
+
+def _flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
+    """Ask for enough types and launch the cheapest of them (S1, Spot interaction)."""
+    least = settings.spot_minimum_types
+    count = len(new_node.instance_types)
+    if count < least:
+        return Refusal(
+            gate=Gate.SPOT_FLEXIBILITY,
+            why=f"{count} instance types are left for a spot node, {least} are the least "
+            "(fewer would race to the cheapest).",
+            figures={"types": count, "minimumTypes": least, "price": dollars(price, bare=True)},
+        )
+    if new_node.has_min_values:
+        least = max(least, new_node.check_min_values().needed)
+    return new_node.with_types(new_node.instance_types[:least])
+
+
+def _spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
+    """Ask for spot alone where both could come: a dearer on-demand node must not come instead (section 8, gate 5)."""
+    if settings.is_karpenter:
+        mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
+        return new_node.narrowed(names.SPOT) if mixed else new_node
+    if {names.SPOT, names.ON_DEMAND} <= set(new_node.capacity_types):
+        narrowed = new_node.narrowed(names.SPOT)
+        return narrowed.with_types(narrowed.offered_types())
+    return new_node
+
+
+def _drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
+    """Drop what keeping one of the nodes would do as well (section 8, gate 4).
+
+    If a removed node's type is among the types kept, every type priced at or above the cheapest such node goes.
+    """
+    offered = {kind.name for kind in new_node.instance_types}
+    same = [source for source in sources if source.instance_type in offered]
+    if settings.is_karpenter:
+        return _drop_same_type_float(same, new_node, settings)
+    if not same:
+        return new_node
+    ceiling = min(source.price for source in same)
+    kept = []
+    for kind in new_node.instance_types:
+        launch = new_node.worst_launch_price(kind)
+        if launch is not None and launch.amount < ceiling:
+            kept.append(kind)
+    if not kept:
+        return _same_type(same, ceiling)
+    return _refuse_few_values(new_node, kept, settings) or new_node.with_types(kept)
+
+
+def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
+    """As Karpenter: prices of compatible offerings only, a type without one counts as 0."""
+    prices: dict[str, float] = {}
+    for source in same:
+        if source.offering_price is not None:
+            known = prices.get(source.instance_type)
+            prices[source.instance_type] = source.offering_price if known is None else min(known, source.offering_price)
+    ceiling = min((prices.get(source.instance_type, 0.0) for source in same), default=float("inf"))
+    kept = _cheaper_than(new_node, ceiling)
+    refusal = _refuse_few_values(new_node, kept, settings)
+    if refusal is None and not kept:
+        refusal = _same_type(same, min((s.price for s in same), default=0))
+    return refusal or new_node.with_types(kept)
+
+
+def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
+    first = min(same, key=lambda s: (s.price, s.name), default=None)
+    name = first.name if first else ""
+    return Refusal(
+        gate=Gate.SAME_TYPE,
+        why=f"Keeping {name} and deleting the others would do as well: no type is cheaper than its {dollars(ceiling)}.",
+        figures={"node": name, "price": dollars(ceiling, bare=True)},
+    )
+
+
+def _approve(sources: Sequence[Source], new_node: NewNode, required: Fraction, settings: Settings) -> Judgement:
+    """Work out what is saved: never overstated by default, Karpenter's estimate in its profile."""
+    price = sum(source.price for source in sources)
+    cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
+    estimate = _float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
+    if settings.is_karpenter:
+        savings = price - (cheapest.amount if cheapest else 0)
+    else:
+        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
+        savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
+    return Approved(new_node=new_node, savings=savings, savings_float=estimate, required=required)

@@ -1,0 +1,76 @@
+"""The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
+
+Spec section 2; S0, Key Design Principle. The first keeps a node from being a source, the second makes it invisible to
+cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy, nothing else. Sits
+in decide, below candidates.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from dovetail.decide.facts.node_facts import NodeFacts, Timer
+from dovetail.model import names
+from dovetail.model.objects import NodeClaim, condition
+from dovetail.model.settings import Settings
+
+
+def last_pod_event(claim: NodeClaim | None) -> datetime | None:
+    """Return the last pod event of a node or, where none is known, when it was initialized (S0, Core Logic)."""
+    if claim is None:
+        return None
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is not None and initialized.status == "True":
+        return initialized.last_transition_time
+    return None
+
+
+def consolidate_after(facts: NodeFacts) -> Timer | None:
+    """Return the timer that keeps a node from being a source; None where the pool has none or no event is known."""
+    return facts.consolidate_after
+
+
+def grace_period(facts: NodeFacts) -> Timer | None:
+    """Return the timer that hides a node from cost actions; static pools ignore it (S0, Code Definition)."""
+    return facts.grace_period
+
+
+def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
+    """Return whether the node is invisible to cost actions now."""
+    until = facts.hidden_until
+    return until is not None and now < until
+
+
+def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
+    """Return the nodes that a cost action may not move pods to.
+
+    Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
+    within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
+    """
+    if not settings.is_karpenter and not settings.consolidate_after_hides_destinations:
+        return [facts for facts in nodes if in_grace_period(facts, now)]
+    closed = []
+    for facts in nodes:
+        if facts.policy is None:
+            continue
+        hidden = not settings.is_karpenter and in_grace_period(facts, now)
+        if not hidden and settings.consolidate_after_hides_destinations:
+            timer = _destination_timer(facts, settings)
+            hidden = timer is not None and timer.running(now)
+        if hidden:
+            closed.append(facts)
+    return closed
+
+
+def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
+    if not settings.is_karpenter:
+        return facts.consolidate_after
+    # Karpenter asks for condition Initialized on the claim and, unlike for sources, looks at static pools too.
+    claim, policy = facts.claim, facts.policy
+    if claim is None or policy is None:
+        return None
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is None or initialized.status != "True":
+        return None
+    return facts.timer(policy.consolidate_after)

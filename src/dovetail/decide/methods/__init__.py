@@ -1,0 +1,1 @@
+"""The methods of a round, one module each, and what they share."""

@@ -1,0 +1,121 @@
+"""Replace drifted nodes: oldest drift first, zone by zone where the pool's budgets ask for it.
+
+Spec sections 5 and 7; S2, Algorithm; S4 (`deleteDrifted`, `replaceDrifted`: lower cost breaks ties). The profile
+`karpenter-1.15` has Karpenter's two methods instead: static pools first, then the rest, empty nodes before others, one
+node per command, no topology. Sits in decide, beside the other methods, which it does not know.
+"""
+
+from datetime import datetime
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.budgets import DomainAllowance
+from dovetail.decide.methods.leaving import (
+    alone,
+    first_command,
+    is_static,
+    scaling_down,
+    static_room,
+    template_replacement,
+)
+from dovetail.decide.methods.method import MethodRun, budget_result, domain_result
+from dovetail.decide.methods.moves import bare_command
+from dovetail.model.command import Command, Method
+from dovetail.model.verdicts import GateResult
+
+METHOD = Method.DRIFTED
+
+
+def candidates(context: RoundContext) -> list[NodeFacts]:
+    """Return the drifted nodes in the order they are taken."""
+    found = context.passing(METHOD)
+    if not context.settings.is_karpenter:
+        return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost(context.now)), facts.name))
+    static = sorted((facts for facts in found if is_static(facts)), key=lambda facts: facts.name)
+    others = sorted(
+        (facts for facts in found if not is_static(facts)),
+        key=lambda facts: (not facts.empty, _since(facts), facts.name),
+    )
+    return [*static, *others]
+
+
+def _since(facts: NodeFacts) -> datetime:
+    assert facts.drifted_since is not None
+    return facts.drifted_since
+
+
+def run(context: RoundContext) -> MethodRun:
+    """Return what drift does next."""
+    found = candidates(context)
+    if context.settings.is_karpenter:
+        return _run_as_karpenter(context, found)
+    kept, held, line = _by_domain(context, found)
+    command, more = first_command(context, METHOD, kept)
+    held.update(more)
+    for facts in line if command is None else ():
+        # Nobody before it in its domain can go: an allowance is for nodes that leave, not for nodes that can't.
+        del held[facts.name]
+        command, more = first_command(context, METHOD, (facts,))
+        held.update(more)
+        if command is not None:
+            break
+    return MethodRun(method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held)
+
+
+def _by_domain(
+    context: RoundContext, found: list[NodeFacts]
+) -> tuple[list[NodeFacts], dict[str, GateResult], list[NodeFacts]]:
+    """Filter by the pools' topology budgets (S2, Zone Selection), keeping the order.
+
+    Gives those whose turn it is, what holds the others back, and those of the others that are next in line.
+    """
+    pools: dict[str, list[NodeFacts]] = {}
+    for facts in found:
+        pools.setdefault(facts.pool_name, []).append(facts)
+    waiting: dict[str, DomainAllowance] = {}
+    for pool in sorted(pools):
+        _, held = context.ledger.take_by_domain(pool, pools[pool])
+        waiting.update(held)
+    results = {
+        facts.name: domain_result(facts.pool_name, waiting[facts.name]) for facts in found if facts.name in waiting
+    }
+    line = [facts for facts in found if facts.name in waiting and waiting[facts.name].in_line]
+    return [facts for facts in found if facts.name not in waiting], results, line
+
+
+# ---------------------------------------------------------------- as Karpenter v1.15
+
+
+def _run_as_karpenter(context: RoundContext, found: list[NodeFacts]) -> MethodRun:
+    left = context.left(METHOD)
+    held = {
+        facts.name: budget_result(context, METHOD, facts.pool_name)
+        for facts in found
+        if left.get(facts.pool_name, 0) <= 0
+    }
+    static = [facts for facts in found if is_static(facts)]
+    commands = _static_commands(context, static, left)
+    if not commands:
+        for facts in found:
+            if not is_static(facts) and facts.name not in held:
+                outcome = alone(context, METHOD, facts)
+                if isinstance(outcome, Command):
+                    commands = [outcome]
+                    break
+    return MethodRun(method=METHOD, candidates=tuple(found), commands=tuple(commands), held=held)
+
+
+def _static_commands(context: RoundContext, static: list[NodeFacts], left: dict[str, int]) -> list[Command]:
+    """Replace as many drifted nodes of each static pool as its budget and its node limit allow, one command each."""
+    commands: list[Command] = []
+    for pool in sorted({facts.pool_name for facts in static}):
+        members = [facts for facts in static if facts.pool_name == pool]
+        node_pool = members[0].pool
+        assert node_pool is not None
+        if left.get(pool, 0) <= 0 or scaling_down(context, node_pool):
+            continue
+        room = static_room(context, node_pool)
+        count = min(left[pool], len(members), len(members) if room is None else room)
+        replacement = (template_replacement(node_pool),)
+        commands.extend(bare_command(context, METHOD, (facts,), replacement) for facts in members[:count])
+    return commands

@@ -1,0 +1,25 @@
+"""Delete empty nodes: all that are past consolidateAfter, as many as the budget allows, in one command.
+
+Spec section 5; S4, Consolidation Background (`deleteEmpty`: no simulation, no replacement); S0, Example 3 (a grace
+period does not hold it back). Sits in decide, beside the other methods, which it does not know.
+"""
+
+from dovetail.decide.context import RoundContext, in_cost_order
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.methods.method import MethodRun, take_within
+from dovetail.decide.methods.moves import bare_command
+from dovetail.model.command import Method
+
+
+def candidates(context: RoundContext) -> list[NodeFacts]:
+    """Return the empty nodes in the order they are taken."""
+    return in_cost_order(context.passing(Method.EMPTY), context.settings, context.now)
+
+
+def run(context: RoundContext) -> MethodRun:
+    """Return the one command that deletes every empty node within the budgets, if there is any."""
+    method = Method.EMPTY
+    found = candidates(context)
+    taken, held = take_within(context, method, found, context.left(method))
+    commands = (bare_command(context, method, taken),) if taken else ()
+    return MethodRun(method=method, candidates=tuple(found), commands=commands, held=held)

@@ -1,0 +1,116 @@
+"""The shape that every method has: its candidates in order, what it would do, and what held each of the others back.
+
+Values and two small steps that several methods take; no method is known here. Sits in decide, below the methods.
+"""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.budgets import Allowance, DomainAllowance
+from dovetail.decide.gates.candidates import stopped
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.outcome import BlockedMove
+from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.money import nearest
+from dovetail.model.verdicts import Gate, GateResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRun:
+    """What a method found on the untouched snapshot.
+
+    `held`: candidates that a budget kept back, by node name. `refused`: sets of nodes that were judged and refused.
+    """
+
+    method: Method
+    candidates: tuple[NodeFacts, ...]
+    commands: tuple[Command, ...] = ()
+    held: Mapping[str, GateResult] = field(default_factory=dict)
+    refused: tuple[tuple[tuple[NodeFacts, ...], Refusal], ...] = ()
+
+
+def budget_result(context: RoundContext, method: Method, pool: str) -> GateResult:
+    """Say that a pool's flat budget has nothing left for the method's reason."""
+    reason = REASON_OF[method]
+    allowance: Allowance = context.ledger.allowance(pool, reason)
+    budget = allowance.budget
+    if budget is not None and budget.problem is not None:
+        why = f"Budget {budget.index} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
+    else:
+        which = "" if budget is None else f"budget {budget.index} (nodes: {budget.nodes}) "
+        why = (
+            f"NodePool {pool} has no budget left for {reason.value}: {which}allows {allowance.allowed}, "
+            f"{allowance.used} used."
+        )
+    return stopped(
+        Gate.BUDGET,
+        why,
+        nodePool=pool,
+        reason=reason.value,
+        allowed=allowance.allowed,
+        used=allowance.used,
+        left=allowance.left,
+    )
+
+
+def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
+    """Say that a topology budget holds a drifted node back: not its domain's turn, or its domain is used up."""
+    key, domain = entry.budget.topology_key, entry.domain or "(no label)"
+    if not entry.active:
+        turn = entry.active_domain or "(no label)"
+        why = f"Drift of NodePool {pool} goes one {key} at a time and is in {turn} now; this node is in {domain}."
+    elif entry.in_line:
+        why = (
+            f"Others in {key} {domain} of NodePool {pool} drifted earlier and go first: nodes {entry.budget.nodes} of "
+            f"{entry.nodes}, {entry.in_flight} in flight."
+        )
+    else:
+        why = (
+            f"{key} {domain} of NodePool {pool} has no drift budget left: nodes {entry.budget.nodes} of "
+            f"{entry.nodes}, {entry.in_flight} in flight."
+        )
+    return stopped(
+        Gate.TOPOLOGY_BUDGET,
+        why,
+        nodePool=pool,
+        topologyKey=key,
+        domain=entry.domain,
+        activeDomain=entry.active_domain,
+        nodes=entry.nodes,
+        inFlight=entry.in_flight,
+        left=entry.left,
+    )
+
+
+def take_within(
+    context: RoundContext, method: Method, candidates: Sequence[NodeFacts], left: MutableMapping[str, int]
+) -> tuple[list[NodeFacts], dict[str, GateResult]]:
+    """Take candidates in order while their pool has budget, counting it down; say of the rest that it had none."""
+    taken, waiting = [], []
+    for facts in candidates:
+        if left.get(facts.pool_name, 0) > 0:
+            left[facts.pool_name] -= 1
+            taken.append(facts)
+        else:
+            waiting.append(facts)
+    return taken, held_back(context, method, waiting)
+
+
+def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
+    """Say of nodes that their pool had no budget left for them."""
+    pools = dict.fromkeys(facts.pool_name for facts in nodes)
+    said = {pool: budget_result(context, method, pool) for pool in pools}
+    return {facts.name: said[facts.pool_name] for facts in nodes}
+
+
+def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
+    """Write down a cost action that the savings threshold refused."""
+    return BlockedMove(
+        nodes=tuple(facts.name for facts in nodes),
+        node_pools=(nodes[0].pool_name,) if len(nodes) == 1 else tuple(sorted({facts.pool_name for facts in nodes})),
+        savings=refusal.savings,
+        required=nearest(refusal.required),
+        why=refusal.why,
+    )

@@ -1,0 +1,261 @@
+"""From nodes to a command: simulate, ask the price gates, and write down what would be done.
+
+The part that methods share. `cost_move` judges any set of nodes as one cost action (spec sections 5 and 8);
+`plain_move` takes one node away whatever it costs, for expiry and drift. Which sets are tried, and in which order, is
+the methods' business. Sits in decide, above price and balanced, below the methods.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates import balanced, price
+from dovetail.decide.gates.candidates import pod_name
+from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.decide.words import clock
+from dovetail.model.command import Action, Command, Method, Placement, Replacement
+from dovetail.model.money import nearest
+from dovetail.model.verdicts import Gate
+from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A set of nodes that may go, with what the simulation and the price gates said."""
+
+    nodes: tuple[NodeFacts, ...]
+    simulation: SimulationResult
+    new_nodes: tuple[NewNode, ...]
+    approved: Approved
+
+
+def cost_move(context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: bool = False) -> Move | Refusal:
+    """Judge taking these nodes away together to save money; the Balanced score is asked apart (`score`).
+
+    `in_full`: gate after gate. Otherwise what no simulation could save is refused without one, by a later gate than
+    the first closed one perhaps: the same yes or no for less.
+    """
+    hopeless = None if in_full else _hopeless(context, nodes)
+    if hopeless:
+        return hopeless
+    sources = context.sources(nodes)
+    simulation = context.simulate(nodes, for_cost=True)
+    refusal = refuse_unplaced(simulation)
+    if refusal:
+        return refusal
+    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    if len(own) > 1:
+        return _too_many(len(own), certain=not simulation.stopped_early)
+    if not own:
+        judged = price.judge_delete(sources, context.settings)
+    else:
+        judged = price.judge_replace(sources, own[0], context.settings) if own[0].instance_types else _nothing(own[0])
+    if isinstance(judged, Refusal):
+        return judged
+    kept = () if judged.new_node is None else (judged.new_node,)
+    backing_off = refuse_back_off(context, kept)
+    if backing_off:
+        return backing_off
+    return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged)
+
+
+def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
+    """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
+    if len(nodes) == 1:
+        return _hopeless_alone(context, nodes[0])
+    places = tuple(map(context.place, nodes))
+    refusal = _refuse_unready(context, places)
+    if refusal:
+        return refusal
+    least = context.bounds.new_nodes_at_least(places)
+    if least > 1:
+        return _too_many_for_certain(least)
+    return price.refuse_at_most(context.sources(nodes), context.settings)
+
+
+def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
+    """Refuse one node, by what is likeliest and cheapest to find out first."""
+    place, launch = context.place(facts), None
+    for least, launch in context.bounds.replacement_at_least(place):
+        if least > 1:
+            return _too_many_for_certain(least)
+        if launch:
+            refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
+            if refusal:
+                return refusal
+    refusal = _refuse_unready(context, (place,))
+    if refusal is None and not context.settings.is_karpenter:
+        refusal = price.refuse_one_at_most(facts.price, facts.required_savings(context.now), launch)
+    return refusal
+
+
+def _refuse_unready(context: RoundContext, nodes: Sequence[int]) -> Refusal | None:
+    """Refuse where a pod would land on a machine that is on its way, in every simulation."""
+    found = context.unready.destination(nodes)
+    if found is None:
+        return None
+    pod, node = found
+    return Refusal(
+        gate=Gate.UNINITIALIZED_DESTINATION,
+        why=f"Pod {explain_uninitialized(pod, node)()}.",
+        figures={"pod": pod_name(pod), "pods": 1},
+        simulated=False,
+    )
+
+
+def score(context: RoundContext, move: Move) -> Refusal | None:
+    """Ask the Balanced policy of the pools involved (section 8, gate 6)."""
+    if not any(balanced.asks(facts) for facts in move.nodes):
+        return None
+    return balanced.refuse(move.nodes, move.approved, context.totals, context.settings)
+
+
+def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refusal:
+    """Take nodes away that have to go: every pod must land, on as many new nodes as it takes (spec section 5)."""
+    simulation = context.simulate(nodes, for_cost=False)
+    refusal = refuse_unplaced(simulation)
+    if refusal:
+        return refusal
+    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    backing_off = refuse_back_off(context, own)
+    if backing_off:
+        return backing_off
+    paid = sum(facts.price for facts in nodes)
+    for node in own:
+        launches = [node.worst_launch_price(kind) for kind in node.instance_types]
+        paid -= min((launch.amount for launch in launches if launch is not None), default=0)
+    approved = Approved(new_node=None, savings=paid, savings_float=0.0, required=Fraction(0))
+    return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=own, approved=approved)
+
+
+# ---------------------------------------------------------------- refusals of the simulation (gate 9)
+
+
+def refuse_unplaced(simulation: SimulationResult) -> Refusal | None:
+    """Say which pod finds no place, or only one that is not ready for it."""
+    blocking = simulation.blocking
+    if not blocking:
+        return None
+    homeless = [entry for entry in blocking if entry in simulation.unplaced]
+    if homeless:
+        return _no_place(homeless[0], len(homeless))
+    entry = blocking[0]
+    return Refusal(
+        gate=Gate.UNINITIALIZED_DESTINATION,
+        why=f"Pod {entry.why}.",
+        figures={"pod": pod_name(entry.pod), "pods": len(blocking)},
+    )
+
+
+def _no_place(entry: Unplaced, count: int) -> Refusal:
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    return Refusal(
+        gate=Gate.SIMULATION,
+        why=f"Pod {pod_name(entry.pod)}{others} finds no place: {entry.why}.",
+        figures={"pod": pod_name(entry.pod), "pods": count},
+    )
+
+
+def _too_many(count: int, *, certain: bool) -> Refusal:
+    least = "" if certain else "at least "
+    return Refusal(
+        gate=Gate.NEW_NODES,
+        why=f"Its pods would need {least}{count} new nodes; a cost action may open one.",
+        figures={"newNodes": count, "newNodesMax": 1},
+    )
+
+
+def _too_many_for_certain(least: int) -> Refusal:
+    return replace(_too_many(least, certain=False), simulated=False)
+
+
+def _nothing(new_node: NewNode) -> Refusal:
+    return Refusal(gate=Gate.PRICE, why=f"No instance type of NodePool {new_node.pool} fits.", figures={"types": 0})
+
+
+def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refusal | None:
+    """Refuse to launch in a pool whose last replacement did not come, until its back-off has passed."""
+    for node in new_nodes:
+        until = context.in_flight.back_off.get(node.pool)
+        if until is not None and context.now < until:
+            return Refusal(
+                gate=Gate.BACK_OFF,
+                why=f"The last replacement in NodePool {node.pool} did not come; the next try is at {clock(until)}.",
+                figures={"nodePool": node.pool, "until": clock(until)},
+            )
+    return None
+
+
+# ---------------------------------------------------------------- writing a command down
+
+_ACTIONS: dict[Method, tuple[Action, Action]] = {
+    Method.EMPTY: (Action.DELETE_EMPTY, Action.DELETE_EMPTY),
+    Method.EXPIRED: (Action.DELETE_EXPIRED, Action.REPLACE_EXPIRED),
+    Method.DRIFTED: (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED),
+    Method.MULTI_NODE: (Action.DELETE_COST, Action.REPLACE_COST),
+    Method.SINGLE_NODE: (Action.DELETE_COST, Action.REPLACE_COST),
+}
+
+
+def command_of(context: RoundContext, method: Method, move: Move) -> Command:
+    """Write a move down as a command of the method."""
+    return _command(
+        context,
+        method,
+        move.nodes,
+        replacements=tuple(replacement_of(node) for node in move.new_nodes),
+        placements=tuple(
+            Placement(node=entry.node, pods=tuple(pod_name(pod) for pod in entry.pods))
+            for entry in move.simulation.placements
+        ),
+        approved=move.approved,
+    )
+
+
+def bare_command(
+    context: RoundContext, method: Method, nodes: Sequence[NodeFacts], replacements: tuple[Replacement, ...] = ()
+) -> Command:
+    """Write down a command that needed no simulation: empty nodes, or a static pool's replacement."""
+    saved = 0 if replacements else sum(facts.price for facts in nodes)
+    approved = Approved(new_node=None, savings=saved, savings_float=0.0, required=Fraction(0))
+    return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
+
+
+def _command(
+    context: RoundContext,
+    method: Method,
+    nodes: Sequence[NodeFacts],
+    *,
+    replacements: tuple[Replacement, ...],
+    placements: tuple[Placement, ...],
+    approved: Approved,
+) -> Command:
+    return Command(
+        action=_ACTIONS[method][1 if replacements else 0],
+        method=method,
+        nodes=tuple(facts.name for facts in nodes),
+        replacements=replacements,
+        placements=placements,
+        savings=approved.savings,
+        required_savings=nearest(approved.required),
+        disruption_cost=context.disruption_cost(nodes),
+        pods=sum(len(facts.reschedulable) for facts in nodes),
+    )
+
+
+def replacement_of(node: NewNode) -> Replacement:
+    """Write down the NodeClaim that a new node of a simulation asks for."""
+    return Replacement(
+        node_pool=node.pool,
+        instance_types=tuple(kind.name for kind in node.instance_types),
+        capacity_types=node.capacity_types,
+        zones=node.zones,
+        requirements=node.requirements,
+        requests=node.requests,
+        taints=node.taints,
+        startup_taints=node.startup_taints,
+        pods=tuple(pod_name(pod) for pod in node.pods),
+    )

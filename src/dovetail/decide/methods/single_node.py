@@ -1,0 +1,88 @@
+"""Save money with one node at a time: the first candidate, in order, whose pods fit elsewhere for less.
+
+Spec section 5; S1, Design Options 1; S4 (`deleteCost`, `replaceCost`). No time-out: every candidate gets its turn. The
+profile `karpenter-1.15` takes the pools in turn, one node of each. Sits in decide, beside the other methods, which it
+does not know.
+"""
+
+from dataclasses import replace
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates import balanced
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods.method import MethodRun, held_back
+from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.model.command import Method
+
+METHOD = Method.SINGLE_NODE
+
+
+def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
+    """Return the cost candidates in the order they are asked."""
+    if not context.settings.is_karpenter:
+        return context.cost_order
+    pools: dict[str, list[NodeFacts]] = {}
+    for facts in context.cost_order:
+        pools.setdefault(facts.pool_name, []).append(facts)
+    turns = max((len(members) for members in pools.values()), default=0)
+    return tuple(members[turn] for turn in range(turns) for members in pools.values() if turn < len(members))
+
+
+def run(context: RoundContext) -> MethodRun:
+    """Return the first command that is worth it."""
+    found = candidates(context)
+    left = context.left(METHOD)
+    held = held_back(context, METHOD, [facts for facts in found if left.get(facts.pool_name, 0) <= 0])
+    if context.stabilizing:
+        return MethodRun(method=METHOD, candidates=found, held=held)
+    refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
+    for facts in found:
+        if facts.name in held:
+            continue
+        outcome = judge(context, facts)
+        if isinstance(outcome, Move):
+            return MethodRun(
+                method=METHOD,
+                candidates=found,
+                commands=(command_of(context, METHOD, outcome),),
+                held=held,
+                refused=tuple(refused),
+            )
+        refused.append(((facts,), outcome))
+    return MethodRun(method=METHOD, candidates=found, held=held, refused=tuple(refused))
+
+
+def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
+    """Judge one node by every gate, the Balanced score included; asked once a round."""
+    known = context.judged.get(facts.name)
+    if known is None:
+        hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if balanced.asks(facts) else None
+        known = hopeless or _judge(context, facts)
+        context.judged[facts.name] = known
+    return known
+
+
+def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
+    """Judge one node gate after gate, so that a refusal is by the first gate that is closed."""
+    known = judge(context, facts)
+    if isinstance(known, Move) or known.simulated:
+        return known
+    outcome = cost_move(context, (facts,), in_full=True)
+    return outcome if isinstance(outcome, Refusal) else replace(known, simulated=True)
+
+
+def _judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
+    outcome = unscored(context, facts)
+    if isinstance(outcome, Refusal):
+        return outcome
+    return score(context, outcome) or outcome
+
+
+def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
+    """Judge one node before the Balanced score; asked once a round."""
+    known = context.unscored.get(facts.name)
+    if known is None:
+        known = cost_move(context, (facts,))
+        context.unscored[facts.name] = known
+    return known

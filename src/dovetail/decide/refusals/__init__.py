@@ -1,0 +1,1 @@
+"""Moves that can be refused without a simulation."""

@@ -1,0 +1,126 @@
+"""Nodes that can't go while a machine is on its way: a pod of theirs would land there, whatever is placed where.
+
+No command may count on a node that is not initialized yet (gate 9). Take pods of a kind, one more than all initialized
+nodes have room for once the nodes in question are gone, and nodes on their way that have room for one. When the turn of
+the pod comes that finds no initialized node, it lands on one of these, or finds the room taken by pods that came there
+before it: either way some pod that is moved is on a node that is not ready. Only pods that waited before, and those of
+leaving nodes, may be there without harm; it is certain where those that come before it are too few to fill all these
+nodes. Exact in the sense that a simulation could never say otherwise. Sits in decide, beside bounds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dovetail.model.cached import cached
+from dovetail.model.objects import Pod
+from dovetail.scheduling.engine import Entry
+from dovetail.scheduling.snapshot import Snapshot
+
+_READY_MAX = 100
+"""Of a pod that so many initialized nodes could take, nothing is certain anyway: no node has so many pods of a kind."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Takers:
+    """The initialized nodes that have room for a pod, each with how many it takes, and those on their way."""
+
+    ready: tuple[tuple[int, int], ...]
+    late: tuple[int, ...]
+
+
+class Unready:
+    """What is certain about the nodes on their way of one snapshot; `closed` nodes refuse pods that are moved."""
+
+    def __init__(self, snapshot: Snapshot, closed: Sequence[int] = ()) -> None:
+        self._snapshot = snapshot
+        self._closed = list(closed)
+        self._takers: dict[tuple[int, bool], _Takers | None] = {}
+
+    def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
+        """Return a pod of these nodes that would land on a node that is not initialized, and that node."""
+        if self._snapshot.initialized == len(self._snapshot.states):
+            return None
+        for node in nodes:
+            for alike in self._snapshot.movers(node).alike:
+                found = self._lands_on(alike, nodes)
+                if found is not None:
+                    return found
+        return None
+
+    def _lands_on(self, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
+        takers = self._takers_of(alike[0])
+        if takers is None:
+            return None
+        taken = sum(count for node, count in takers.ready if node not in gone)
+        if taken >= len(alike):
+            return None
+        late = [node for node in takers.late if node not in gone]
+        # One of the first so many finds no initialized node; those before the last of them come before it.
+        if not late or self._can_fill(late, alike[taken]) == len(late):
+            return None
+        return alike[taken].pod, self._snapshot.states[late[0]].name
+
+    def _takers_of(self, entry: Entry) -> _Takers | None:
+        """Return who takes a pod of the class, as far as room, labels and taints go; None where nothing is certain."""
+        if entry.mark not in self._takers:
+            self._takers[entry.mark] = self._find(entry)
+        return self._takers[entry.mark]
+
+    def _find(self, entry: Entry) -> _Takers | None:
+        variant = self._snapshot.frame.first(entry.cls)
+        if not variant.simple:
+            return None
+        first = self._snapshot.initialized
+        mask = variant.mask
+        if not entry.exempt and self._closed:
+            mask = mask.copy()
+            mask[self._closed] = False
+        late = mask[first:].nonzero()[0]
+        if not len(late):
+            return None
+        ready = mask[:first].nonzero()[0].tolist()
+        if len(ready) > _READY_MAX:
+            return None
+        rows, need = self._snapshot.frame.rows, entry.cls.info.need
+        counts = [min((rows[node][column] // amount for column, amount in need), default=0) for node in ready]
+        return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
+
+    # ------------------------------------------------------------ pods that may land there without harm
+
+    @cached
+    def _harmless(self) -> list[Entry]:
+        """Pods that waited before and those of leaving nodes, in the order in which they are placed."""
+        movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
+        leaving = (entry for each in movers for entry in each.waiting)
+        return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
+
+    @cached
+    def _taken(self) -> list[dict[int, int]]:
+        """What the first so many of them need together, by resource."""
+        sums: list[dict[int, int]] = [{}]
+        for entry in self._harmless:
+            total = dict(sums[-1])
+            for column, amount in entry.cls.info.need:
+                total[column] = total.get(column, 0) + amount
+            sums.append(total)
+        return sums
+
+    def _can_fill(self, late: Sequence[int], entry: Entry) -> int:
+        """Return how many of these nodes, at most, harmless pods that come before the pod could fill up to keep it out.
+
+        A node is full for it where some resource runs short; for each resource, the smallest gaps are filled first.
+        """
+        if not self._harmless:
+            return 0
+        before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
+        taken, rows = self._taken[before], self._snapshot.frame.rows
+        filled = 0
+        for column, amount in entry.cls.info.need:
+            left = taken.get(column, 0)
+            for gap in sorted(rows[node][column] - amount + 1 for node in late):
+                if gap > left:
+                    break
+                left -= gap
+                filled += 1
+        return min(filled, len(late))

@@ -1,0 +1,160 @@
+"""Return whether a command is still right, some seconds later, on fresh state.
+
+Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still
+be there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that
+still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements
+are new), or the gate that it failed at. Sits on top of decide, beside the round; `lifecycle` calls it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates import price
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.methods import drifted, leaving
+from dovetail.decide.methods.method import budget_result, domain_result
+from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
+from dovetail.model.command import Command, Method
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.snapshot import Snapshot
+
+_COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+def revalidate(
+    command: Command,
+    snapshot: Snapshot,
+    settings: Settings,
+    now: datetime,
+    *,
+    in_flight: InFlight = NOTHING_IN_FLIGHT,
+    managed_pools: Iterable[str] | None = None,
+    memory: FactsCache | None = None,
+) -> Command | Refusal:
+    """Look at a command again; `in_flight` must not hold the command itself."""
+    context = RoundContext(snapshot, settings, now, in_flight=in_flight, managed_pools=managed_pools, memory=memory)
+    standing, refusal = _still_standing(context, command)
+    if refusal is not None and (not standing or not _only_empties(command)):
+        return refusal
+    if _only_empties(command):
+        return bare_command(context, command.method, standing)
+    if command.method in _COST:
+        return _again_for_cost(context, command, standing)
+    return _again(context, command, standing)
+
+
+def _only_empties(command: Command) -> bool:
+    """Return whether it is a command that empty nodes may drop out of."""
+    return command.method is Method.EMPTY or (command.pods == 0 and not command.replacements)
+
+
+def _still_standing(context: RoundContext, command: Command) -> tuple[list[NodeFacts], Refusal | None]:
+    """Return the nodes that still pass gates 1 to 8, and why the first of the others does not."""
+    left = context.left(command.method)
+    standing: list[NodeFacts] = []
+    first: Refusal | None = None
+    turn = _whose_turn(context, command)
+    for name in command.nodes:
+        facts = context.by_name.get(name)
+        stop = _gone(name) if facts is None else _stop(context, command, facts, left, turn)
+        if stop is None and facts is not None:
+            left[facts.pool_name] -= 1
+            standing.append(facts)
+        else:
+            first = first or stop
+    return standing, first
+
+
+def _stop(
+    context: RoundContext, command: Command, facts: NodeFacts, left: dict[str, int], turn: dict[str, GateResult]
+) -> Refusal | None:
+    chain = context.chains[facts.name][command.method]
+    if not chain.open:
+        return _as_refusal(facts, chain.results[-1])
+    if _only_empties(command) and not facts.empty and not context.settings.is_karpenter:
+        count = len(facts.reschedulable)
+        return Refusal(gate=Gate.NOT_EMPTY, why=f"{facts.name}: it is not empty any more.", figures={"pods": count})
+    if facts.name in turn:
+        return _as_refusal(facts, turn[facts.name])
+    if left.get(facts.pool_name, 0) <= 0:
+        return _as_refusal(facts, budget_result(context, command.method, facts.pool_name))
+    return None
+
+
+def _whose_turn(context: RoundContext, command: Command) -> dict[str, GateResult]:
+    """Say which of a drift command's nodes a topology budget holds back now (S2)."""
+    if command.method is not Method.DRIFTED:
+        return {}
+    wanted = frozenset(command.nodes)
+    found = [facts for facts in drifted.candidates(context) if facts.name in wanted]
+    held: dict[str, GateResult] = {}
+    for pool in sorted({facts.pool_name for facts in found}):
+        own = [facts for facts in found if facts.pool_name == pool]
+        _, waiting = context.ledger.take_by_domain(pool, own)
+        held.update({name: domain_result(pool, entry) for name, entry in waiting.items()})
+    return held
+
+
+def _gone(name: str) -> Refusal:
+    return Refusal(gate=Gate.MANAGED, why=f"{name}: the node is gone.")
+
+
+def _as_refusal(facts: NodeFacts, result: GateResult) -> Refusal:
+    return Refusal(gate=result.gate, why=f"{facts.name}: {result.why}", figures=dict(result.figures))
+
+
+def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
+    """Simulate an expired or drifted node's way out again."""
+    if any(leaving.is_static(facts) for facts in nodes):
+        return leaving.alone(context, command.method, nodes[0])
+    move = plain_move(context, nodes)
+    if isinstance(move, Refusal):
+        return move
+    return _same_or_less(context, command, move)
+
+
+def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
+    """Simulate again; what was chosen must still fit and still be worth it."""
+    move = cost_move(context, nodes)
+    if isinstance(move, Refusal):
+        return move
+    return score(context, move) or _same_or_less(context, command, move)
+
+
+def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
+    """Compare what the simulation asks for now with what the command would launch."""
+    before, after = len(command.replacements), len(move.new_nodes)
+    if after < before and command.method not in _COST and not context.settings.is_karpenter:
+        # The node has to go anyhow, and fewer new nodes are a part of what was decided: to refuse would decide the same
+        # again and again while another command comes and goes. For cost there may be a better move now.
+        return command_of(context, command.method, move)
+    if before != after:
+        return Refusal(
+            gate=Gate.NEW_NODES,
+            why=f"It would take {after} new nodes now, and the command was for {before}.",
+            figures={"newNodes": after, "planned": before},
+        )
+    fresh = command_of(context, command.method, move)
+    if not command.replacements:
+        return fresh
+    own = move.simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    for planned, fitting in zip(command.replacements, own, strict=True):
+        fits = frozenset(kind.name for kind in fitting.instance_types)
+        if planned.node_pool != fitting.pool or not fits.issuperset(planned.instance_types):
+            return Refusal(gate=Gate.NEW_NODES, why="The replacement that was planned would not do any more.")
+    if command.method in _COST:
+        # Price the very types that would be launched: some may have become dearer since.
+        planned_types = frozenset(command.replacements[0].instance_types)
+        chosen = own[0].with_types([kind for kind in own[0].instance_types if kind.name in planned_types])
+        judged = price.judge_replace(context.sources(move.nodes), chosen, context.settings)
+        if isinstance(judged, Refusal):
+            return judged
+        assert judged.new_node is not None
+        fresh = command_of(context, command.method, replace(move, new_nodes=(judged.new_node,), approved=judged))
+    return fresh

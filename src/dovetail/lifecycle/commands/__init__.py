@@ -1,0 +1,1 @@
+"""One command from its decision to its end: phases, steps, signals, records."""

@@ -1,0 +1,113 @@
+"""Which instructions are out, how they were answered, and when to ask again.
+
+An instruction's id is the same whenever the same thing is asked for, so asking again is always safe. An answer can be
+lost: what stays unanswered is asked for again after a while. Decides nothing about commands; knows ids and times only.
+Times are nanoseconds of the engine's own clock, which never goes back. Sits at the bottom of lifecycle.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionSucceeded
+
+SECOND: Final = 1_000_000_000
+ANSWER_WAIT: Final = 30 * SECOND
+UNKNOWN_WAIT: Final = 60 * SECOND
+"""How long to look out for the effect of something whose answer was lost before it is asked for again, where twice is
+not once: a NodeClaim that came and went again would be launched a second time."""
+_FIRST_PAUSE: Final[dict[Failure, int]] = {
+    Failure.CONFLICT: SECOND,
+    Failure.THROTTLED: 5 * SECOND,
+    Failure.UNREACHABLE: 5 * SECOND,
+    Failure.NOT_FOUND: 5 * SECOND,
+    Failure.FORBIDDEN: 30 * SECOND,
+    Failure.REFUSED: 30 * SECOND,
+    Failure.TAKEN: 30 * SECOND,
+}
+_PAUSE_MAX: Final = 120 * SECOND
+FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN)
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One thing asked for: how often, when next, and the last answer."""
+
+    count: int = 0
+    again_at: int = 0
+    patient_until: int = 0
+    succeeded: bool = False
+    failure: Failure | None = None
+    detail: str = ""
+    uid: str = ""
+
+
+class Attempts:
+    """All things asked for by one asker, by instruction id, in the order they were first asked for."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Attempt] = {}
+
+    def __contains__(self, ident: str) -> bool:
+        return ident in self._by_id
+
+    def ids(self) -> tuple[str, ...]:
+        """All ids asked for, oldest first."""
+        return tuple(self._by_id)
+
+    def get(self, ident: str) -> Attempt | None:
+        """Return what is known of an id."""
+        return self._by_id.get(ident)
+
+    def due(self, ident: str, elapsed: int) -> bool:
+        """Return whether to ask now: never asked, or the pause since the last time is over."""
+        attempt = self._by_id.get(ident)
+        return attempt is None or attempt.again_at <= elapsed
+
+    def ask(self, ident: str, elapsed: int, patience: int = 0) -> None:
+        """Note that it was asked for now; as long as its outcome is unknown it is not repeated within `patience`."""
+        attempt = self._by_id.setdefault(ident, Attempt())
+        attempt.count += 1
+        attempt.patient_until = elapsed + patience
+        attempt.again_at = elapsed + max(patience, min(ANSWER_WAIT << min(attempt.count - 1, 4), 4 * _PAUSE_MAX))
+
+    def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
+        """Note an answer; False where nobody asked."""
+        attempt = self._by_id.get(event.id)
+        if attempt is None:
+            return False
+        if isinstance(event, InstructionSucceeded):
+            attempt.succeeded, attempt.failure, attempt.uid = True, None, event.uid
+            return True
+        if attempt.succeeded:
+            return True  # a repeat of it failed after the first one worked: the first answer stands
+        attempt.failure, attempt.detail = event.failure, event.detail
+        pause = min(_FIRST_PAUSE[event.failure] << min(attempt.count - 1, 8), _PAUSE_MAX)
+        attempt.again_at = elapsed + pause
+        if event.failure is Failure.UNREACHABLE:  # it may have been done all the same
+            attempt.again_at = max(attempt.again_at, attempt.patient_until)
+        return True
+
+    def forget(self, ident: str) -> None:
+        """Drop an id: its thing is done, or no longer wanted."""
+        self._by_id.pop(ident, None)
+
+    def succeeded(self, ident: str) -> bool:
+        """Return whether the shell said that it did it."""
+        attempt = self._by_id.get(ident)
+        return attempt is not None and attempt.succeeded
+
+    def failed(self, ident: str) -> Failure | None:
+        """Return how the last try failed, if it did."""
+        attempt = self._by_id.get(ident)
+        return None if attempt is None else attempt.failure
+
+    def any_failed(self, failure: Failure) -> bool:
+        """Return whether something's last try failed in this way."""
+        return any(attempt.failure is failure for attempt in self._by_id.values())
+
+    def next_at(self) -> int | None:
+        """When the next unanswered or failed one is to be asked for again."""
+        times = [attempt.again_at for attempt in self._by_id.values() if not attempt.succeeded]
+        return min(times, default=None)

@@ -1,0 +1,227 @@
+"""One command under way: what is known of it, and what the store shows of its objects.
+
+Facts only: which of them move it on is for `signals`, what is asked for is for `steps`, what follows what is for
+`machine`. Times are nanoseconds of the engine's own clock, except those written into records. Sits in lifecycle, below
+`signals` and `steps`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.machine import TERMINAL, Phase, Signal
+from dovetail.lifecycle.commands.records import (
+    DOVETAIL,
+    Candidate,
+    Record,
+    carries,
+    encode_record,
+    is_tainted,
+    record_of,
+)
+from dovetail.lifecycle.messages import Failure
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.command import Action, Command, Method
+from dovetail.model.objects import Node, NodeClaim, is_true
+
+LINGER: Final = 60 * SECOND
+"""How long a Node may outlive its NodeClaim before the command no longer waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What signals are read off: the cluster, the time, and which pools are ours to act on."""
+
+    store: Store
+    elapsed: int
+    now: datetime
+    replacement_timeout: int
+    manages: Callable[[str], bool]
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A command under way. Mutable, and changed by the engine only."""
+
+    id: str
+    action: Action
+    method: Method
+    candidates: tuple[Candidate, ...]
+    replacements: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    phase: Phase
+    by: str = DOVETAIL
+    command: Command | None = None
+    began: datetime
+    began_at: int = 0
+    phase_since: int = 0
+    retry_at: int | None = None
+    validate_at: int = 0
+    deadline: int = 0
+    why: str = ""
+    attempts: Attempts = field(default_factory=Attempts)
+    seen: dict[str, str] = field(default_factory=dict)
+    tainted: dict[str, None] = field(default_factory=dict)
+    claim_gone_at: dict[str, int] = field(default_factory=dict)
+    verdict: Signal | None = None
+    history: list[tuple[Phase, Signal]] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether nothing more will come of it."""
+        return self.phase in TERMINAL
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that it takes."""
+        return tuple(candidate.node for candidate in self.candidates)
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """The nodes that exist already and that its pods are to move to."""
+        return () if self.command is None else tuple(place.node for place in self.command.placements)
+
+    def record(self, phase: Phase, now: datetime) -> str:
+        """Word what its objects carry."""
+        return encode_record(
+            Record(
+                id=self.id,
+                action=self.action,
+                method=self.method,
+                phase=phase.value,
+                since=now,
+                nodes=self.candidates,
+                replacements=self.replacements,
+                pools=self.pools,
+                by=self.by,
+            )
+        )
+
+    def next_at(self) -> int | None:
+        """When it wants to be looked at again, should no event come."""
+        times = [] if self.retry_at is None else [self.retry_at]
+        if self.phase is Phase.VALIDATING:
+            times.append(self.validate_at)
+        elif self.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
+            times.append(self.deadline)
+        elif self.phase is Phase.DRAINING:
+            times += [at + LINGER for at in self.claim_gone_at.values()]
+        return min(times, default=None)
+
+    # ------------------------------------------------------------ ids
+
+    def taint_id(self, candidate: Candidate) -> str:
+        """Name the tainting of a candidate."""
+        return f"{self.id}/taint/{candidate.node}"
+
+    def untaint_id(self, candidate: Candidate) -> str:
+        """Name the untainting of a candidate."""
+        return f"{self.id}/untaint/{candidate.node}"
+
+    def create_id(self, name: str) -> str:
+        """Name the creation of a replacement."""
+        return f"{self.id}/create/{name}"
+
+    def delete_id(self, name: str) -> str:
+        """Name the deletion of a NodeClaim."""
+        return f"{self.id}/delete/{name}"
+
+    def clear_id(self, name: str) -> str:
+        """Name the clearing of a replacement's record."""
+        return f"{self.id}/clear/{name}"
+
+
+# ---------------------------------------------------------------- what is seen
+
+
+def look(run: Run, view: View) -> None:
+    """Note what the store shows of the command's objects; later absences are judged by it."""
+    for name in run.replacements:
+        claim = view.store.get(NodeClaim, name)
+        if claim is not None and carries_or_made(run, claim):
+            run.seen[name] = claim.metadata.uid
+    for candidate in run.candidates:
+        node = view.store.get(Node, candidate.node)
+        if node is not None and carries(node, run.id):
+            run.tainted[candidate.node] = None
+        if claim_of(candidate, view.store) is None:
+            run.claim_gone_at.setdefault(candidate.node, view.elapsed)
+
+
+def carries_or_made(run: Run, claim: NodeClaim) -> bool:
+    """Return whether a NodeClaim under a replacement's name is really this command's."""
+    if carries(claim, run.id):
+        return True
+    attempt = run.attempts.get(run.create_id(claim.metadata.name))
+    return run.seen.get(claim.metadata.name) == claim.metadata.uid or (attempt is not None and attempt.succeeded)
+
+
+def claim_of(candidate: Candidate, store: Store) -> NodeClaim | None:
+    """Return the candidate's NodeClaim if it is still the one that was meant."""
+    claim = store.get(NodeClaim, candidate.claim)
+    return claim if claim is not None and claim.metadata.uid == candidate.uid else None
+
+
+def is_gone(run: Run, candidate: Candidate, view: View) -> bool:
+    """Return whether nothing is left of a candidate: NodeClaim and Node, the latter for at most a minute more."""
+    if claim_of(candidate, view.store) is not None:
+        return False
+    node = view.store.get(Node, candidate.node)
+    if node is None or not (carries(node, run.id) or candidate.node in run.tainted):
+        return True
+    if record_of(node) is None and not is_tainted(node):
+        return True  # another node under the same name, or someone took the taint off an orphan
+    gone_at = run.claim_gone_at.get(candidate.node, view.elapsed)
+    return view.elapsed - gone_at >= LINGER
+
+
+def is_leaving(run: Run, candidate: Candidate, view: View) -> bool:
+    """Return whether a candidate's deletion has begun: seen, or told by the shell."""
+    claim = claim_of(candidate, view.store)
+    if claim is None or claim.metadata.deletion_timestamp is not None:
+        return True
+    ident = run.delete_id(candidate.claim)
+    return run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND
+
+
+def replacement(run: Run, name: str, view: View) -> NodeClaim | None:
+    """Return a replacement's NodeClaim, if it is there."""
+    claim = view.store.get(NodeClaim, name)
+    return claim if claim is not None and carries_or_made(run, claim) else None
+
+
+def has_vanished(run: Run, name: str, view: View) -> bool:
+    """Return whether a replacement that was there is gone, or going."""
+    claim = replacement(run, name, view)
+    if claim is None:
+        return name in run.seen
+    return claim.metadata.deletion_timestamp is not None
+
+
+def is_initialized(run: Run, name: str, view: View) -> bool:
+    """Return whether a replacement is ready for pods."""
+    claim = replacement(run, name, view)
+    return claim is not None and is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
+
+
+def is_anothers(run: Run, candidate: Candidate, view: View) -> bool:
+    """Return whether the node carries the taint and the record of another command (two controllers at once)."""
+    node = view.store.get(Node, candidate.node)
+    record = None if node is None or not is_tainted(node) else record_of(node)
+    return record is not None and record.id != run.id
+
+
+def hands_off(run: Run, view: View) -> str:
+    """Say why a candidate is no longer ours to touch: a person, or another command; empty where it is."""
+    for candidate in run.candidates:
+        if not view.manages(candidate.pool):
+            return f"pool {candidate.pool} is no longer managed"
+        if is_anothers(run, candidate, view):
+            return f"another command has taken {candidate.node}"
+        for item in (view.store.get(Node, candidate.node), claim_of(candidate, view.store)):
+            if item is not None and item.metadata.annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
+                return f"{candidate.node} now carries {names.ALWAYS_DO_NOT_DISRUPT}"
+    return ""

@@ -1,0 +1,103 @@
+"""What commands under way hold on to, and how a decision becomes one of them.
+
+Spec section 4: their nodes count as marked for deletion from the moment they are proposed (gate 2), their replacements
+and destinations are nominated until they end (gate 4). Changes nothing. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from dovetail.decide.in_flight import LeavingNode
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate, command_id, replacement_names
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.command import Command
+from dovetail.model.objects import Node, NodeClaim
+
+
+def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
+    """Return the nodes that the commands take away, by name."""
+    found = [
+        LeavingNode(node=node, method=run.method, since=run.began, command_id=run.id)
+        for run in runs
+        for node in run.nodes
+    ]
+    return tuple(sorted(found, key=lambda entry: (entry.node, entry.command_id)))
+
+
+def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
+    """Return the nodes and NodeClaims that pods are on their way to, by name."""
+    found: dict[str, None] = dict.fromkeys(lingering)
+    for run in runs:
+        found |= dict.fromkeys((*run.replacements, *run.destinations))
+    for name in tuple(found):
+        claim = store.get(NodeClaim, name)
+        if claim is not None and claim.status.node_name:
+            found[claim.status.node_name] = None
+    for pod in store.pending_pods():
+        if pod.status.nominated_node_name:
+            found[pod.status.nominated_node_name] = None
+    return tuple(sorted(found))
+
+
+def has_pods(claim_name: str, store: Store) -> bool:
+    """Return whether pods have come to a replacement (or it is gone)."""
+    claim = store.get(NodeClaim, claim_name)
+    if claim is None:
+        return True
+    return any(
+        not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+        for pod in store.pods_on(claim.status.node_name)
+    )
+
+
+def has_unlaunched(store: Store) -> bool:
+    """Return whether some NodeClaim's machine is not known yet."""
+    return any(
+        not claim.status.provider_id and not claim.status.node_name and claim.metadata.deletion_timestamp is None
+        for claim in store.node_claims()
+    )
+
+
+def bind_to_claims(
+    command: Command, store: Store, taken: Callable[[str], bool], manages: Callable[[str], bool]
+) -> tuple[Candidate, ...] | None:
+    """Tie a command's nodes to their NodeClaims; None where one has none, is not ours, or is in another command."""
+    found = []
+    for name in command.nodes:
+        node, claim = store.get(Node, name), store.claim_of(name)
+        if node is None or claim is None or not claim.metadata.uid or taken(name):
+            return None
+        pool = claim.metadata.labels.get(names.NODEPOOL, node.metadata.labels.get(names.NODEPOOL, ""))
+        if not manages(pool):
+            return None
+        found.append(Candidate(node=name, claim=claim.metadata.name, uid=claim.metadata.uid, pool=pool))
+    return tuple(found)
+
+
+def propose(
+    command: Command, candidates: tuple[Candidate, ...], *, identity: str, number: int, now: datetime, elapsed: int
+) -> Run:
+    """Make a command out of a decision: it waits for its validation."""
+    uids = tuple(entry.uid for entry in candidates)
+    run = Run(
+        id=command_id(command, uids, identity, now, number),
+        action=command.action,
+        method=command.method,
+        candidates=candidates,
+        phase=Phase.VALIDATING,
+        began=now,
+        began_at=elapsed,
+        phase_since=elapsed,
+    )
+    adopt(run, command, candidates, now)
+    return run
+
+
+def adopt(run: Run, command: Command, candidates: tuple[Candidate, ...], now: datetime) -> None:
+    """Let a command be what the (renewed) decision says."""
+    run.command, run.candidates, run.action, run.began = command, candidates, command.action, now
+    run.replacements = replacement_names(command, run.id)
+    run.pools = tuple(spec.node_pool for spec in command.replacements)

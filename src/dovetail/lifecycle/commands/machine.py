@@ -1,0 +1,149 @@
+"""The life of one command as a table: (phase, signal) -> (phase, steps). Spec section 9; S4, LifecycleAction Tunables.
+
+Rules of this file: a phase is where a command stands; a signal is a fact that holds, never a wish; a step is a kind of
+instruction that the new phase keeps asking for until it is seen to be done. What is not in the table does not happen: a
+signal without an entry is not looked for. The table knows no objects, no time and no instruction; `run` finds the
+signals and words the steps. docs/command-machine.md is drawn from it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Phase(StrEnum):
+    """Where a command stands."""
+
+    VALIDATING = "validating"
+    FOUND = "found"
+    TAINTING = "tainting"
+    LAUNCHING = "launching"
+    WAITING = "waiting"
+    DELETING = "deleting"
+    DRAINING = "draining"
+    FINISHING = "finishing"
+    ROLLING_BACK = "rolling-back"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+class Signal(StrEnum):
+    """A fact that moves a command on."""
+
+    VALIDATED = "validated"
+    VALIDATION_REFUSED = "validation refused"
+    CANDIDATES_GONE = "all candidates gone"
+    TAINTED = "all tainted"
+    TAINTED_NOTHING_TO_LAUNCH = "all tainted, nothing to launch"
+    LAUNCHED = "all replacements created"
+    INITIALIZED = "all replacements initialized"
+    REPLACEMENT_VANISHED = "a replacement vanished"
+    TIMED_OUT = "time-out"
+    INSTRUCTION_REFUSED = "an instruction was refused"
+    HANDS_OFF = "no longer ours to touch"
+    DELETED = "all deletions begun"
+    DRAINED = "all candidates gone for good"
+    CLEARED = "all records cleared"
+    ROLLED_BACK = "all undone"
+    FOUND_COMPLETE = "found with taints and replacements"
+    FOUND_LEAVING = "found with every candidate leaving"
+    FOUND_BROKEN = "found with parts missing"
+
+
+class Step(StrEnum):
+    """A kind of instruction that a phase asks for until it is done."""
+
+    TAINT = "taint candidates"
+    CREATE = "create replacements"
+    DELETE = "delete candidates"
+    CLEAR = "clear records"
+    UNTAINT = "untaint candidates"
+    DELETE_REPLACEMENTS = "delete replacements"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The phase that follows and what it asks for."""
+
+    phase: Phase
+    steps: tuple[Step, ...] = ()
+
+
+_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS))
+_TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
+_DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
+_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
+_FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
+
+TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
+    (Phase.VALIDATING, Signal.CANDIDATES_GONE): Transition(Phase.REFUSED),
+    (Phase.VALIDATING, Signal.VALIDATION_REFUSED): Transition(Phase.REFUSED),
+    (Phase.VALIDATING, Signal.VALIDATED): _TAINT,
+    (Phase.FOUND, Signal.FOUND_LEAVING): _DRAIN,
+    (Phase.FOUND, Signal.FOUND_COMPLETE): Transition(Phase.WAITING),
+    (Phase.FOUND, Signal.FOUND_BROKEN): _ROLL_BACK,
+    (Phase.TAINTING, Signal.CANDIDATES_GONE): _FINISH,
+    (Phase.TAINTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.TAINTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.TAINTING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.TAINTING, Signal.TAINTED): Transition(Phase.LAUNCHING, (Step.CREATE,)),
+    (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _DELETE,
+    (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
+    (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.WAITING, Signal.INITIALIZED): _DELETE,
+    (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.DELETING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.DELETING, Signal.DELETED): _DRAIN,
+    (Phase.DRAINING, Signal.DRAINED): _FINISH,
+    (Phase.FINISHING, Signal.CLEARED): Transition(Phase.DONE),
+    (Phase.ROLLING_BACK, Signal.ROLLED_BACK): Transition(Phase.FAILED),
+}
+"""Of several signals that hold at once in a phase, the first listed here is taken."""
+
+TERMINAL: Final = (Phase.DONE, Phase.FAILED, Phase.REFUSED)
+INITIAL: Final = (Phase.VALIDATING, Phase.FOUND)
+
+STEPS: Final[dict[Phase, tuple[Step, ...]]] = {entry.phase: entry.steps for entry in TRANSITIONS.values()}
+SIGNALS: Final[dict[Phase, tuple[Signal, ...]]] = {
+    phase: tuple(signal for (source, signal) in TRANSITIONS if source is phase) for phase in Phase
+}
+
+
+def diagram() -> str:
+    """Draw the table as a mermaid state diagram."""
+    lines = ["stateDiagram-v2"]
+    lines += [f'    state "{phase.value}" as {phase.name}' for phase in Phase]
+    lines += [f"    [*] --> {phase.name}" for phase in INITIAL]
+    for (source, signal), target in TRANSITIONS.items():
+        doing = f" / {', '.join(step.value for step in target.steps)}" if target.steps else ""
+        lines.append(f"    {source.name} --> {target.phase.name}: {signal.value}{doing}")
+    lines += [f"    {phase.name} --> [*]" for phase in TERMINAL]
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """Write docs/command-machine.md."""
+    head = (
+        "# The command machine\n\n"
+        "Drawn from `dovetail.lifecycle.commands.machine.TRANSITIONS` "
+        "(`python -m dovetail.lifecycle.commands.machine > docs/command-machine.md`; a test keeps it current).\n"
+        "An arrow reads `what was seen / what is then asked for until it is seen to be done`. Of several signals that\n"
+        "hold at once, the one listed first is taken. A successor begins at *found*, from the objects' records.\n\n"
+    )
+    rows = ["| phase | signal | next | asks for |", "|---|---|---|---|"]
+    for (source, signal), target in TRANSITIONS.items():
+        steps = ", ".join(step.value for step in target.steps)
+        rows.append(f"| {source.value} | {signal.value} | {target.phase.value} | {steps} |")
+    return f"{head}```mermaid\n{diagram()}```\n\n" + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(page())

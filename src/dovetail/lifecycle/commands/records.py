@@ -1,0 +1,102 @@
+"""The record of a command on the cluster's own objects: all that a successor needs to finish it or to undo it.
+
+Written as the annotation `dovetail.dev/command` on every candidate's Node together with the taint, and on every
+replacement NodeClaim from its creation (Karpenter copies it onto the replacement's Node). Spec section 9: after a crash
+or a change of leader the next one finds what was in flight from the cluster alone. Decides nothing.
+Sits in lifecycle, below `run`.
+"""
+
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from dovetail.model import names
+from dovetail.model.command import Action, Command, Method
+from dovetail.model.objects import Node, NodeClaim, Taint
+
+_NAME_MAX: Final = 63
+_ID_LENGTH: Final = 12
+DOVETAIL: Final = "dovetail"
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that a command takes away, and the very NodeClaim that was meant."""
+
+    node: str
+    claim: str
+    uid: str
+    pool: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as its objects carry it. `since` is when its taints, or its launches, began.
+
+    `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone.
+    """
+
+    v: int = 1
+    id: str
+    action: Action
+    method: Method
+    phase: str
+    since: datetime
+    nodes: tuple[Candidate, ...]
+    replacements: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    by: str = DOVETAIL
+
+
+_DECODER: Final = msgspec.json.Decoder(Record)
+
+
+def encode_record(record: Record) -> str:
+    """Return the annotation's value."""
+    return msgspec.json.encode(record).decode()
+
+
+def decode_record(text: str) -> Record | None:
+    """Read an annotation's value; None where it is no record of a form that we know."""
+    try:
+        record = _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return record if record.v == 1 and record.id else None
+
+
+def record_of(item: Node | NodeClaim) -> Record | None:
+    """Read an object's record, if it carries one."""
+    text = item.metadata.annotations.get(names.COMMAND)
+    return None if text is None else decode_record(text)
+
+
+def is_our_taint(taint: Taint) -> bool:
+    """Return whether it is `karpenter.sh/disruption=disrupting:NoSchedule`."""
+    return taint.key == names.DISRUPTION_TAINT and taint.value == names.DISRUPTION_TAINT_VALUE
+
+
+def is_tainted(node: Node) -> bool:
+    """Return whether the node carries the disruption taint."""
+    return any(is_our_taint(taint) for taint in node.spec.taints)
+
+
+def carries(item: Node | NodeClaim, command_id: str) -> bool:
+    """Return whether the object carries the record of that command."""
+    record = record_of(item)
+    return record is not None and record.id == command_id
+
+
+def command_id(command: Command, uids: tuple[str, ...], identity: str, now: datetime, number: int) -> str:
+    """Name a command by what it is, when it was decided and by whom: no chance, and never twice the same."""
+    parts = (identity, str(number), now.isoformat(), command.action, command.method, *command.nodes, *uids)
+    return sha256("\x00".join(parts).encode()).hexdigest()[:_ID_LENGTH]
+
+
+def replacement_names(command: Command, ident: str) -> tuple[str, ...]:
+    """Name the replacement NodeClaims of a command, so that creating them twice is creating them once."""
+    return tuple(_fit(spec.node_pool, f"-{ident}-{index}") for index, spec in enumerate(command.replacements))
+
+
+def _fit(pool: str, tail: str) -> str:
+    return pool[: _NAME_MAX - len(tail)].rstrip("-.") + tail

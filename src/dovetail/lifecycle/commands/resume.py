@@ -1,0 +1,97 @@
+"""What an earlier engine left on the cluster: commands to take over, and marks that belong to none.
+
+Reads records and taints off the objects, nothing else; whether a command is finished or undone then follows from the
+machine, from phase `found`. Also finds what lands late: an instruction of a predecessor that the API server carried out
+after we took over. Spec section 9. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Record, is_tainted, record_of
+from dovetail.lifecycle.messages import ClearRecord, UntaintNode
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.objects import Node, NodeClaim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """Records of commands that nobody carries on, and single marks to sweep away."""
+
+    records: tuple[Record, ...]
+    sweeps: tuple[UntaintNode | ClearRecord, ...]
+
+
+def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[str], bool]) -> Leftovers:
+    """Look through all marked objects. `is_known`: commands that are carried on, ended a moment ago, or others' own."""
+    records: dict[str, Record] = {}
+    sweeps: list[UntaintNode | ClearRecord] = []
+    for name in sorted(store.marked_claims):
+        claim = store.get(NodeClaim, name)
+        record = None if claim is None else record_of(claim)
+        if record is None:
+            sweeps.append(ClearRecord(id=f"sweep/clear/{name}", command_id="", node_claim=name))
+        elif not is_known(record):
+            _keep_latest(records, record)
+    for name in sorted(store.marked_nodes):
+        node = store.get(Node, name)
+        if node is None or node.metadata.deletion_timestamp is not None:
+            continue
+        record = record_of(node)
+        if record is not None and is_known(record):
+            continue
+        if record is not None and any(entry.node == name for entry in record.nodes):
+            _keep_latest(records, record)
+        else:
+            sweep = _sweep(store, node, record, manages)
+            if sweep is not None:
+                sweeps.append(sweep)
+    return Leftovers(records=tuple(records[ident] for ident in sorted(records)), sweeps=tuple(sweeps))
+
+
+def _keep_latest(records: dict[str, Record], record: Record) -> None:
+    """Of several records of one command the latest counts: that of its launch rather than that of its taint."""
+    known = records.get(record.id)
+    if known is None or known.since < record.since:
+        records[record.id] = record
+
+
+def _sweep(
+    store: Store, node: Node, record: Record | None, manages: Callable[[str], bool]
+) -> UntaintNode | ClearRecord | None:
+    """Say how to clean a node that carries a taint without a record, or the copy of its NodeClaim's record."""
+    name = node.metadata.name
+    if record is None:
+        # A taint that nobody signed: ours to remove on our pools only (others may use the same key elsewhere).
+        ours = manages(node.metadata.labels.get(names.NODEPOOL, ""))
+        return UntaintNode(id=f"sweep/untaint/{name}", command_id="", node=name) if ours else None
+    claim = store.claim_of(name)
+    if claim is None or is_tainted(node):
+        return UntaintNode(id=f"sweep/untaint/{name}", command_id=record.id, node=name)
+    if claim.metadata.name in store.marked_claims:
+        return None  # its command is found through the NodeClaim
+    ident = f"sweep/clear/{claim.metadata.name}"
+    return ClearRecord(id=ident, command_id=record.id, node_claim=claim.metadata.name)
+
+
+def take_over(record: Record, *, taken: Callable[[str], bool], now: datetime, elapsed: int, timeout: int) -> Run:
+    """Make the command of a record one of ours. Nodes that a command of ours already has are left to that one."""
+    spent = max(0, (now - record.since) // timedelta(microseconds=1) * 1000)
+    return Run(
+        id=record.id,
+        action=record.action,
+        method=record.method,
+        candidates=tuple(entry for entry in record.nodes if not taken(entry.node)),
+        replacements=record.replacements,
+        pools=record.pools,
+        by=record.by,
+        phase=Phase.FOUND,
+        began=record.since,
+        began_at=elapsed,
+        phase_since=elapsed,
+        deadline=elapsed + max(0, timeout - spent),
+    )

@@ -1,0 +1,147 @@
+"""Which facts of a command's phase hold, and where they take it.
+
+Level-triggered: every signal is read off the store and the answers so far, so that a lost, late or repeated event
+changes when something happens, never what. Decides neither which nodes go (`decide`) nor what follows what (`machine`).
+Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dovetail.lifecycle.commands.attempts import FATAL
+from dovetail.lifecycle.commands.command_run import (
+    Run,
+    View,
+    hands_off,
+    has_vanished,
+    is_gone,
+    is_initialized,
+    is_leaving,
+    look,
+    replacement,
+)
+from dovetail.lifecycle.commands.machine import SIGNALS, TRANSITIONS, Phase, Signal, Step
+from dovetail.lifecycle.commands.records import carries, is_tainted
+from dovetail.lifecycle.commands.steps import is_done, open_steps
+from dovetail.lifecycle.messages import Failure
+from dovetail.model.objects import Node
+
+
+def signal(run: Run, view: View) -> Signal | None:
+    """Find the first signal of the phase that holds."""
+    for candidate in SIGNALS[run.phase]:
+        if _HOLDS[candidate](run, view):
+            return candidate
+    return None
+
+
+def advance(run: Run, view: View) -> list[tuple[Phase, Signal, Phase]]:
+    """Move on as far as the signals carry; gives the transitions taken."""
+    taken = []
+    look(run, view)
+    while (found := signal(run, view)) is not None:
+        source = run.phase
+        _note_why(run, found, view)
+        enter(run, TRANSITIONS[source, found].phase, view)
+        run.history.append((source, found))
+        taken.append((source, found, run.phase))
+    return taken
+
+
+def enter(run: Run, phase: Phase, view: View) -> None:
+    """Begin a phase."""
+    run.phase = phase
+    run.phase_since = view.elapsed
+    if phase in (Phase.TAINTING, Phase.LAUNCHING):
+        run.deadline = view.elapsed + view.replacement_timeout
+
+
+def _note_why(run: Run, found: Signal, view: View) -> None:
+    if found is Signal.HANDS_OFF:
+        run.why = hands_off(run, view)
+    elif found is Signal.INSTRUCTION_REFUSED:
+        run.why = _refusal(run)
+    elif found is Signal.TIMED_OUT:
+        missing = [name for name in run.replacements if not is_initialized(run, name, view)]
+        run.why = f"not ready in time: {', '.join(missing)}" if missing else "not carried out in time"
+    elif found is Signal.REPLACEMENT_VANISHED:
+        run.why = f"replacement gone: {', '.join(name for name in run.replacements if has_vanished(run, name, view))}"
+    elif found is Signal.CANDIDATES_GONE:
+        run.why = "all its nodes went by themselves"
+    elif found is Signal.FOUND_BROKEN:
+        run.why = "its beginner did not get far enough for it to be finished safely"
+
+
+def _refusal(run: Run) -> str:
+    for ident in run.attempts.ids():
+        attempt = run.attempts.get(ident)
+        if attempt is not None and attempt.failure in FATAL:
+            return f"{ident.split('/', 1)[1]}: {attempt.failure.value} {attempt.detail}".rstrip()
+    return "pool not found"
+
+
+def _is_refused(run: Run, view: View) -> bool:
+    """Return whether an instruction of this phase failed for good. A creation without its pool is one of them."""
+    if run.phase is Phase.TAINTING:
+        return any(run.attempts.failed(run.taint_id(entry)) in FATAL for entry in run.candidates)
+    if run.phase is Phase.LAUNCHING:
+        return any(
+            run.attempts.failed(run.create_id(name)) in (*FATAL, Failure.NOT_FOUND)
+            for name in run.replacements
+            if replacement(run, name, view) is None
+        )
+    return any(
+        run.attempts.failed(run.delete_id(entry.claim)) in FATAL
+        for entry in run.candidates
+        if not is_leaving(run, entry, view)
+    )
+
+
+def _all_tainted(run: Run, view: View) -> bool:
+    return all(is_done(run, Step.TAINT, entry.node, view) for entry in run.candidates)
+
+
+def _all_gone(run: Run, view: View) -> bool:
+    return all(is_gone(run, entry, view) for entry in run.candidates)
+
+
+def _found_complete(run: Run, view: View) -> bool:
+    if not run.replacements:
+        return False
+    for name in run.replacements:
+        claim = replacement(run, name, view)
+        if claim is None or claim.metadata.deletion_timestamp is not None:
+            return False
+    for entry in run.candidates:
+        if is_leaving(run, entry, view):
+            continue
+        node = view.store.get(Node, entry.node)
+        if node is not None and not (is_tainted(node) and carries(node, run.id)):
+            return False
+    return True
+
+
+def _steps_done(run: Run, view: View) -> bool:
+    return next(open_steps(run, view), None) is None
+
+
+_HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
+    Signal.VALIDATED: lambda run, _: run.verdict is Signal.VALIDATED,
+    Signal.VALIDATION_REFUSED: lambda run, _: run.verdict is Signal.VALIDATION_REFUSED,
+    Signal.CANDIDATES_GONE: _all_gone,
+    Signal.TAINTED: lambda run, view: bool(run.replacements) and _all_tainted(run, view),
+    Signal.TAINTED_NOTHING_TO_LAUNCH: lambda run, view: not run.replacements and _all_tainted(run, view),
+    Signal.LAUNCHED: _steps_done,
+    Signal.INITIALIZED: lambda run, view: all(is_initialized(run, name, view) for name in run.replacements),
+    Signal.REPLACEMENT_VANISHED: lambda run, view: any(has_vanished(run, name, view) for name in run.replacements),
+    Signal.TIMED_OUT: lambda run, view: view.elapsed >= run.deadline,
+    Signal.INSTRUCTION_REFUSED: _is_refused,
+    Signal.HANDS_OFF: lambda run, view: bool(hands_off(run, view)),
+    Signal.DELETED: lambda run, view: all(is_leaving(run, entry, view) for entry in run.candidates),
+    Signal.DRAINED: _all_gone,
+    Signal.CLEARED: _steps_done,
+    Signal.ROLLED_BACK: _steps_done,
+    Signal.FOUND_COMPLETE: _found_complete,
+    Signal.FOUND_LEAVING: lambda run, view: all(is_leaving(run, entry, view) for entry in run.candidates),
+    Signal.FOUND_BROKEN: lambda run, view: True,
+}

@@ -1,0 +1,200 @@
+"""What the phase of a command asks for, and whether it is done: each step worded as instructions.
+
+A step is done when the store shows it or the shell says so; until then it is asked for, again and again, under the same
+id. So a lost instruction or a lost answer delays a command and does no harm. Sits in lifecycle, below `signals`.
+"""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
+from dovetail.lifecycle.commands.command_run import (
+    Run,
+    View,
+    claim_of,
+    is_anothers,
+    is_initialized,
+    is_leaving,
+    replacement,
+)
+from dovetail.lifecycle.commands.machine import STEPS, Phase, Step
+from dovetail.lifecycle.commands.records import Candidate, carries, is_tainted
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Failure,
+    Instruction,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.model.command import Replacement
+from dovetail.model.objects import Node, NodeClaim
+
+_ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
+
+
+def keeps(run: Run, name: str, view: View) -> bool:
+    """Whether a roll-back must leave a replacement: it is ready, and pods of a node that already leaves need it."""
+    return is_initialized(run, name, view) and any(is_leaving(run, entry, view) for entry in run.candidates)
+
+
+def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
+    """All that the phase still asks for, in order."""
+    for step in STEPS.get(run.phase, ()):
+        targets = run.nodes if step in _ABOUT_NODES else run.replacements
+        for target in targets:
+            kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
+            wanted = Step.CLEAR if kept else step
+            if not is_done(run, wanted, target, view):
+                yield wanted, target
+
+
+def is_done(run: Run, step: Step, target: str, view: View) -> bool:
+    """Return whether one target of a step needs nothing more."""
+    match step:
+        case Step.TAINT:
+            return _taint_done(run, _entry(run, target), view)
+        case Step.CREATE:
+            return replacement(run, target, view) is not None or run.attempts.succeeded(run.create_id(target))
+        case Step.DELETE:
+            return _delete_done(run, _entry(run, target), view)
+        case Step.CLEAR:
+            return _clear_done(run, target, view)
+        case Step.UNTAINT:
+            return _untaint_done(run, _entry(run, target), view)
+        case Step.DELETE_REPLACEMENTS:
+            return _undo_done(run, target, view)
+        case _:
+            assert_never(step)
+
+
+def _entry(run: Run, node: str) -> Candidate:
+    return next(entry for entry in run.candidates if entry.node == node)
+
+
+def _taint_done(run: Run, entry: Candidate, view: View) -> bool:
+    node = view.store.get(Node, entry.node)
+    if node is None or (is_tainted(node) and carries(node, run.id)):
+        return True
+    ident = run.taint_id(entry)
+    return run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND
+
+
+def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
+    """In the phase after the deletion only what is seen counts, so that one that was lost is asked for again."""
+    claim = claim_of(entry, view.store)
+    if claim is None or claim.metadata.deletion_timestamp is not None:
+        return True
+    ident = run.delete_id(entry.claim)
+    if run.attempts.failed(ident) is Failure.NOT_FOUND:
+        return True
+    return run.phase is Phase.DELETING and run.attempts.succeeded(ident)
+
+
+def _clear_done(run: Run, name: str, view: View) -> bool:
+    ident = run.clear_id(name)
+    if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
+        return True
+    claim = view.store.get(NodeClaim, name)
+    if claim is None:
+        return True
+    node = view.store.get(Node, claim.status.node_name) if claim.status.node_name else None
+    return not carries(claim, run.id) and (node is None or not carries(node, run.id))
+
+
+def _untaint_done(run: Run, entry: Candidate, view: View) -> bool:
+    """Return whether a candidate is free again. One that leaves keeps its taint; one without a NodeClaim must not."""
+    node, claim = view.store.get(Node, entry.node), claim_of(entry, view.store)
+    if node is None or node.metadata.deletion_timestamp is not None:
+        return True
+    if claim is not None and (is_leaving(run, entry, view) or is_anothers(run, entry, view)):
+        return True
+    ident = run.untaint_id(entry)
+    if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
+        return True
+    if carries(node, run.id):
+        return False
+    # No record is seen. Either there never was one, or it is gone, or our taint is still on its way.
+    return run.taint_id(entry) not in run.attempts or entry.node in run.tainted
+
+
+def _undo_done(run: Run, name: str, view: View) -> bool:
+    """Whether a replacement is off the cluster or on its way off. One whose creation is unanswered is waited for."""
+    ident = run.delete_id(name)
+    if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
+        return True
+    claim = replacement(run, name, view)
+    if claim is not None:
+        return claim.metadata.deletion_timestamp is not None
+    if name in run.seen:
+        return True
+    creation = run.attempts.get(run.create_id(name))
+    if creation is None or creation.failure in (*FATAL, Failure.NOT_FOUND):
+        return True
+    if creation.succeeded and creation.uid:
+        return False
+    return view.elapsed >= creation.again_at
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def instructions(run: Run, view: View) -> list[Instruction]:
+    """Word what the phase asks for and what is due to be asked; notes when to ask for the rest."""
+    wanted: list[Instruction] = []
+    run.retry_at = None
+    for step, target in open_steps(run, view):
+        worded = _word(run, step, target, view)
+        ident = run.create_id(target) if worded is None else worded.id
+        if worded is not None and run.attempts.due(ident, view.elapsed):
+            run.attempts.ask(ident, view.elapsed, UNKNOWN_WAIT if step is Step.CREATE else 0)
+            wanted.append(worded)
+        attempt = run.attempts.get(ident)
+        if attempt is not None:
+            run.retry_at = attempt.again_at if run.retry_at is None else min(run.retry_at, attempt.again_at)
+    return wanted
+
+
+Worded = TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
+
+
+def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
+    match step:
+        case Step.TAINT:
+            entry = _entry(run, target)
+            record = run.record(Phase.TAINTING, run.began)
+            return TaintNode(id=run.taint_id(entry), command_id=run.id, node=target, record=record)
+        case Step.UNTAINT:
+            return UntaintNode(id=run.untaint_id(_entry(run, target)), command_id=run.id, node=target)
+        case Step.CREATE:
+            return CreateNodeClaim(
+                id=run.create_id(target),
+                command_id=run.id,
+                name=target,
+                replacement=_specs(run)[run.replacements.index(target)],
+                record=run.record(Phase.LAUNCHING, view.now),
+            )
+        case Step.DELETE:
+            entry = _entry(run, target)
+            return DeleteNodeClaim(id=run.delete_id(entry.claim), command_id=run.id, name=entry.claim, uid=entry.uid)
+        case Step.CLEAR:
+            return ClearRecord(id=run.clear_id(target), command_id=run.id, node_claim=target)
+        case Step.DELETE_REPLACEMENTS:
+            return _undo(run, target, view)
+        case _:
+            assert_never(step)
+
+
+def _specs(run: Run) -> tuple[Replacement, ...]:
+    assert run.command is not None, "only a command of this engine's own launches"
+    return run.command.replacements
+
+
+def _undo(run: Run, name: str, view: View) -> DeleteNodeClaim | None:
+    claim = replacement(run, name, view)
+    creation = run.attempts.get(run.create_id(name))
+    uid = claim.metadata.uid if claim is not None else creation.uid if creation is not None else ""
+    if not uid:
+        return None
+    return DeleteNodeClaim(id=run.delete_id(name), command_id=run.id, name=name, uid=uid)

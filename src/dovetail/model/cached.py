@@ -1,0 +1,33 @@
+"""What is worked out when first asked for, and then kept on the object.
+
+Like `functools.cached_property`, which takes a lock on every first look before Python 3.12; a round has some thousands
+of them. Two threads may work the same out twice, no more. Sits at the bottom of model.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+Value = TypeVar("Value")
+
+
+class cached(Generic[Value]):  # noqa: N801 - reads as a decorator, like property
+    """A property that is worked out once."""
+
+    def __init__(self, work_out: Callable[[Any], Value]) -> None:
+        self._work_out = work_out
+        self.__doc__ = work_out.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Learn under which name it is kept."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Self | Value:
+        """Work it out; from then on the instance's own attribute comes first."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._work_out(instance)
+        return value

@@ -1,0 +1,1 @@
+"""New nodes: templates, instance types, claims being filled, DaemonSet overhead."""

@@ -1,0 +1,152 @@
+"""DaemonSets: the pod that each would put on a node, and what that takes from nodes that exist and from new ones.
+
+The requests come from the newest pod of the DaemonSet, the required node affinity from its template; the template alone
+where there is no pod yet (facts: Simulation). On a node that exists only what has not come yet is held back.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dovetail.model.labels import Requirements
+from dovetail.model.listing import are_the_same
+from dovetail.model.objects import (
+    Affinity,
+    Container,
+    DaemonSet,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from dovetail.scheduling.pods.pod import Amounts, HostPort, host_ports, spec_requests, tolerates
+from dovetail.scheduling.pods.relax import TOLERATE_PREFERENCES
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, in order."""
+
+    name: str
+    requests: Amounts
+    tolerations: tuple[Toleration, ...]
+    terms: tuple[Requirements, ...]
+    ports: tuple[HostPort, ...]
+
+
+def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[Daemon, ...]:
+    """The expected pods of all DaemonSets; `pods` are the daemon pods of the cluster."""
+    newest: dict[str, Pod] = {}
+    for pod in pods:
+        for owner in pod.metadata.owner_references:
+            if owner.controller and owner.uid:
+                best = newest.get(owner.uid)
+                if best is None or _later(pod, best):
+                    newest[owner.uid] = pod
+    return tuple(_daemon(item, newest.get(item.metadata.uid)) for item in daemon_sets)
+
+
+class Daemons:
+    """Keeps the last answer: daemon pods come and go with nodes, not with other pods."""
+
+    __slots__ = ("_found", "_pods", "_sets")
+
+    def __init__(self) -> None:
+        self._sets: Sequence[DaemonSet] = ()
+        self._pods: Sequence[Pod] = ()
+        self._found: tuple[Daemon, ...] = ()
+
+    def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod]) -> tuple[Daemon, ...]:
+        """The expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
+        if not (are_the_same(daemon_sets, self._sets) and are_the_same(pods, self._pods)):
+            self._sets, self._pods, self._found = daemon_sets, pods, daemons_of(daemon_sets, pods)
+        return self._found
+
+
+def _later(pod: Pod, other: Pod) -> bool:
+    mine, theirs = pod.metadata.creation_timestamp, other.metadata.creation_timestamp
+    return mine is not None and (theirs is None or mine > theirs)
+
+
+def _daemon(item: DaemonSet, pod: Pod | None) -> Daemon:
+    template = item.spec.template.spec
+    spec = pod.spec if pod is not None else _defaulted(template)
+    required = _required(template) or _required(spec)
+    base = Requirements.from_labels(spec.node_selector)
+    terms: tuple[NodeSelectorTerm, ...] = required.node_selector_terms if required is not None else ()
+    requests = spec_requests(spec)
+    requests["pods"] = 1
+    return Daemon(
+        name=f"{item.metadata.namespace}/{item.metadata.name}",
+        requests=requests,
+        tolerations=spec.tolerations,
+        terms=tuple(base.union(Requirements.from_spec(t.match_expressions)) for t in terms) or (base,),
+        ports=host_ports(spec),
+    )
+
+
+def _required(spec: PodSpec) -> NodeSelector | None:
+    affinity: Affinity | None = spec.affinity
+    node: NodeAffinity | None = affinity.node_affinity if affinity is not None else None
+    return node.required_during_scheduling_ignored_during_execution if node is not None else None
+
+
+def _defaulted(spec: PodSpec) -> PodSpec:
+    """A template as the API server would default it in a pod: limits stand in for requests that are missing."""
+
+    def filled(container: Container) -> Container:
+        given = container.resources
+        merged = ResourceRequirements(requests={**given.limits, **given.requests}, limits=given.limits)
+        return msgspec.structs.replace(container, resources=merged)
+
+    return msgspec.structs.replace(
+        spec,
+        containers=tuple(filled(c) for c in spec.containers),
+        init_containers=tuple(filled(c) for c in spec.init_containers),
+    )
+
+
+class DaemonTerms:
+    """Which required term of each daemon counts.
+
+    Upstream drops a term for good at the first pool and type that it doesn't go with, for all later pools, types and
+    nodes; the profile `karpenter-1.15` repeats that, the default profile tries every term every time.
+    """
+
+    def __init__(self, daemons: Sequence[Daemon], *, sticky: bool) -> None:
+        self.daemons = daemons
+        self.sticky = sticky
+        self._first = [0] * len(daemons)
+        self._eager = False
+
+    def on_template(
+        self, place: int, taints: tuple[Taint, ...], template: Requirements, kind: Requirements, known: frozenset[str]
+    ) -> bool:
+        """Return whether the daemon would run on a new node of this pool and type."""
+        daemon = self.daemons[place]
+        self._eager = True
+        if not tolerates((*daemon.tolerations, TOLERATE_PREFERENCES), taints):
+            return False
+        start = self._first[place] if self.sticky else 0
+        for number in range(start, len(daemon.terms)):
+            term = daemon.terms[number]
+            if self.sticky:
+                self._first[place] = number
+            if template.is_compatible(term, known) and kind.is_intersecting(term):
+                return True
+        return False
+
+    def for_nodes(self, place: int) -> tuple[tuple[Toleration, ...], tuple[Requirements, ...]]:
+        """Tolerations and terms to use on nodes that exist; Karpenter looks at one term only."""
+        daemon = self.daemons[place]
+        tolerations = (
+            (*daemon.tolerations, TOLERATE_PREFERENCES) if self._eager or not self.sticky else daemon.tolerations
+        )
+        if self.sticky:
+            return tolerations, (daemon.terms[self._first[place]],)
+        return tolerations, daemon.terms

@@ -1,0 +1,335 @@
+"""Instance types and their offerings as arrays, and interned requirement sets that remember what they admit.
+
+A `ReqSet` is a set of requirements seen before; it remembers, computed once, which types meet it, in which price
+order, and what a launch of each would cost. Narrowing one set by another is a lookup after the first time. Knows
+nothing of pods, pools or nodes; `scheduling.claims` grows new nodes with it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.labels import Requirement, Requirements, well_known
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.quantity import AMOUNT_MAX
+from dovetail.scheduling.result import LaunchPrice, launchable, price_of, worst_of
+
+Mask = npt.NDArray[np.bool_]
+Amounts = npt.NDArray[np.int64]
+
+RESERVATION: Final = "karpenter.k8s.aws/capacity-reservation-id"
+NO_PRICE: Final = float("inf")
+
+
+TypeBits = int
+"""A set of instance types, one bit each: Python's integers make sets of hundreds of types in one operation."""
+
+
+def bits_of(mask: Mask) -> TypeBits:
+    """A mask as bits."""
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def places_of(bits: TypeBits) -> list[int]:
+    """The places of the bits that are set, in order."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
+
+
+class Steps:
+    """Which types have at least so much of something: a table of thresholds, searched by bisection."""
+
+    __slots__ = ("_bits", "_values")
+
+    def __init__(self, amounts: Sequence[int], types: TypeBits) -> None:
+        kept = sorted((amounts[place], place) for place in places_of(types))
+        self._values: list[int] = []
+        self._bits: list[TypeBits] = [0]
+        bits = 0
+        for amount, place in reversed(kept):
+            bits |= 1 << place
+            if self._values and self._values[-1] == amount:
+                self._bits[-1] = bits
+            else:
+                self._values.append(amount)
+                self._bits.append(bits)
+        self._values.reverse()
+        self._bits.reverse()
+
+    def at_least(self, amount: int) -> TypeBits:
+        """The types that have that much."""
+        return self._bits[bisect_left(self._values, amount)]
+
+
+class Resources:
+    """Columns of resources: each name's place in the integer matrices. Grows while a snapshot is read."""
+
+    __slots__ = ("index", "names")
+
+    def __init__(self, found: Iterable[str] = ()) -> None:
+        self.names: list[str] = ["cpu", "memory", "pods", "ephemeral-storage"]
+        self.index: dict[str, int] = {name: place for place, name in enumerate(self.names)}
+        for name in found:
+            self.place(name)
+
+    def place(self, name: str) -> int:
+        """The column of a resource, a new one where it was not seen before."""
+        found = self.index.get(name)
+        if found is None:
+            found = self.index[name] = len(self.names)
+            self.names.append(name)
+        return found
+
+    def row(self, amounts: dict[str, int]) -> Amounts:
+        """The amounts as a row; the names must have their columns already."""
+        row = np.zeros(len(self.names), dtype=np.int64)
+        for name, amount in amounts.items():
+            row[self.index[name]] = min(amount, AMOUNT_MAX)  # each fits, but a sum of them need not
+        return row
+
+
+class ReqSet:
+    """Interned requirements with what follows from them. Compare by identity."""
+
+    __slots__ = ("_offered", "_order", "_prices", "_serialised", "_types", "has_min_values", "id", "reqs", "table")
+
+    def __init__(self, table: "Machines", number: int, reqs: Requirements) -> None:
+        self.table = table
+        self.id = number
+        self.reqs = reqs
+        self.has_min_values = reqs.has_min_values()
+        self._types: TypeBits | None = None
+        self._order: list[int] | None = None
+        self._offered: Mask | None = None
+        self._prices: dict[str, tuple[LaunchPrice | None, LaunchPrice | None]] = {}
+        self._serialised: tuple[SelectorRequirement, ...] | None = None
+
+    def get(self, key: str) -> Requirement | None:
+        """The requirement on a key."""
+        return self.reqs.get(key)
+
+    @property
+    def types(self) -> TypeBits:
+        """The types that meet the requirements and have an available offering that does."""
+        if self._types is None:
+            mask = self.table.offered_types(self.offered)
+            for entry in self.reqs:
+                if entry.key in self.table.by_key:
+                    mask = mask & self.table.key_mask(entry)
+            self._types = bits_of(mask)
+        return self._types
+
+    @property
+    def offered(self) -> Mask:
+        """The offerings, available or not, that go with the requirements."""
+        if self._offered is None:
+            self._offered = self.table.offering_mask(self.reqs)
+        return self._offered
+
+    @property
+    def order(self) -> list[int]:
+        """All types by cheapest launch price under these requirements, then name."""
+        if self._order is None:
+            cheapest = self.table.cheapest_prices(self.offered)
+            kinds = self.table.kinds
+            self._order = sorted(range(len(kinds)), key=lambda i: (cheapest[i], kinds[i].name))
+        return self._order
+
+    def prices(self, kind: InstanceType) -> tuple[LaunchPrice | None, LaunchPrice | None]:
+        """(worst, cheapest) launch price of a type under these requirements."""
+        found = self._prices.get(kind.name)
+        if found is None:
+            fitting = [o for o in kind.offerings if launchable(o) and self.goes_with(o)]
+            cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
+            found = (worst_of(fitting), None if cheapest is None else price_of(cheapest))
+            self._prices[kind.name] = found
+        return found
+
+    def goes_with(self, offering: Offering) -> bool:
+        """Return whether the offering goes with the requirements."""
+        zone, capacity = self.reqs.get(names.ZONE), self.reqs.get(names.CAPACITY_TYPE)
+        if zone is not None and not zone.has(offering.zone):
+            return False
+        if capacity is not None and not capacity.has(offering.capacity_type):
+            return False
+        reservation = self.reqs.get(RESERVATION)
+        return reservation is None or not offering.reservation_id or reservation.has(offering.reservation_id)
+
+    def values_of(self, kind: InstanceType, key: str) -> tuple[str, ...]:
+        """The values of a type for a key that are still allowed; minValues counts them."""
+        mine = self.table.type_reqs[self.table.place[kind.name]].get(key)
+        wanted = self.reqs.get(key)
+        if mine is None:
+            return ()
+        return tuple(sorted(v for v in mine.values if wanted is None or wanted.has(v)))
+
+    @property
+    def serialised(self) -> tuple[SelectorRequirement, ...]:
+        """The requirements as Karpenter writes them, the placeholder of the host name left out."""
+        if self._serialised is None:
+            self._serialised = Requirements(e for e in self.reqs if e.key != names.HOSTNAME).to_spec()
+        return self._serialised
+
+
+def _type_requirements(kind: InstanceType) -> Requirements:
+    """The labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
+    reqs = Requirements.from_spec(kind.requirements)
+    missing: list[Requirement] = []
+    if names.INSTANCE_TYPE not in reqs:
+        missing.append(Requirement.of(names.INSTANCE_TYPE, "In", (kind.name,)))
+    if names.ZONE not in reqs:
+        missing.append(Requirement.of(names.ZONE, "In", sorted({o.zone for o in kind.offerings})))
+    if names.CAPACITY_TYPE not in reqs:
+        missing.append(Requirement.of(names.CAPACITY_TYPE, "In", sorted({o.capacity_type for o in kind.offerings})))
+    return reqs.add(*missing)
+
+
+class Machines:
+    """All instance types of a catalogue as columns."""
+
+    def __init__(self, catalogue: Catalogue, resources: Resources) -> None:
+        self.catalogue = catalogue
+        self.kinds: tuple[InstanceType, ...] = catalogue.instance_types
+        self.place: dict[str, int] = {kind.name: i for i, kind in enumerate(self.kinds)}
+        self.type_reqs: list[Requirements] = [_type_requirements(kind) for kind in self.kinds]
+        self.by_key: dict[str, list[tuple[int, Requirement]]] = {}
+        for i, reqs in enumerate(self.type_reqs):
+            for entry in reqs:
+                self.by_key.setdefault(entry.key, []).append((i, entry))
+        self.known: frozenset[str] = well_known((*self.by_key, RESERVATION))
+        self._fill_amounts(resources)
+        self._fill_offerings()
+        self._less: dict[str, Steps] = {}
+        self._interned: dict[Requirements, ReqSet] = {}
+        self._merged: dict[tuple[int, int], ReqSet | None] = {}
+        self._key_masks: dict[Requirement, Mask] = {}
+        self._offering_masks: dict[tuple[Requirement | None, ...], Mask] = {}
+        self._narrowed: dict[tuple[int, Requirement], ReqSet] = {}
+
+    def _fill_amounts(self, resources: Resources) -> None:
+        rooms = [kind.allocatable() for kind in self.kinds]
+        for room in rooms:
+            for name in room:
+                resources.place(name)
+        self.allocatable: Amounts = np.zeros((len(self.kinds), len(resources.names)), dtype=np.int64)
+        for i, room in enumerate(rooms):
+            for name, amount in room.items():
+                self.allocatable[i, resources.index[name]] = amount
+        self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
+
+    def within(self, name: str, amount: int) -> TypeBits:
+        """The types whose capacity of a resource is no more than that."""
+        steps = self._less.get(name)
+        if steps is None:
+            every = (1 << len(self.kinds)) - 1
+            steps = self._less[name] = Steps([-kind.capacity.get(name, 0) for kind in self.kinds], every)
+        return steps.at_least(-amount)
+
+    def largest(self, name: str, types: TypeBits) -> int:
+        """The largest capacity of a resource among the types."""
+        return max((self.kinds[place].capacity.get(name, 0) for place in places_of(types)), default=0)
+
+    def widen(self, width: int) -> None:
+        """Makes room for resources that only pods or nodes know."""
+        missing = width - self.allocatable.shape[1]
+        if missing > 0:
+            self.allocatable = np.pad(self.allocatable, ((0, 0), (0, missing)))
+
+    def _fill_offerings(self) -> None:
+        pairs = [(i, o) for i, kind in enumerate(self.kinds) for o in kind.offerings]
+        self.offerings: list[Offering] = [o for _, o in pairs]
+        self.offering_type = np.array([i for i, _ in pairs], dtype=np.int64)
+        self.available: Mask = np.array([o.available for o in self.offerings], dtype=np.bool_)
+        self.launchable: Mask = np.array([launchable(o) for o in self.offerings], dtype=np.bool_)
+        self.price_float = np.array([o.price_float for o in self.offerings], dtype=np.float64)
+        self._values: dict[str, tuple[list[str], npt.NDArray[np.int64]]] = {}
+        columns: tuple[tuple[str, list[str]], ...] = (
+            (names.ZONE, [o.zone for o in self.offerings]),
+            (names.CAPACITY_TYPE, [o.capacity_type for o in self.offerings]),
+            (RESERVATION, [o.reservation_id for o in self.offerings]),
+        )
+        for key, column in columns:
+            texts = sorted(set(column))
+            where = {text: i for i, text in enumerate(texts)}
+            self._values[key] = (texts, np.array([where[text] for text in column], dtype=np.int64))
+        self.has_reserved = any(o.capacity_type == names.RESERVED for o in self.offerings)
+
+    def intern(self, reqs: Requirements) -> ReqSet:
+        """The one ReqSet of these requirements."""
+        found = self._interned.get(reqs)
+        if found is None:
+            found = self._interned[reqs] = ReqSet(self, len(self._interned), reqs)
+        return found
+
+    def merged(self, base: ReqSet, more: ReqSet) -> ReqSet | None:
+        """`base` narrowed by `more`; None where they don't go together. Well-known labels may be undefined."""
+        mark = (base.id, more.id)
+        if mark in self._merged:
+            return self._merged[mark]
+        found: ReqSet | None = None
+        if not len(more.reqs):
+            found = base
+        elif base.reqs.is_compatible(more.reqs, self.known):
+            found = self.intern(base.reqs.union(more.reqs))
+        self._merged[mark] = found
+        return found
+
+    def narrowed(self, base: ReqSet, entry: Requirement) -> ReqSet:
+        """`base` with one requirement more, whether or not anything is left of it."""
+        mark = (base.id, entry)
+        found = self._narrowed.get(mark)
+        if found is None:
+            found = self._narrowed[mark] = self.intern(base.reqs.add(entry))
+        return found
+
+    def replaced(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet:
+        """`base` with these requirements in place of its own on their keys."""
+        keys = {entry.key for entry in entries}
+        return self.intern(Requirements((*(e for e in base.reqs if e.key not in keys), *entries)))
+
+    def key_mask(self, entry: Requirement) -> Mask:
+        """The types that agree with one requirement; a type that doesn't define the key does."""
+        mask = self._key_masks.get(entry)
+        if mask is None:
+            mask = np.ones(len(self.kinds), dtype=np.bool_)
+            for i, mine in self.by_key.get(entry.key, ()):
+                mask[i] = mine.has_intersection(entry) or (mine.lenient() and entry.lenient())
+            self._key_masks[entry] = mask
+        return mask
+
+    def offering_mask(self, reqs: Requirements) -> Mask:
+        """The offerings that go with the requirements."""
+        entries = (reqs.get(names.ZONE), reqs.get(names.CAPACITY_TYPE), reqs.get(RESERVATION))
+        mask = self._offering_masks.get(entries)
+        if mask is None:
+            mask = np.ones(len(self.offerings), dtype=np.bool_)
+            for key, entry in zip((names.ZONE, names.CAPACITY_TYPE, RESERVATION), entries, strict=True):
+                if entry is not None and len(self.offerings):
+                    texts, column = self._values[key]
+                    allowed = [entry.has(text) or (key == RESERVATION and not text) for text in texts]
+                    mask = mask & np.array(allowed, dtype=np.bool_)[column]
+            self._offering_masks[entries] = mask
+        return mask
+
+    def offered_types(self, offered: Mask) -> Mask:
+        """The types that have one of these offerings available."""
+        hits = self.offering_type[offered & self.available]
+        mask: Mask = np.bincount(hits, minlength=len(self.kinds)).astype(np.bool_)
+        return mask
+
+    def cheapest_prices(self, offered: Mask) -> list[float]:
+        """Each type's cheapest launchable price among these offerings; infinite where there is none."""
+        best = np.full(len(self.kinds), NO_PRICE)
+        usable = offered & self.launchable
+        np.minimum.at(best, self.offering_type[usable], self.price_float[usable])
+        found: list[float] = best.tolist()
+        return found

@@ -1,0 +1,200 @@
+"""Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
+
+Left out are static pools, pools that are not Ready, that are being deleted, or that can't be read. The order is weight,
+then name, both descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dovetail.api.pool_rules import launch_problems
+from dovetail.model import names
+from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.listing import are_the_same
+from dovetail.model.objects import NodePool, Taint, condition
+from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
+from dovetail.scheduling.launch.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
+from dovetail.scheduling.pods.pod import HostPort, amounts
+
+HOST_PLACEHOLDER = "hostname-placeholder"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DaemonGroup:
+    """Types on which the same daemons would run, and what those take."""
+
+    types: TypeBits
+    requests: dict[str, int]
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """What a new node of a pool starts from. `room`: per resource, what each type has after its daemons."""
+
+    index: int
+    pool: NodePool
+    name: str
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...]
+    reqs: ReqSet
+    types: TypeBits
+    groups: tuple[DaemonGroup, ...]
+    room: tuple[Steps, ...]
+    limits: dict[str, int]
+
+
+def order_by_weight(pools: Iterable[NodePool]) -> list[NodePool]:
+    """Heavier pools first; of one weight, the later name first."""
+    by_name = sorted(pools, key=lambda pool: pool.metadata.name, reverse=True)
+    return sorted(by_name, key=lambda pool: -(pool.spec.weight or 0))
+
+
+def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
+    """The pools that new nodes may come from, in the order in which they are tried."""
+    return order_by_weight(
+        pool
+        for pool in pools
+        if pool.spec.replicas is None
+        and pool.metadata.deletion_timestamp is None
+        and _is_ready(pool)
+        and unreadable(pool) is None
+    )
+
+
+def unreadable(pool: NodePool) -> str | None:
+    """Say what of a pool would be refused: it launches nothing then, and the others go on."""
+    return next(iter(launch_problems(pool)), None)
+
+
+def _is_ready(pool: NodePool) -> bool:
+    """Return whether Karpenter takes the pool for ready; a manifest that no controller has seen yet counts as ready."""
+    ready = condition(pool.status.conditions, "Ready")
+    return ready is None or ready.status == "True"
+
+
+def template_labels(pool: NodePool) -> dict[str, str]:
+    """The labels that every node of the pool gets."""
+    reference = pool.spec.template.spec.node_class_ref
+    return {
+        **pool.spec.template.metadata.labels,
+        names.NODEPOOL: pool.metadata.name,
+        f"{reference.group}/{reference.kind.lower()}": reference.name,
+    }
+
+
+def pool_requirements(pool: NodePool) -> Requirements:
+    """The pool's requirements with its labels, and what every started node carries."""
+    spec = pool.spec.template.spec
+    return (
+        Requirements.from_spec(spec.requirements)
+        .union(Requirements.from_labels(template_labels(pool)))
+        .add(
+            Requirement.of(names.REGISTERED_LABEL, "In", ("true",)),
+            Requirement.of(names.INITIALIZED_LABEL, "In", ("true",)),
+        )
+    )
+
+
+def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
+    """The keys whose minValues the types don't reach, with the number of values that they have."""
+    if not reqs.has_min_values:
+        return {}
+    kinds = [machines.kinds[place] for place in places_of(types)]
+    short: dict[str, int] = {}
+    for entry in reqs.reqs:
+        if entry.min_values is not None:
+            seen = len({value for kind in kinds for value in reqs.values_of(kind, entry.key)})
+            if seen < entry.min_values:
+                short[entry.key] = seen
+    return short
+
+
+class TemplateCache:
+    """Keeps the last templates: pools and daemons change far less often than pods."""
+
+    __slots__ = ("_made", "_mark", "_pools")
+
+    def __init__(self) -> None:
+        self._pools: tuple[NodePool, ...] = ()
+        self._mark: tuple[object, ...] = ()
+        self._made: tuple[DaemonTerms, tuple[Template, ...]] | None = None
+
+    def templates(
+        self,
+        pools: Sequence[NodePool],
+        machines: Machines,
+        daemons: tuple[Daemon, ...],
+        resources: Resources,
+        *,
+        sticky: bool,
+        best_effort: bool,
+    ) -> tuple[DaemonTerms, tuple[Template, ...]]:
+        """The daemons' terms and the templates; those of last time where pools, types and daemons are the same."""
+        mark = (machines, daemons, len(resources.names), sticky, best_effort)
+        if self._made is None or not are_the_same(pools, self._pools) or self._mark != mark:
+            terms = DaemonTerms(daemons, sticky=sticky)
+            made = build_templates(pools, machines, terms, resources, best_effort=best_effort)
+            self._pools, self._mark, self._made = tuple(pools), mark, (terms, made)
+        return self._made
+
+
+def build_templates(
+    pools: Sequence[NodePool], machines: Machines, daemons: DaemonTerms, resources: Resources, *, best_effort: bool
+) -> tuple[Template, ...]:
+    """The templates of usable pools, in the order in which they are tried."""
+    found: list[Template] = []
+    for pool in pools:
+        spec = pool.spec.template.spec
+        base = pool_requirements(pool)
+        reqs = machines.intern(base)
+        types = reqs.types & machines.sound
+        if not types or (not best_effort and short_values(machines, reqs, types)):
+            continue
+        groups = _daemon_groups(base, spec.taints, types, machines, daemons)
+        room = machines.allocatable.copy()
+        for group in groups:
+            room[places_of(group.types)] -= resources.row(group.requests)
+        # Nothing can be launched of a type that its daemons alone overdraw.
+        launchable = types & bits_of(np.all(room >= 0, axis=1))
+        found.append(
+            Template(
+                index=len(found),
+                pool=pool,
+                name=pool.metadata.name,
+                taints=spec.taints,
+                startup_taints=spec.startup_taints,
+                reqs=machines.intern(base.add(Requirement.of(names.HOSTNAME, "In", (HOST_PLACEHOLDER,)))),
+                types=types,
+                groups=groups,
+                room=tuple(Steps(room[:, column].tolist(), launchable) for column in range(room.shape[1])),
+                limits=amounts(pool.spec.limits),
+            )
+        )
+    return tuple(found)
+
+
+def _daemon_groups(
+    base: Requirements, taints: tuple[Taint, ...], types: TypeBits, machines: Machines, daemons: DaemonTerms
+) -> tuple[DaemonGroup, ...]:
+    by_set: dict[tuple[int, ...], list[int]] = {}
+    for place in places_of(types):
+        kind = machines.type_reqs[place]
+        running = tuple(
+            number
+            for number in range(len(daemons.daemons))
+            if daemons.on_template(number, taints, base, kind, machines.known)
+        )
+        by_set.setdefault(running, []).append(place)
+    groups = []
+    for running, places in by_set.items():
+        bits = sum(1 << place for place in places)
+        total: dict[str, int] = {}
+        for number in running:
+            for name, amount in daemons.daemons[number].requests.items():
+                total[name] = total.get(name, 0) + amount
+        ports = tuple(port for number in running for port in daemons.daemons[number].ports)
+        groups.append(DaemonGroup(bits, total, ports))
+    return tuple(groups)

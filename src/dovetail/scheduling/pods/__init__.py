@@ -1,0 +1,1 @@
+"""Pods as the scheduler sees them: classes, variants, relaxation, volumes."""

@@ -1,0 +1,216 @@
+"""Pods as columns: for each pod of the cluster its class, its flags and its node, as integers.
+
+A pod object that the snapshot before has read is found by where it was, or by its identity, all of them in a few array
+operations, so that only new objects cost anything. Room, topology counts and views are then sums and sorts over these
+columns. Decides nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model.listing import Listing
+from dovetail.model.objects import Pod
+from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.pods.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
+
+Column = npt.NDArray[np.int64]
+_SHORT = 1 << 16
+
+
+class NodeNames:
+    """Names of nodes as numbers; 0 is no node. Only grows."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {"": 0}
+
+    def code(self, name: str) -> int:
+        """The number of a name."""
+        return self._codes.setdefault(name, len(self._codes))
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+
+class Bindings:
+    """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order."""
+
+    def __init__(self, pods: Sequence[Pod], classes: Classes, names: NodeNames, old: "Bindings | None") -> None:
+        self.pods = pods
+        self._classes = classes
+        count = len(pods)
+        self._by_id: tuple[Column, Column] | None = None
+        self.cls: Column = np.full(count, -1, dtype=np.int64)
+        self.flags: Column = np.zeros(count, dtype=np.int64)
+        self.at: Column = np.zeros(count, dtype=np.int64)
+        self.changed: set[int] | None = None
+        if old is None:
+            self._read(range(count), names)
+            return
+        was = self._places_in(old)
+        same = was >= 0
+        for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
+            mine[same] = theirs[was[same]]
+        self._read(np.flatnonzero(~same).tolist(), names)
+        stays = np.zeros(len(old.pods), dtype=np.bool_)
+        stays[was[same]] = True
+        self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
+
+    def again(self) -> "Bindings":
+        """The same pods, not settled yet."""
+        other = copy(self)
+        other.changed = set()
+        return other
+
+    def _places_in(self, old: "Bindings") -> Column:
+        """Where each pod was; -1 for what is not the very same object as before."""
+        pods, before = self.pods, old.pods
+        if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
+            return np.frombuffer(pods.origin, dtype=np.int64)
+        # The old snapshot's pods are alive, so an id that is found again is the same object. Asked for in order, ids
+        # are found several times faster.
+        ids, places = self._ids()
+        was = np.empty(len(pods), dtype=np.int64)
+        was[places] = old._find(ids)
+        return was
+
+    def _ids(self) -> tuple[Column, Column]:
+        """The identities of all pods, sorted, and their places."""
+        if self._by_id is None:
+            ids = np.fromiter(map(id, self.pods), dtype=np.int64, count=len(self.pods))
+            places = np.argsort(ids)
+            self._by_id = (ids[places], places)
+        return self._by_id
+
+    def _find(self, wanted: Column) -> Column:
+        """The places of objects by identity; -1 where there is none."""
+        ids, places = self._ids()
+        if not len(ids):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        return np.where(ids[near] == wanted, places[near], -1)
+
+    def _read(self, places: Iterable[int], names: NodeNames) -> None:
+        classes, pods = self._classes, self.pods
+        fresh: list[tuple[int, int]] = []
+        infos = []
+        flags_column, at = [], []
+        for place in places:
+            pod = pods[place]
+            flags = flags_of(pod)
+            info = classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))
+            fresh.append((place, flags))
+            infos.append(info)
+            flags_column.append(flags)
+            at.append(names.code(pod.spec.node_name))
+        specs = {info.id: info for info in infos}
+        if classes.use_keys(key for info in specs.values() for key in info.keys):
+            for place in np.flatnonzero(self.cls >= 0).tolist():
+                self.cls[place] = classes.class_of(pods[place], classes.all[self.cls[place]].info).id
+        if not fresh:
+            return
+        where = [place for place, _ in fresh]
+        class_of = classes.class_of
+        self.cls[where] = [class_of(pods[p], info).id for p, info in zip(where, infos, strict=True)]
+        self.flags[where] = flags_column
+        self.at[where] = at
+
+    def settle(self, codes: Sequence[int], names: NodeNames) -> None:
+        """Return pods the places of their nodes: `codes` are the numbers of the nodes' names, in the nodes' order."""
+        places = np.full(len(names), -1, dtype=np.int64)
+        for place, code in enumerate(codes):
+            if code > 0:
+                places[code] = place
+        self.node: Column = places[self.at]
+        counts = np.bincount(self.node + 1, minlength=len(codes) + 1)
+        self._edges: Column = np.cumsum(counts)
+        # Short integers are sorted in linear time.
+        keys = (self.node + 1).astype(np.uint16) if len(codes) < _SHORT else self.node
+        self._order: Column = np.argsort(keys, kind="stable")
+        self._bits: list[int] | None = None
+
+    @property
+    def bits(self) -> list[int]:
+        """The flags as plain numbers."""
+        if self._bits is None:
+            self._bits = self.flags.tolist()
+        return self._bits
+
+    def on_node(self, index: int) -> list[int]:
+        """The places of the pods on a node, in the order of the cluster."""
+        places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
+        return places
+
+    def sums(self, of_class: Column) -> Column:
+        """What the pods that have not ended come to for each node, given a row for each class."""
+        first = int(self._edges[0])
+        pods = self._order[first:]
+        columns = of_class.T[:, self.cls[pods]]
+        ended = self.ended[pods]
+        if ended.any():
+            columns[:, ended] = 0
+        total = np.zeros((len(columns), len(pods) + 1), dtype=np.int64)
+        np.cumsum(columns, axis=1, out=total[:, 1:])
+        at = total[:, self._edges - first]
+        found: Column = np.ascontiguousarray((at[:, 1:] - at[:, :-1]).T)
+        return found
+
+    def record(self, pod: Pod) -> PodRecord | None:
+        """A pod's class and flags; None for an object that is not of this cluster."""
+        place = int(self._find(np.array([id(pod)], dtype=np.int64))[0])
+        return None if place < 0 else (self.class_at(place), self.bits[place])
+
+    def class_at(self, place: int) -> PodClass:
+        """The class of the pod at a place."""
+        return self._classes.all[int(self.cls[place])]
+
+    @property
+    def unbound_places(self) -> list[int]:
+        """The places of pods that are bound to no node."""
+        places: list[int] = np.flatnonzero(self.at == 0).tolist()
+        return places
+
+    @property
+    def unbound(self) -> list[Pod]:
+        """Pods that are bound to no node."""
+        return [self.pods[place] for place in self.unbound_places]
+
+    @property
+    def running(self) -> Mask:
+        """Pods that are on a known node and have not ended."""
+        mask: Mask = (self.node >= 0) & ~self.ended
+        return mask
+
+    @property
+    def ended(self) -> Mask:
+        """Pods that have ended, wherever they are."""
+        mask: Mask = self.flags & TERMINAL != 0
+        return mask
+
+    @property
+    def daemons(self) -> Mask:
+        """Pods of DaemonSets, wherever they are."""
+        mask: Mask = self.flags & DAEMON != 0
+        return mask
+
+    @property
+    def counted(self) -> Mask:
+        """Pods that spread and affinity count: running, and not about to go."""
+        mask: Mask = self.running & (self.flags & TERMINATING == 0)
+        return mask
+
+    def nodes_by_class(self, chosen: Mask) -> dict[int, Column]:
+        """The nodes of the chosen pods, by class."""
+        places = np.flatnonzero(chosen)
+        if not len(places):
+            return {}
+        kinds = self.cls[places]
+        order = np.argsort(kinds, kind="stable")
+        kinds, nodes = kinds[order], self.node[places][order]
+        starts = np.flatnonzero(np.r_[True, kinds[1:] != kinds[:-1]])
+        parts = np.split(nodes, starts[1:])
+        return dict(zip(kinds[starts].tolist(), parts, strict=True))

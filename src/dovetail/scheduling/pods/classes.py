@@ -1,0 +1,170 @@
+"""Pods grouped into classes that are the same to the scheduler; what holds for a class is computed once.
+
+Two pods are of one class where namespace, spec (but for the node they are on) and those labels agree that some selector
+in the cluster looks at. A registry only grows and is handed from snapshot to snapshot: a pod object seen before costs
+one lookup. Decides nothing; `scheduling.variants` compiles what a class asks of a node.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from dovetail.model.objects import Affinity, LabelSelectorSpec, Pod, PodSpec
+from dovetail.scheduling.launch.machines import Resources
+from dovetail.scheduling.pods import pod as filters
+
+TERMINAL: Final = 1
+TERMINATING: Final = 2
+RESCHEDULABLE: Final = 4
+DAEMON: Final = 8
+_ENDED: Final = ("Failed", "Succeeded")
+
+_encode = msgspec.json.Encoder().encode
+_PREFIX: Final = len('{"nodeName":"')
+
+
+class SpecInfo:
+    """What follows from a spec alone."""
+
+    __slots__ = ("anti_affinity", "id", "keys", "need", "ports", "requests", "spec", "volumes")
+
+    def __init__(self, number: int, spec: PodSpec, resources: Resources) -> None:
+        self.id = number
+        self.spec = spec
+        self.requests = filters.spec_requests(spec)
+        self.requests["pods"] = 1
+        self.need: tuple[tuple[int, int], ...] = tuple(
+            (resources.place(name), amount) for name, amount in self.requests.items() if amount > 0
+        )
+        self.ports = filters.host_ports(spec)
+        self.keys = frozenset(_selector_keys(spec))
+        self.volumes = any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+        anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+        self.anti_affinity = anti is not None and bool(anti.required_during_scheduling_ignored_during_execution)
+
+
+class PodClass:
+    """Pods that are the same to the scheduler. Compare by identity; `id` is stable for the life of the registry."""
+
+    __slots__ = ("cpu", "id", "info", "labels", "memory", "namespace", "pod_name")
+
+    def __init__(self, number: int, info: SpecInfo, namespace: str, labels: dict[str, str], pod_name: str) -> None:
+        self.id = number
+        self.info = info
+        self.namespace = namespace
+        self.labels = labels
+        self.pod_name = pod_name
+        self.cpu = info.requests.get("cpu", 0)
+        self.memory = info.requests.get("memory", 0)
+
+
+PodRecord = tuple[PodClass, int]
+"""A pod's class and its flags."""
+
+
+class Classes:
+    """The registry of specs and classes."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+        self.specs: dict[bytes, SpecInfo] = {}
+        self.keys: frozenset[str] = frozenset()
+        self.all: list[PodClass] = []
+        self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
+        self._sorted_keys: tuple[str, ...] = ()
+
+    def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
+        """The one SpecInfo of a spec."""
+        if daemon and spec.affinity is not None and spec.affinity.node_affinity is not None:
+            # A DaemonSet's controller writes each pod's own node into its affinity; such a pod never moves.
+            rest = msgspec.structs.replace(spec.affinity, node_affinity=None)
+            spec = msgspec.structs.replace(spec, affinity=None if rest == Affinity() else rest)
+        raw = _encode(spec)
+        mark = raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
+        info = self.specs.get(mark)
+        if info is None:
+            info = self.specs[mark] = SpecInfo(len(self.specs), spec, self.resources)
+        return info
+
+    def use_keys(self, keys: Iterable[str]) -> bool:
+        """Tells the registry which labels selectors look at; True where classes must be looked up anew."""
+        wider = self.keys | frozenset(keys)
+        if wider == self.keys:
+            return False
+        self.keys = wider
+        self._sorted_keys = tuple(sorted(wider))
+        self._by_mark.clear()
+        return True
+
+    def class_of(self, pod: Pod, info: SpecInfo) -> PodClass:
+        """The class of a pod."""
+        meta = pod.metadata
+        labels = meta.labels
+        # A generic ephemeral volume's claim is named after its pod.
+        own_name = meta.name if info.volumes and any(v.ephemeral is not None for v in info.spec.volumes) else ""
+        mark = (info.id, meta.namespace, tuple([labels.get(key) for key in self._sorted_keys]), own_name)
+        found = self._by_mark.get(mark)
+        if found is None:
+            kept = {key: labels[key] for key in self._sorted_keys if key in labels}
+            found = PodClass(len(self.all), info, meta.namespace, kept, own_name)
+            self._by_mark[mark] = found
+            self.all.append(found)
+        return found
+
+
+def flags_of(pod: Pod) -> int:
+    """A pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
+    phase = pod.status.phase
+    flags = TERMINAL if phase in _ENDED else 0
+    if pod.metadata.deletion_timestamp is not None:
+        flags |= TERMINATING
+    stays = stateful = False
+    for owner in pod.metadata.owner_references:
+        kind = owner.kind
+        if kind == "DaemonSet" and owner.api_version == "apps/v1":
+            return flags | DAEMON
+        if kind == "Node" and owner.api_version == "v1":
+            stays = True
+        elif kind == "StatefulSet" and owner.api_version == "apps/v1":
+            stateful = True
+    if not stays and (not flags or (stateful and flags & TERMINATING)):
+        flags |= RESCHEDULABLE
+    return flags
+
+
+def _keys_of(selector: LabelSelectorSpec | None) -> Iterable[str]:
+    if selector is not None:
+        yield from selector.match_labels
+        for entry in selector.match_expressions:
+            yield entry.key
+
+
+def _selector_keys(spec: PodSpec) -> Iterable[str]:
+    """Labels that the spec's selectors look at."""
+    for spread in spec.topology_spread_constraints:
+        yield from _keys_of(spread.label_selector)
+        yield from spread.match_label_keys
+    if spec.affinity is None:
+        return
+    for group in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+        if group is not None:
+            for term in group.required_during_scheduling_ignored_during_execution:
+                yield from _keys_of(term.label_selector)
+            for weighted in group.preferred_during_scheduling_ignored_during_execution:
+                yield from _keys_of(weighted.pod_affinity_term.label_selector)
+
+
+def asked_values(spec: PodSpec) -> Iterable[tuple[str, Iterable[str]]]:
+    """Values of node labels that the spec asks for, required or preferred."""
+    for key, value in spec.node_selector.items():
+        yield key, (value,)
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None:
+        return
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = list(required.node_selector_terms) if required is not None else []
+    terms.extend(soft.preference for soft in affinity.preferred_during_scheduling_ignored_during_execution)
+    for term in terms:
+        for entry in term.match_expressions:
+            yield entry.key, entry.values

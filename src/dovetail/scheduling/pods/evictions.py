@@ -1,0 +1,89 @@
+"""Which pods would really move now: not those that a PDB blocks for good or that ask not to be disrupted.
+
+Karpenter leaves such pods out of its simulations, since nobody knows when they will go. Whether they hold a node back
+is a gate of `decide`; this only says who takes part in a simulation.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from dovetail.model import names
+from dovetail.model.duration import DurationError, parse_go_duration
+from dovetail.model.labels import LabelSelector
+from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.pods import pod as filters
+
+
+def do_not_disrupt(pod: Pod, now: datetime) -> bool:
+    """Return whether the pod's annotation protects it now: "true", or a duration from its start that has not passed."""
+    value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
+    if value is None:
+        return False
+    if value == "true":
+        return True
+    try:
+        duration = parse_go_duration(value)
+    except DurationError:
+        return False
+    if duration <= 0:
+        return False
+    started = pod.status.start_time
+    if started is None:
+        return True
+    age = now - started
+    return (age // timedelta(microseconds=1)) * 1000 < duration
+
+
+class Blockers:
+    """PDBs that never allow an eviction, by namespace."""
+
+    __slots__ = ("_by_label", "_namespaces", "_others")
+
+    def __init__(self, pdbs: Iterable[PodDisruptionBudget]) -> None:
+        self._by_label: dict[tuple[str, str, str], list[tuple[LabelSelector, bool, bool]]] = {}
+        self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
+        self._namespaces: set[str] = set()
+        for pdb in pdbs:
+            selector = LabelSelector.compile(pdb.spec.selector)
+            always = pdb.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+            row = (selector, _never_allows(pdb), always)
+            namespace = pdb.metadata.namespace
+            self._namespaces.add(namespace)
+            if selector.equal:  # found by a label that its pods must carry: a namespace may have hundreds of PDBs
+                self._by_label.setdefault((namespace, *selector.equal[0]), []).append(row)
+            else:
+                self._others.setdefault(namespace, []).append(row)
+
+    def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        found = [row for row in self._others.get(namespace, ()) if row[0].matches(labels)]
+        for key, value in labels.items():
+            rows = self._by_label.get((namespace, key, value), ())
+            found.extend(row for row in rows if row[0].matches(labels))
+        return found
+
+    def would_move(self, pod: Pod, now: datetime) -> bool:
+        """Return whether a reschedulable pod takes part in a simulation."""
+        if pod.metadata.annotations and filters.is_active(pod) and do_not_disrupt(pod, now):
+            return False
+        return not self._fully_blocked(pod)
+
+    def _fully_blocked(self, pod: Pod) -> bool:
+        if pod.metadata.namespace not in self._namespaces:
+            return False
+        matching = self._matching(pod)
+        if not matching or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
+            return False
+        if len(matching) > 1:
+            return True
+        for _, never, always in matching:
+            if always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
+                return False
+            if never:
+                return True
+        return False
+
+
+def _never_allows(pdb: PodDisruptionBudget) -> bool:
+    most, least = pdb.spec.max_unavailable, pdb.spec.min_available
+    return most in (0, "0%") or least == "100%"

@@ -1,0 +1,248 @@
+"""Which pods of each node would move if it went, ready for simulations, and kept from one snapshot to the next.
+
+The pods of a node that are the very same objects as before, under PDBs that block the same, come to the same; only
+where a pod's do-not-disrupt may run out is it looked at again. Remembering never changes an answer. Sits in
+scheduling, below the snapshot.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+
+from dovetail.model import names
+from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.engine import Entry
+from dovetail.scheduling.pods import pod as filters
+from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
+from dovetail.scheduling.pods.evictions import Blockers
+
+Leaving = list[tuple[PodClass, int, int]]
+"""Class, node and flags of pods that leave their node."""
+
+_by_key = attrgetter("key")
+_GONE_MAX = 100
+"""Of how many nodes that are gone movers may be kept until somebody sweeps."""
+
+Specs = tuple[tuple[SpecInfo, int], ...]
+"""How many pods of each spec."""
+Mark = frozenset[tuple[int, int]]
+
+
+class Demand:
+    """What pods ask for together, by resource; `mark`: the least of each resource that every one of them asks for."""
+
+    __slots__ = ("mark", "total")
+
+    def __init__(self, total: dict[int, int], mark: Mark) -> None:
+        self.total = total
+        self.mark = mark
+
+    @staticmethod
+    def of(specs: Sequence[tuple[SpecInfo, int]]) -> "Demand":
+        """The demand of so many pods of these specs."""
+        total: dict[int, int] = {}
+        for info, count in specs:
+            for column, amount in info.need:
+                total[column] = total.get(column, 0) + count * amount
+        return Demand(total, _least([dict(info.need) for info, _ in specs]))
+
+    def plus(self, other: "Demand") -> "Demand":
+        """Both together."""
+        if not self.total or not other.total:
+            return self if self.total else other
+        total = self.total.copy()
+        for column, amount in other.total.items():
+            total[column] = total.get(column, 0) + amount
+        mark = self.mark if self.mark == other.mark else _least([dict(self.mark), dict(other.mark)])
+        return Demand(total, mark)
+
+
+def _least(needs: Sequence[dict[int, int]]) -> Mark:
+    """The least of each resource that all of these have."""
+    if not needs:
+        return frozenset()
+    shared = [column for column in needs[0] if all(column in need for need in needs)]
+    return frozenset((column, min(need[column] for need in needs)) for column in shared)
+
+
+class Movers:
+    """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags."""
+
+    __slots__ = (
+        "_alike",
+        "_demand",
+        "_index",
+        "_leaving",
+        "_queue",
+        "_specs",
+        "_started",
+        "_started_demand",
+        "_waiting",
+        "classes",
+        "flags",
+        "may_run_out",
+        "of",
+        "pods",
+    )
+
+    def __init__(self, of: tuple[Pod, ...], pods: tuple[Pod, ...], classes: list[PodClass], flags: list[int]) -> None:
+        self.of = of
+        self.pods = pods
+        self.classes = classes
+        self.flags = flags
+        self.may_run_out = _may_run_out(of)
+        self._queue: list[Entry] | None = None
+        self._alike: list[list[Entry]] | None = None
+        self._waiting: list[Entry] | None = None
+        self._leaving: Leaving = []
+        self._index = -1
+        self._specs: Specs | None = None
+        self._started: Specs | None = None
+        self._demand: Demand | None = None
+        self._started_demand: Demand | None = None
+
+    @property
+    def queue(self) -> list[Entry]:
+        """The pods as those of a candidate, in the order in which they are placed."""
+        if self._queue is None:
+            pairs = zip(self.pods, self.classes, strict=True)
+            found = [Entry(pod, cls, exempt=filters.is_pending(pod), pending=False) for pod, cls in pairs]
+            found.sort(key=_by_key)
+            self._queue = found
+        return self._queue
+
+    @property
+    def alike(self) -> list[list[Entry]]:
+        """The pods of each class, started or not, in the order in which they are placed."""
+        if self._alike is None:
+            found: dict[tuple[int, bool], list[Entry]] = {}
+            for entry in self.queue:
+                found.setdefault(entry.mark, []).append(entry)
+            self._alike = list(found.values())
+        return self._alike
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """The pods as those of a node that is leaving already: they may land anywhere."""
+        if self._waiting is None:
+            pairs = zip(self.pods, self.classes, strict=True)
+            self._waiting = [Entry(pod, cls, exempt=True, pending=False) for pod, cls in pairs]
+        return self._waiting
+
+    def leaving(self, index: int) -> Leaving:
+        """What the engine takes out of its counts when the node, now at this place, goes."""
+        if self._index != index:
+            self._leaving = [(cls, index, flags) for cls, flags in zip(self.classes, self.flags, strict=True)]
+            self._index = index
+        return self._leaving
+
+    @property
+    def specs(self) -> Specs:
+        """How many pods there are of each spec."""
+        if self._specs is None:
+            self._specs = _count(self.classes)
+        return self._specs
+
+    @property
+    def started(self) -> Specs:
+        """The same of those that have been started: closed nodes refuse them."""
+        if self._started is None:
+            pairs = zip(self.pods, self.classes, strict=True)
+            started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
+            self._started = self.specs if len(started) == len(self.classes) else _count(started)
+        return self._started
+
+    @property
+    def demand(self) -> Demand:
+        """What the pods ask for."""
+        if self._demand is None:
+            self._demand = Demand.of(self.specs)
+        return self._demand
+
+    @property
+    def started_demand(self) -> Demand:
+        """What those ask for that have been started."""
+        if self._started_demand is None:
+            self._started_demand = self.demand if self.started is self.specs else Demand.of(self.started)
+        return self._started_demand
+
+
+def _count(classes: Iterable[PodClass]) -> Specs:
+    counts: Counter[int] = Counter()
+    infos: dict[int, SpecInfo] = {}
+    for cls in classes:
+        counts[cls.info.id] += 1
+        infos[cls.info.id] = cls.info
+    return tuple((infos[number], count) for number, count in counts.items())
+
+
+class MoverRegistry:
+    """The movers of every node that was asked about."""
+
+    def __init__(
+        self,
+        pdbs: Sequence[PodDisruptionBudget],
+        keys: frozenset[str],
+        old: "MoverRegistry | None",
+    ) -> None:
+        """`keys`: the labels by which pods are classed; another set of them may be other classes."""
+        self._pdbs = pdbs
+        self._keys = keys
+        self._by_node: dict[str, Movers] = {}
+        self._earlier: dict[str, Movers] = {}
+        self._blockers: Blockers | None = None
+        if old is not None and _block_the_same(old._pdbs, pdbs):
+            self._blockers = old._blockers
+            if old._keys is keys:
+                # All that was known goes on, whether it is asked for in this round or not.
+                self._earlier = {**old._earlier, **old._by_node}
+
+    @property
+    def blockers(self) -> Blockers:
+        """PDBs that never allow an eviction."""
+        if self._blockers is None:
+            self._blockers = Blockers(self._pdbs)
+        return self._blockers
+
+    def keep_only(self, nodes: Mapping[str, int]) -> None:
+        """Forgets nodes that are gone, when there are enough of them."""
+        if len(self._earlier) > len(nodes) + _GONE_MAX:
+            self._earlier = {name: movers for name, movers in self._earlier.items() if name in nodes}
+
+    def of(self, name: str, index: int, pods: tuple[Pod, ...], bindings: Bindings, now: datetime) -> Movers:
+        """The movers of a node."""
+        found = self._by_node.get(name)
+        if found is None or found.of is not pods:
+            found = self._earlier.get(name)
+            if found is None or found.of is not pods or found.may_run_out:
+                found = _movers(index, pods, bindings, self.blockers, now)
+            self._by_node[name] = found
+        return found
+
+
+def _may_run_out(pods: Iterable[Pod]) -> bool:
+    """Return whether time alone may change who moves."""
+    return any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations)
+
+
+def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
+    bits, all_pods = bindings.bits, bindings.pods
+    places = [
+        at for at in bindings.on_node(index) if bits[at] & RESCHEDULABLE and blockers.would_move(all_pods[at], now)
+    ]
+    return Movers(
+        of,
+        tuple([all_pods[at] for at in places]),
+        [bindings.class_at(at) for at in places],
+        [bits[at] for at in places],
+    )
+
+
+def _block_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:
+    """Return whether two lists of PDBs block the same pods for good: their specs say so, their counts don't matter."""
+    return len(one) == len(other) and all(
+        a is b or (a.metadata.namespace == b.metadata.namespace and a.spec == b.spec)
+        for a, b in zip(one, other, strict=True)
+    )

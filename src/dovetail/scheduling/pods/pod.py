@@ -1,0 +1,252 @@
+"""What a single pod is to the scheduler: its filters, its requests, its host ports, what it tolerates.
+
+Pure questions about one pod, answered as Karpenter v1.15 answers them. Knows nothing of nodes, pools or other pods;
+`scheduling.classes` asks once per class of equal pods and keeps the answers.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from dovetail.model import names
+from dovetail.model.objects import Container, Pod, PodSpec, ResourceList, Taint, Toleration
+from dovetail.model.quantity import resource_amount
+
+Amounts = dict[str, int]
+
+_POD_LEVEL: Final = ("cpu", "memory")
+_DISRUPTED: Final = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
+_STUCK_AFTER: Final = timedelta(minutes=1)
+
+
+def is_terminal(pod: Pod) -> bool:
+    """Return whether it has ended, well or badly."""
+    return pod.status.phase in ("Failed", "Succeeded")
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Return whether its deletion has been asked for."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_active(pod: Pod) -> bool:
+    """Neither terminal nor terminating."""
+    return not is_terminal(pod) and not is_terminating(pod)
+
+
+def is_owned_by(pod: Pod, kind: str, api_version: str = "apps/v1") -> bool:
+    """Return whether some owner is of that kind and version."""
+    return any(o.kind == kind and o.api_version == api_version for o in pod.metadata.owner_references)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """A DaemonSet's pod."""
+    return is_owned_by(pod, "DaemonSet")
+
+
+def is_mirror(pod: Pod) -> bool:
+    """A static pod, which its node owns."""
+    return is_owned_by(pod, "Node", "v1")
+
+
+def is_reschedulable(pod: Pod) -> bool:
+    """Return whether it must find another place when its node goes (spec section 4)."""
+    if not is_active(pod) and not (is_terminating(pod) and is_owned_by(pod, "StatefulSet")):
+        return False
+    return not is_daemon(pod) and not is_mirror(pod)
+
+
+def is_scheduled(pod: Pod) -> bool:
+    """Return whether it is bound to a node."""
+    return pod.spec.node_name != ""
+
+
+def is_pending(pod: Pod) -> bool:
+    """Return whether its phase is Pending; a bound pod whose containers have not started is pending too."""
+    return pod.status.phase == "Pending"
+
+
+def failed_to_schedule(pod: Pod) -> bool:
+    """Return whether the scheduler said Unschedulable."""
+    return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.status.conditions)
+
+
+def is_provisionable(pod: Pod) -> bool:
+    """Return whether it waits for a node that does not exist yet."""
+    return (
+        failed_to_schedule(pod)
+        and not is_scheduled(pod)
+        and not pod.status.nominated_node_name
+        and not is_daemon(pod)
+        and not is_mirror(pod)
+    )
+
+
+def is_stuck_terminating(pod: Pod, now: datetime) -> bool:
+    """Return whether it should have been gone for more than a minute."""
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is not None and now - deleted > _STUCK_AFTER
+
+
+def tolerates_disruption(pod: Pod) -> bool:
+    """Return whether it tolerates Karpenter's own disruption taint, and so is never evicted by it."""
+    return tolerates(pod.spec.tolerations, (_DISRUPTED,))
+
+
+def is_drainable(pod: Pod, now: datetime) -> bool:
+    """Return whether a drain would evict it."""
+    return not tolerates_disruption(pod) and not is_stuck_terminating(pod, now) and not is_mirror(pod)
+
+
+def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
+    """Return whether a drain has to wait for it."""
+    return not is_terminal(pod) and is_drainable(pod, now)
+
+
+def has_required_anti_affinity(pod: Pod) -> bool:
+    """Return whether it must keep away from some pods."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_anti_affinity is None:
+        return False
+    return bool(affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution)
+
+
+def _number(text: str) -> int | None:
+    """A 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations want it."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0") or text == "-0":
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _tolerates_one(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    if toleration.operator == "Exists":
+        return True
+    if toleration.operator in ("Lt", "Gt"):
+        wanted, given = _number(toleration.value), _number(taint.value)
+        if wanted is None or given is None:
+            return False
+        return given < wanted if toleration.operator == "Lt" else given > wanted
+    return False
+
+
+def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
+    """Return whether every taint, whatever its effect, is tolerated."""
+    return all(any(_tolerates_one(t, taint) for t in tolerations) for taint in taints)
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> Taint | None:
+    """The first taint that is not tolerated."""
+    return next((x for x in taints if not any(_tolerates_one(t, x) for t in tolerations)), None)
+
+
+def amounts(resources: ResourceList) -> Amounts:
+    """A resource list as integers."""
+    return {name: resource_amount(name, text) for name, text in resources.items()}
+
+
+def add_into(total: Amounts, more: Amounts) -> None:
+    """Adds resource by resource, in place."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Amounts, other: Amounts) -> None:
+    for name, amount in other.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def spec_requests(spec: PodSpec) -> Amounts:
+    """What the scheduler counts for a pod but for the pods resource: containers, sidecars, init, overhead."""
+    total: Amounts = {}
+    for container in spec.containers:
+        add_into(total, amounts(container.resources.requests))
+    sidecars: Amounts = {}
+    start_up: Amounts = {}
+    for container in spec.init_containers:
+        own = amounts(container.resources.requests)
+        if _is_sidecar(container):
+            add_into(total, own)
+            add_into(sidecars, own)
+            own = dict(sidecars)
+        else:
+            add_into(own, sidecars)
+        _raise_to(start_up, own)
+    _raise_to(total, start_up)
+    if spec.resources is not None:
+        for name, amount in amounts(spec.resources.requests).items():
+            if name in _POD_LEVEL or name.startswith("hugepages-"):
+                total[name] = amount
+    add_into(total, amounts(spec.overhead))
+    return total
+
+
+def pod_requests(pod: Pod) -> Amounts:
+    """What a pod takes from a node, the pods resource included."""
+    total = spec_requests(pod.spec)
+    total["pods"] = 1
+    return total
+
+
+def fits(wanted: Amounts, room: Amounts) -> bool:
+    """Return whether it fits: never where some room is negative, asked for or not (facts: V P22)."""
+    if any(amount < 0 for amount in room.values()):
+        return False
+    return all(amount <= room.get(name, 0) for name, amount in wanted.items())
+
+
+class HostPort(NamedTuple):
+    """A port of the node itself. `ip` is None where the text is no address; `anywhere` is 0.0.0.0 or ::."""
+
+    ip: str | None
+    port: int
+    protocol: str
+    anywhere: bool
+
+    def clashes(self, other: "HostPort") -> bool:
+        """Return whether both can't be on one node."""
+        if self.protocol != other.protocol or self.port != other.port:
+            return False
+        return self.ip == other.ip or self.anywhere or other.anywhere
+
+
+@lru_cache(maxsize=1024)
+def _address(text: str) -> tuple[str | None, bool]:
+    try:
+        address = ipaddress.ip_address(text or "0.0.0.0")  # noqa: S104 (what Kubernetes takes for "any")
+    except ValueError:
+        return None, False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address), address.is_unspecified
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """The host ports of a pod's containers."""
+    found = []
+    for container in spec.containers:
+        for port in container.ports:
+            if port.host_port:
+                ip, anywhere = _address(port.host_ip)
+                found.append(HostPort(ip, port.host_port, port.protocol, anywhere))
+    return tuple(found)
+
+
+def ports_clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+    """Return whether some wanted port is taken."""
+    taken = tuple(used)
+    return any(port.clashes(other) for port in wanted for other in taken)

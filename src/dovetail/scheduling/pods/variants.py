@@ -1,0 +1,248 @@
+"""Variants: what a class of pods asks at each step of its relaxing, compiled against one snapshot.
+
+The first variant takes every preference for a must; `after` leads to the next. A variant knows the nodes on which a pod
+of it would fit in the untouched snapshot (an upper bound for every simulation: rooms only shrink there, host names only
+fill), bucketed by the other topology domains that matter to it. Knows nothing of a simulation's overlay.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail.model import names
+from dovetail.model.labels import LabelSelector, Requirement, Requirements, pod_requirements
+from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm, PodSpec, TopologySpreadConstraint
+from dovetail.model.settings import PreferencePolicy
+from dovetail.scheduling.launch.machines import Mask, ReqSet
+from dovetail.scheduling.pods.classes import PodClass
+from dovetail.scheduling.pods.pod import tolerates
+from dovetail.scheduling.pods.relax import relaxed
+from dovetail.scheduling.topology import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter
+
+if TYPE_CHECKING:
+    from dovetail.scheduling.frame import Frame
+
+
+class Rule:
+    """A group as it binds one variant: whether the pod counts itself, and the domains its own requirements allow."""
+
+    __slots__ = ("allowed", "group", "own")
+
+    def __init__(self, group: Group, cls: PodClass, strict: Requirements) -> None:
+        self.group = group
+        self.own = 1 if group.selects(cls.namespace, cls.labels) else 0
+        self.allowed: Requirement | None = strict.get(group.key)
+
+
+class Variant:
+    """One step of a class's relaxing."""
+
+    __slots__ = (
+        "_after",
+        "_buckets",
+        "_inverse",
+        "_mask",
+        "_templates",
+        "alternatives",
+        "attached",
+        "cls",
+        "frame",
+        "given_up",
+        "host_affinity",
+        "host_rules",
+        "id",
+        "keys",
+        "lost",
+        "mark",
+        "need",
+        "owned",
+        "ports",
+        "reqs",
+        "rules",
+        "simple",
+        "spec",
+        "steady",
+        "strict",
+        "tolerations",
+        "zone_rules",
+    )
+
+    def __init__(self, frame: "Frame", number: int, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> None:
+        self.frame = frame
+        self.id = number
+        self.cls = cls
+        self.spec = spec
+        self.given_up = given_up
+        self.need = cls.info.need
+        self.ports = cls.info.ports
+        self.tolerations = spec.tolerations
+        respect = frame.settings.preference_policy is PreferencePolicy.RESPECT
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        self.strict: Requirements = pod_requirements(spec.node_selector, affinity, preferences=False)
+        everything = pod_requirements(spec.node_selector, affinity, preferences=True) if respect else self.strict
+        self.reqs: ReqSet = frame.machines.intern(everything)
+        volumes = frame.volume_needs(cls)
+        self.alternatives: tuple[ReqSet, ...] = tuple(frame.machines.intern(r) for r in volumes.alternatives)
+        self.attached = volumes.attached
+        self.lost = volumes.lost
+        self.owned: list[Group] = self._groups(respect=respect)
+        self._inverse: list[Group] | None = None
+        self._compile_rules()
+        self.steady = self._is_steady()
+        # It asks a node for labels, tolerated taints and room only: no company matters to it.
+        self.simple = not (self.lost or self.rules or self.ports or self.attached)
+        self._mask: Mask | None = None
+        self._buckets: list[tuple[tuple[int, ...], list[int]]] | None = None
+        self._templates: list[bool] | None = None
+        self._after: Variant | bool = True
+        self.mark = (self.reqs.id, self.tolerations, tuple(group.id for group in self.owned))
+
+    def _compile_rules(self) -> None:
+        inverse = self.frame.inverse_of(self.cls)
+        self.rules = [Rule(group, self.cls, self.strict) for group in (*self.owned, *inverse)]
+        self.host_affinity = [r for r in self.rules if r.group.host and r.group.kind == AFFINITY]
+        self.host_rules = [r for r in self.rules if r.group.host and r.group.kind != AFFINITY]
+        self.zone_rules = [r for r in self.rules if not r.group.host]
+        self.keys: tuple[str, ...] = tuple(sorted({r.group.key for r in self.zone_rules}))
+
+    def _is_steady(self) -> bool:
+        """Return whether a pod that finds no place finds none later in the same simulation either.
+
+        Rooms only shrink and hosts only fill. But domains may open, affinity may find company, and a new node may seem
+        to have a label once a pod that forbids a value of it has joined.
+        """
+        if self.zone_rules or self.host_affinity:
+            return False
+        known = self.frame.machines.known
+        return all(
+            entry.key in known or entry.key == names.HOSTNAME or entry.lenient()
+            for reqs in (self.reqs, *self.alternatives)
+            for entry in reqs.reqs
+        )
+
+    def _groups(self, *, respect: bool) -> list[Group]:
+        found: list[Group] = []
+        found.extend(
+            self._spread_group(spread)
+            for spread in self.spec.topology_spread_constraints
+            if respect or spread.when_unsatisfiable == "DoNotSchedule"
+        )
+        if self.spec.affinity is not None:
+            for kind, group in (
+                (AFFINITY, self.spec.affinity.pod_affinity),
+                (ANTI_AFFINITY, self.spec.affinity.pod_anti_affinity),
+            ):
+                if group is None:
+                    continue
+                terms = list(group.required_during_scheduling_ignored_during_execution)
+                if respect:
+                    weighted = group.preferred_during_scheduling_ignored_during_execution
+                    terms.extend(term.pod_affinity_term for term in weighted)
+                found.extend(self._affinity_group(kind, term) for term in terms)
+        return list(dict.fromkeys(found))
+
+    def _spread_group(self, spread: TopologySpreadConstraint) -> Group:
+        selector = spread.label_selector
+        labels = self.cls.labels
+        extra = [(key, labels[key]) for key in spread.match_label_keys if key in labels]
+        compiled = LabelSelector.compile(selector if selector is not None or not extra else LabelSelectorSpec())
+        if extra:
+            compiled = compiled.with_equal(extra)
+        return self.frame.group(
+            SPREAD,
+            spread.topology_key,
+            frozenset((self.cls.namespace,)),
+            compiled,
+            null_selector=selector is None,
+            max_skew=spread.max_skew,
+            min_domains=spread.min_domains,
+            node_filter=NodeFilter(
+                self._filter_terms(),
+                self.tolerations,
+                honor_affinity=spread.node_affinity_policy in (None, "Honor"),
+                honor_taints=spread.node_taints_policy == "Honor",
+            ),
+        )
+
+    def _filter_terms(self) -> tuple[Requirements, ...]:
+        base = Requirements.from_labels(self.spec.node_selector)
+        affinity = self.spec.affinity.node_affinity if self.spec.affinity is not None else None
+        required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+        if required is None:
+            return (base,)
+        terms = required.node_selector_terms
+        return tuple(base.union(Requirements.from_spec(term.match_expressions)) for term in terms)
+
+    def _affinity_group(self, kind: int, term: PodAffinityTerm) -> Group:
+        # Not the tolerations that relaxing adds: the rule, and what was counted for it, stays the same.
+        return self.frame.affinity_group(kind, self.cls, term, self.cls.info.spec.tolerations)
+
+    @property
+    def after(self) -> "Variant | None":
+        """The variant after one more preference is given up; steps that change nothing are left out."""
+        if self._after is True:
+            self._after = self._relax() or False
+        return self._after or None  # type: ignore[return-value]
+
+    def _relax(self) -> "Variant | None":
+        spec, given_up = self.spec, self.given_up
+        while (step := relaxed(spec, tolerate_prefer_no_schedule=self.frame.soft_taints)) is not None:
+            spec, what = step
+            given_up = (*given_up, what)
+            softer = self.frame.variant(self.cls, spec, given_up)
+            if softer.mark != self.mark:
+                return softer
+        return None
+
+    @property
+    def templates(self) -> list[bool]:
+        """Return whether each template's taints are tolerated."""
+        if self._templates is None:
+            self._templates = [tolerates(self.tolerations, t.taints) for t in self.frame.templates]
+        return self._templates
+
+    @property
+    def static(self) -> Mask:
+        """The nodes that labels, taints and volumes allow, room and other pods left aside."""
+        columns = self.frame.columns
+        mask = columns.meets(self.reqs.reqs) & columns.tolerated(self.tolerations)
+        if self.alternatives:
+            either = np.zeros(columns.count, dtype=np.bool_)
+            for alternative in self.alternatives:
+                either |= columns.meets(alternative.reqs)
+            mask = mask & either
+        return mask
+
+    @property
+    def mask(self) -> Mask:
+        """The nodes that take a pod of this variant in the untouched snapshot, as far as that can only get worse."""
+        if self._mask is None:
+            frame = self.frame
+            mask = frame.open & self.static
+            for column, amount in self.need:
+                mask &= frame.room[:, column] >= amount
+            if (self.ports or self.attached) and mask.any():
+                frame.strike_ports(self.ports, mask)
+                frame.strike_volumes(self.attached, mask)
+            for rule in self.host_rules:
+                group = rule.group
+                limit = group.max_skew - rule.own if group.kind == SPREAD else 0
+                mask &= group.per_node <= limit
+            self._mask = mask
+        return self._mask
+
+    @property
+    def buckets(self) -> list[tuple[tuple[int, ...], list[int]]]:
+        """The nodes of `mask` by their domains of the variant's topology keys, each list in order."""
+        if self._buckets is None:
+            nodes = np.flatnonzero(self.mask)
+            if not self.keys:
+                self._buckets = [((), nodes.tolist())] if len(nodes) else []
+                return self._buckets
+            columns = [self.frame.domains(key).column[nodes] for key in self.keys]
+            found: dict[tuple[int, ...], list[int]] = {}
+            for node, *places in zip(nodes.tolist(), *(column.tolist() for column in columns), strict=True):
+                if -1 not in places:
+                    found.setdefault(tuple(places), []).append(node)
+            self._buckets = list(found.items())
+        return self._buckets

@@ -1,0 +1,1 @@
+"""Promises watched while a simulation runs, and the faults that try to break them."""

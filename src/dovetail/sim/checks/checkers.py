@@ -1,0 +1,497 @@
+"""The promises that a run is held to, watched from outside while it runs.
+
+Each checker knows one promise and looks only at objects and calls, never into the engine; what it counts, it counts by
+itself. A broken promise is a `Violation` with its time and one sentence. Where the world changes under a decision that
+is already on its way (a node dies, a budget shrinks), the decision had `lag` nanoseconds to hear of it: before that it
+is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
+"""
+
+from datetime import datetime
+from typing import Any, Final, cast
+
+from dovetail.api.policy import effective_policy
+from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
+from dovetail.model import names
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, condition
+from dovetail.model.settings import DOVETAIL
+from dovetail.sim.checks.budget_checker import BudgetChecker
+from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
+from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.world.eviction import is_healthy
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.matching import selects
+from dovetail.sim.world.shapes import Shape
+from dovetail.sim.world.store import Change
+from dovetail.sim.world.world import World
+
+Memory = dict[str, list[tuple[int, Any]]]
+STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
+SETTLING: Final = 60 * SECOND
+CYCLE: Final = 3
+
+
+class PdbChecker(Checker):
+    """No PodDisruptionBudget is broken by an eviction; healthy pods are counted here, apart from the API's status."""
+
+    rule = "pdb"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._healthy: dict[str, int] = {}
+        self._counted: dict[str, tuple[str, ...]] = {}
+        self._guards: dict[Shape, tuple[str, ...]] = {}
+
+    def changed(self, change: Change) -> None:
+        """Follow which pods are healthy; start over when a budget is new or different."""
+        if change.kind == "PodDisruptionBudget":
+            old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
+            if old is None or new is None or old.spec != new.spec:
+                self._guards.clear()
+                self._healthy.clear()
+                self._counted.clear()
+                for key, pod in self.store.pods.items():
+                    self._count(key, pod)
+        elif change.kind == "Pod":
+            self._count(change.key, cast("Pod | None", change.new))
+
+    def _count(self, key: str, pod: Pod | None) -> None:
+        for name in self._counted.pop(key, ()):
+            self._healthy[name] -= 1
+        if pod is not None and self.store.pdbs and is_healthy(pod):
+            guards = self._counted[key] = self._guards_of(key, pod)
+            for name in guards:
+                self._healthy[name] = self._healthy.get(name, 0) + 1
+
+    def _guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
+        shape = self.world.shapes.of(key, pod)
+        found = self._guards.get(shape)
+        if found is None:
+            found = self._guards[shape] = tuple(
+                name
+                for name, budget in sorted(self.store.pdbs.items())
+                if budget.metadata.namespace == shape.namespace and selects(budget.spec.selector, shape.labels)
+            )
+        return found
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """Count what is left once this pod is gone."""
+        if not is_healthy(pod):
+            return
+        for name in self._guards_of(key, pod):
+            budget, healthy = self.store.pdbs[name], self._healthy.get(name, 0)
+            if healthy - 1 < budget.status.desired_healthy:
+                self.broken(
+                    f"{key}: evicted although {name} wants {budget.status.desired_healthy} of {healthy} healthy"
+                )
+
+
+class LostPodChecker(Checker):
+    """No pod is lost: whatever had a place before a disruption has one again in the end."""
+
+    rule = "lost-pod"
+
+    def ended(self) -> None:
+        """Every workload has its pods, and every pod that can be placed is."""
+        for kind in ("ReplicaSet", "StatefulSet"):
+            for key, item in sorted(self.store.by_kind[kind].items()):
+                wanted = item.spec.replicas or 0  # type: ignore[union-attr]
+                there = [
+                    pod
+                    for pod in self.store.pods.values()
+                    if pod.metadata.deletion_timestamp is None
+                    and any(owner.uid == item.metadata.uid for owner in pod.metadata.owner_references)
+                ]
+                running = sum(pod.status.phase == "Running" for pod in there)
+                if running < wanted:
+                    self.broken(f"{kind} {key} has {running} of {wanted} pods running when all is quiet")
+
+
+class DoubleLaunchChecker(Checker):
+    """A node is never replaced twice: one command's replacements for it at a time, each created once."""
+
+    rule = "double-launch"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._made: dict[str, str] = {}
+
+    def changed(self, change: Change) -> None:
+        """A name that was there and went must not come again."""
+        if change.kind == "NodeClaim" and change.old is None:
+            claim = cast("NodeClaim", change.new)
+            if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
+                self.broken(f"{change.key} is created again after it had been there and gone")
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Look for another live replacement of the same nodes."""
+        if not isinstance(instruction, CreateNodeClaim) or instruction.name in self.store.claims:
+            return
+        record = decode_record(instruction.record)
+        mine = {entry.uid for entry in record.nodes} if record is not None else set()
+        for name in sorted(self.store.claims):
+            claim = self.store.claims[name]
+            other = record_on(claim)
+            if other is None or other.id == instruction.command_id or claim.metadata.deletion_timestamp is not None:
+                continue
+            if name in other.replacements and mine & {entry.uid for entry in other.nodes}:
+                self.broken(f"{instruction.name} is launched while {name} of command {other.id} replaces the same node")
+
+
+class StuckTaintChecker(Checker):
+    """No taint, record or nomination is left behind; no command lasts for ever."""
+
+    rule = "stuck-taint"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._since: dict[str, int] = {}
+
+    def changed(self, change: Change) -> None:
+        """Note when a node was closed, and look again when a command's time must be over."""
+        if change.kind != "Node":
+            return
+        node = cast("Node | None", change.new)
+        if not is_tainted(node):
+            self._since.pop(change.key, None)
+        elif change.key not in self._since:
+            self._since[change.key] = self.world.now
+            wait = STUCK_AFTER + self.watch.patience
+            self.world.clock.after(wait, self._look, change.key, self.world.now)
+
+    def _look(self, name: str, since: int) -> None:
+        claim = self.store.claims.get(name)
+        if self._since.get(name) == since and claim is not None and claim.metadata.deletion_timestamp is None:
+            self.broken(f"{name} is still closed {(self.world.now - since) // SECOND} s after its command began")
+
+    def ended(self) -> None:
+        """Nothing of a command is left when all is quiet."""
+        for name, node in sorted(self.store.nodes.items()):
+            claim = self.store.claims.get(name)
+            leaving = claim is None or claim.metadata.deletion_timestamp is not None
+            if is_tainted(node) and not leaving:
+                self.broken(f"{name} is still closed when all is quiet")
+            elif record_on(node) is not None and not leaving:
+                self.broken(f"{name} still carries a command's record when all is quiet")
+        for host in self.world.hosts:
+            if host.is_up and host.engine.acts:
+                for run in host.engine.runs:
+                    if not self._still_drains(run.nodes):
+                        self.broken(f"command {run.id} ({run.action}) is still {run.phase} when all is quiet")
+                if not host.engine.runs and host.engine.lingering:
+                    self.broken(f"{', '.join(host.engine.lingering)} still nominated when all is quiet")
+
+    def _still_drains(self, nodes: tuple[str, ...]) -> bool:
+        """A node whose pods nobody may evict drains for as long as they stay: that is no fault of the command."""
+        return any(self.world.draining.is_draining(name) for name in nodes)
+
+
+class TwiceChecker(Checker):
+    """No node is disrupted twice: never by two commands at once, never deleted by a second one."""
+
+    rule = "disrupted-twice"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._asked: dict[str, str] = {}
+        self._deleted: dict[str, str] = {}
+
+    def changed(self, change: Change) -> None:
+        """Note by whom a NodeClaim was deleted; a call that failed has deleted nothing."""
+        if change.kind != "NodeClaim" or change.new is None:
+            return
+        uid = change.new.metadata.uid
+        if change.new.metadata.deletion_timestamp is not None and uid in self._asked:
+            self._deleted.setdefault(uid, self._asked[uid])
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Look who else holds the node."""
+        if isinstance(instruction, TaintNode):
+            node = self.store.nodes.get(instruction.node)
+            record = record_on(node)
+            claim = self.store.claims.get(instruction.node)
+            if node is None or claim is None:
+                return
+            if is_tainted(node) and record is not None and record.id != instruction.command_id:
+                self.broken(f"{instruction.node} is taken by {instruction.command_id} while {record.id} holds it")
+            elif claim.metadata.uid in self._deleted and self._deleted[claim.metadata.uid] != instruction.command_id:
+                self.broken(f"{instruction.node} is taken by {instruction.command_id} though it is deleted already")
+        elif isinstance(instruction, DeleteNodeClaim):
+            self._asked[instruction.uid] = instruction.command_id
+            known = self._deleted.get(instruction.uid, instruction.command_id)
+            if known != instruction.command_id:
+                self.broken(f"{instruction.name} is deleted by {instruction.command_id} after {known}")
+
+
+class EmptyReplacementChecker(Checker):
+    """No replacement is taken away before its pods came: while its command lasts, and a minute more."""
+
+    rule = "replacement-deleted"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._waits: dict[str, str] = {}
+        self._candidates: dict[str, tuple[str, ...]] = {}
+        self._free_at: dict[str, int] = {}
+
+    def changed(self, change: Change) -> None:
+        """Follow replacements from their birth to their first pod."""
+        if change.kind == "NodeClaim":
+            if change.new is None:
+                self._waits.pop(change.key, None)
+                self._free(change.key)
+            elif change.old is None:
+                record = record_on(cast("NodeClaim", change.new))
+                if record is not None:
+                    self._waits[change.key] = record.id
+                    self._candidates[record.id] = tuple(entry.claim for entry in record.nodes)
+        elif change.kind == "Pod" and change.new is not None:
+            pod = cast("Pod", change.new)
+            if pod.spec.node_name in self._waits and not self.world.shapes.of(change.key, pod).daemon:
+                del self._waits[pod.spec.node_name]
+
+    def _free(self, gone: str) -> None:
+        for ident, claims in self._candidates.items():
+            if gone in claims and not any(name in self.store.claims for name in claims):
+                self._free_at[ident] = self.world.now + SETTLING
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Judge who takes a replacement that still waits for its pods."""
+        if not isinstance(instruction, TaintNode):
+            return
+        ident = self._waits.get(instruction.node)
+        if (
+            ident is None
+            or ident == instruction.command_id
+            or record_on(self.store.claims.get(instruction.node)) is None
+        ):
+            return
+        if self.world.now < self._free_at.get(ident, 1 << 62) - self.watch.lag:
+            self.broken(f"{instruction.node}, a replacement of {ident}, is taken before any pod came to it")
+
+
+class GraceChecker(Checker):
+    """No cost action takes a node within its consolidationGracePeriod (spec section 2; S0)."""
+
+    rule = "grace-period"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._before: dict[str, tuple[int, datetime | None]] = {}
+
+    def changed(self, change: Change) -> None:
+        """Remember the last pod event but one while the newest may not be known yet."""
+        if change.kind != "NodeClaim" or change.new is None or change.old is None:
+            return
+        old, new = cast("NodeClaim", change.old), cast("NodeClaim", change.new)
+        if old.status.last_pod_event_time != new.status.last_pod_event_time:
+            at, _ = self._before.get(change.key, (-1 << 62, None))
+            if self.world.now - at > self.watch.lag:
+                self._before[change.key] = (self.world.now, _last_event(old))
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Judge each node that a cost action closes."""
+        if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
+            return
+        record = decode_record(instruction.record)
+        claim = self.store.claims.get(self.store.claim_of.get(instruction.node, ""))
+        if record is None or claim is None or record.method not in COST or is_tainted(self._node(instruction)):
+            return
+        pools = self.watch.pools_lately(claim.metadata.labels.get(names.NODEPOOL, ""))
+        periods = [effective_policy(pool, DOVETAIL).grace_period for pool in pools]
+        period = min((entry or 0 for entry in periods), default=0)
+        last = _last_event(claim)
+        at, before = self._before.get(instruction.node, (-1 << 62, None))
+        if self.world.now - at <= self.watch.lag:
+            last = before
+        if not period or last is None:
+            return
+        passed = self.world.clock.since_start(host.now()) - self.world.clock.since_start(last)  # by its own wall
+        if passed + self.watch.lag < period:
+            self.broken(
+                f"{instruction.node} is taken {passed // SECOND} s after a pod event; its grace period is longer"
+            )
+
+    def _node(self, instruction: TaintNode) -> Node | None:
+        return self.store.nodes.get(instruction.node)
+
+
+def _last_event(claim: NodeClaim) -> datetime | None:
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    entry = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    return entry.last_transition_time if entry is not None and entry.status == "True" else None
+
+
+class CycleChecker(Checker):
+    """No cycle: the cluster does not go round, with nothing from outside in between.
+
+    Where pods land is the scheduler's word, so a cost action may lead back to where it began once; no plan can foresee
+    that. To be in one state for the third time within an hour is a cycle.
+    """
+
+    rule = "cycle"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._seen: dict[int, list[tuple[int, int]]] = {}
+        self._commands = 0
+        self._settled_at = 0
+        self._asked_look = False
+        self._last = ""
+        self._busy: dict[str, None] = {}
+
+    def outside(self) -> None:
+        """Whatever comes now may well have been there before."""
+        self._seen.clear()
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Count cost actions: only they can make a cycle. What age or an image asks for changes more than is seen."""
+        ident = getattr(instruction, "command_id", "")
+        if self.watch.is_karpenters(ident):
+            return
+        if isinstance(instruction, TaintNode):
+            record = decode_record(instruction.record)
+            if record is not None and record.method not in COST:
+                self._seen.clear()
+        elif isinstance(instruction, DeleteNodeClaim) and ident != self._last:
+            record = record_on(self.store.claims.get(instruction.name))
+            if record is None or record.id != ident or instruction.name not in record.replacements:  # no roll-back
+                self._last = ident
+                self._commands += 1
+
+    def changed(self, change: Change) -> None:
+        """Look at the whole once nothing is on its way."""
+        if change.kind == "Node":
+            node = cast("Node | None", change.new)
+            if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):
+                self._busy.pop(change.key, None)
+            else:
+                self._busy[change.key] = None
+            if not self._busy and (change.new is None or is_tainted(cast("Node | None", change.old))):
+                self._settled_at = self.world.now + SETTLING
+                if not self._asked_look:
+                    self._asked_look = True
+                    self.world.clock.at(self._settled_at, self._look)
+
+    def _look(self) -> None:
+        if self.world.now < self._settled_at:
+            self.world.clock.at(self._settled_at, self._look)
+            return
+        self._asked_look = False
+        if self._busy or any(not pod.spec.node_name for pod in self.store.pods.values()):
+            return
+        state = hash(self._state())
+        visits = [visit for visit in self._seen.get(state, []) if self.world.now - visit[0] < HOUR]
+        if not visits or visits[-1][1] < self._commands:
+            visits.append((self.world.now, self._commands))
+        self._seen[state] = visits
+        if len(visits) >= CYCLE:
+            actions = self._commands - visits[0][1]
+            self.broken(f"the cluster is in one state for the third time in an hour; {actions} cost actions led away")
+
+    def _state(self) -> tuple[Any, ...]:
+        nodes = []
+        for name, node in self.store.nodes.items():
+            pods: dict[str, int] = {}
+            for key, pod in self.store.pods_on.get(name, {}).items():
+                if not self.world.shapes.of(key, pod).daemon:
+                    owner = next((o.name for o in pod.metadata.owner_references), key)
+                    pods[owner] = pods.get(owner, 0) + 1
+            labels = node.metadata.labels
+            kind = (labels.get(names.INSTANCE_TYPE), labels.get(names.ZONE), labels.get(names.CAPACITY_TYPE))
+            image = self.store.claims[name].status.image_id if name in self.store.claims else ""
+            nodes.append((kind, image, tuple(sorted(pods.items()))))
+        return tuple(sorted(nodes, key=repr))
+
+
+ALL: Final[tuple[type[Checker], ...]] = (
+    BudgetChecker,
+    PdbChecker,
+    LostPodChecker,
+    DoubleLaunchChecker,
+    StuckTaintChecker,
+    TwiceChecker,
+    EmptyReplacementChecker,
+    GraceChecker,
+    CycleChecker,
+)
+
+
+class Watch:
+    """All checkers of a run. `lag`: how old an engine's knowledge may be; `patience`: what faults may add to a wait."""
+
+    def __init__(self, world: World, *, lag: int = 3 * SECOND, patience: int = 0, most: int = 50) -> None:
+        self.world = world
+        self.lag = lag
+        self.patience = patience
+        self.most = most
+        self.violations: list[Violation] = []
+        self._karpenters: set[str] = set()
+        self._pools: dict[str, list[tuple[int, NodePool]]] = {}
+        self.checkers = [kind(self) for kind in ALL]
+        for change in world.store.history():
+            self._changed(change)
+        world.store.listen(self._changed)
+        world.on_outside(self._outside)
+        world.on_evicted(self.evicted)
+
+    def note(self, rule: str, what: str) -> None:
+        """Keep a violation; the first fifty are enough."""
+        if len(self.violations) < self.most:
+            at = round(self.world.now / SECOND, 3)
+            self.violations.append(Violation(rule=rule, at=at, what=what))
+
+    def is_karpenters(self, command_id: str) -> bool:
+        """Return whether a command is of the engine that plays Karpenter."""
+        return command_id in self._karpenters
+
+    def follow(self, host: Host) -> None:
+        """Watch what this engine does."""
+        host.on_instruction.append(self.instruction)
+
+    def instruction(self, host: Host, asked: Instruction) -> None:
+        """Hear of an instruction before it is carried out."""
+        if isinstance(asked, TaintNode) and host.engine.settings.is_karpenter:
+            self._karpenters.add(asked.command_id)
+        for checker in self.checkers:
+            checker.asked(host, asked)
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """Hear of an eviction before it is carried out."""
+        for checker in self.checkers:
+            checker.evicted(key, pod)
+
+    def ended(self) -> None:
+        """Close: all promises that are about the end."""
+        for checker in self.checkers:
+            checker.ended()
+
+    def remember(self, memory: Memory, key: str, value: Any) -> None:
+        """Keep what was true within the last `lag`, and what was true at its beginning."""
+        entries = memory.setdefault(key, [])
+        entries.append((self.world.now, value))
+        edge = self.world.now - self.lag
+        while len(entries) > 1 and entries[1][0] <= edge:
+            del entries[0]
+
+    def lately(self, memory: Memory, key: str) -> list[Any]:
+        """All that was true within the last `lag`."""
+        edge = self.world.now - self.lag
+        entries = memory.get(key, [])
+        first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
+        return [value for _, value in entries[first:]]
+
+    def pools_lately(self, name: str) -> list[NodePool]:
+        """A pool as it is, and as it was within the last `lag`."""
+        return self.lately(self._pools, name)
+
+    def _changed(self, change: Change) -> None:
+        if change.kind == "NodePool" and change.new is not None:
+            self.remember(self._pools, change.key, change.new)
+        for checker in self.checkers:
+            checker.changed(change)
+
+    def _outside(self, what: str) -> None:
+        for checker in self.checkers:
+            checker.outside()

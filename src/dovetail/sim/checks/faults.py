@@ -1,0 +1,241 @@
+"""What can go wrong, on purpose, in a simulated cluster.
+
+Lines that lose, repeat, reorder and delay; calls that fail, half fail or are not answered; crashes around instructions;
+machines that never come or die; clocks that jump; changes in mid-command; a change of leader.
+
+Each fault is drawn from a stream of its own, so that a seed repeats it. Nothing here knows whether an engine copes;
+`sim.checkers` does. A crash loses all that the engine knew; the next one starts from the objects alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+
+from msgspec.structs import replace
+
+from dovetail.lifecycle.messages import (
+    Event,
+    Failure,
+    InstructionFailed,
+)
+from dovetail.model.money import parse_money
+from dovetail.model.objects import BudgetSpec
+from dovetail.sim.world.actuate import Acted, Answer
+from dovetail.sim.world.clock import MINUTE, SECOND
+from dovetail.sim.world.host import Host, Line
+from dovetail.sim.world.world import World
+
+_TRANSIENT = (Failure.CONFLICT, Failure.THROTTLED, Failure.UNREACHABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """How often each thing goes wrong (0 to 1), and how late is late (nanoseconds)."""
+
+    lost: float = 0.0
+    repeated: float = 0.0
+    late: float = 0.0
+    latest: int = 20 * SECOND
+    jitter: int = 2 * SECOND
+    refused: float = 0.0
+    half_done: float = 0.0
+    unanswered: float = 0.0
+    resync: int = 45 * SECOND
+
+
+class FaultyLine(Line):
+    """A line on which events and calls go wrong by chance. What is lost is seen again at the next resync."""
+
+    batches = False
+
+    def __init__(self, world: World, odds: Odds, dice: Random) -> None:
+        self.world = world
+        self.odds = odds
+        self.dice = dice
+        self.well = False
+
+    def events(self, event: Event) -> list[tuple[int, Event]]:
+        """Lose, repeat, reorder or delay an event."""
+        odds, dice = self.odds, self.dice
+        if self.well:
+            return [(self.watch_delay, event)]
+        delay = self.watch_delay + dice.randrange(odds.jitter + 1)
+        chance = dice.random()
+        if chance < odds.lost:
+            return [(odds.resync, event)]
+        if chance < odds.lost + odds.late:
+            return [(dice.randrange(SECOND, odds.latest + 1), event)]
+        if chance < odds.lost + odds.late + odds.repeated:
+            return [(delay, event), (delay + dice.randrange(1, odds.latest + 1), event)]
+        return [(delay, event)]
+
+    def call(self, asked: Acted, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
+        """Refuse a call, or carry it out and lose or falsify the answer."""
+        odds, dice = self.odds, self.dice
+        if self.well:
+            return [(self.call_delay, act())]
+        delay = self.call_delay + dice.randrange(odds.jitter + 1)
+        chance = dice.random()
+        if chance < odds.refused:
+            failure = _TRANSIENT[dice.randrange(len(_TRANSIENT))]
+            return [(delay, InstructionFailed(id=asked.id, failure=failure, detail="injected"))]
+        answer = act()
+        if chance < odds.refused + odds.half_done:
+            return [
+                (delay, InstructionFailed(id=asked.id, failure=Failure.UNREACHABLE, detail="cut off after the write"))
+            ]
+        if chance < odds.refused + odds.half_done + odds.unanswered:
+            return []
+        return [(delay, answer)]
+
+
+class Crashes:
+    """Stops an engine around its n-th call: before it is carried out, or right after, before any answer."""
+
+    def __init__(self, host: Host, points: dict[int, bool], wait: int = 5 * SECOND) -> None:
+        self.host = host
+        self.points = points
+        self.wait = wait
+        self.calls = 0
+        host.before_act = self._before
+        host.after_act = self._after
+
+    def _before(self, host: Host, asked: Acted) -> bool:
+        self.calls += 1
+        if self.points.get(self.calls) is False:
+            host.restart(self.wait)
+            return False
+        return True
+
+    def _after(self, host: Host, asked: Acted) -> bool:
+        if self.points.get(self.calls) is True:
+            host.restart(self.wait)
+            return False
+        return True
+
+
+class Trouble:
+    """Faults of the world itself, planned on its clock."""
+
+    def __init__(self, world: World, dice: Random) -> None:
+        self.world = world
+        self.dice = dice
+        self.over = False
+
+    def _at(self, when: int, action: Callable[[], None]) -> None:
+        def happen() -> None:
+            if not self.over:
+                action()
+
+        self.world.clock.at(when, happen)
+
+    def stillborn(self, when: int, length: int) -> None:
+        """Machines that are asked for in this time are paid for but never join."""
+        karpenter = self.world.karpenter
+
+        def begin() -> None:
+            self.world.outside("machines stop joining")
+            before = dict(karpenter.images)
+            karpenter.bad_images.update(before.values())
+
+            def end() -> None:
+                karpenter.bad_images.difference_update(before.values())
+
+            self.world.clock.after(length, end)
+
+        self._at(when, begin)
+
+    def death(self, when: int) -> None:
+        """A machine dies."""
+
+        def die() -> None:
+            alive = sorted(self.world.cloud.instances)
+            if alive:
+                self.world.kill(alive[self.dice.randrange(len(alive))])
+
+        self._at(when, die)
+
+    def clock_jump(self, when: int, host: Host, by: timedelta) -> None:
+        """The engine's wall clock is set forward or back."""
+
+        def jump() -> None:
+            host.skew += by
+
+        self._at(when, jump)
+
+    def clock_back(self, host: Host) -> None:
+        """The engine's wall clock is right again."""
+        host.skew = timedelta(0)
+
+    def price_move(self, when: int) -> None:
+        """One price changes a lot."""
+
+        def move() -> None:
+            kinds = self.world.cloud.catalogue.instance_types
+            kind = kinds[self.dice.randrange(len(kinds))]
+            offering = kind.offerings[self.dice.randrange(len(kind.offerings))]
+            price = round(offering.price_float * self.dice.choice((0.6, 0.8, 1.25, 1.6)), 4)
+            self.world.outside("a price moves")
+            key = (kind.name, offering.zone, offering.capacity_type)
+            self.world.cloud.set_price(key, parse_money(str(price)), price)
+
+        self._at(when, move)
+
+    def budget_change(self, when: int) -> None:
+        """A pool's budget shrinks, grows or closes."""
+
+        def tighten() -> None:
+            pools = sorted(self.world.store.pools)
+            pool = self.world.store.pools[pools[self.dice.randrange(len(pools))]]
+            nodes = self.dice.choice(("0", "1", "10%", "50%"))
+            disruption = replace(pool.spec.disruption, budgets=(BudgetSpec(nodes=nodes),))
+            self.world.set_pool(replace(pool, spec=replace(pool.spec, disruption=disruption)))
+
+        self._at(when, tighten)
+
+    def policy_change(self, when: int) -> None:
+        """A pool's timers change."""
+
+        def turn() -> None:
+            pools = sorted(self.world.store.pools)
+            pool = self.world.store.pools[pools[self.dice.randrange(len(pools))]]
+            grace = self.dice.choice((None, "5m", "20m"))
+            after = self.dice.choice(("0s", "30s", "2m"))
+            disruption = replace(pool.spec.disruption, consolidation_grace_period=grace, consolidate_after=after)
+            self.world.set_pool(replace(pool, spec=replace(pool.spec, disruption=disruption)))
+
+        self._at(when, turn)
+
+    def out_of_stock(self, when: int, length: int) -> None:
+        """A type can't be had for a while."""
+
+        def dry() -> None:
+            kinds = self.world.cloud.catalogue.instance_types
+            kind = kinds[self.dice.randrange(len(kinds))]
+            self.world.outside("out of stock")
+            for offering in kind.offerings:
+                key = (kind.name, offering.zone, offering.capacity_type)
+                self.world.cloud.run_dry(key, self.world.now + length)
+
+        self._at(when, dry)
+
+    def crash(self, when: int, host: Host, wait: int) -> None:
+        """An engine stops and comes back."""
+        self._at(when, lambda: host.restart(wait) if host.is_up else None)
+
+    def handover(self, when: int, leader: Host, other: Host, *, dies: bool) -> None:
+        """Another process takes the lease: the first one steps back, or is simply gone."""
+
+        def turn() -> None:
+            if not leader.is_up:
+                return
+            if dies:
+                leader.crash()
+                self.world.clock.after(15 * SECOND, lambda: other.lead(leads=True))
+                self.world.clock.after(2 * MINUTE, lambda: None if leader.is_up else leader.start(leads=False))
+            else:
+                leader.lead(leads=False)
+                self.world.clock.after(2 * SECOND, lambda: other.lead(leads=True))
+
+        self._at(when, turn)

@@ -1,0 +1,75 @@
+"""What a promise is made of: the base of all checkers, and what a broken promise looks like.
+
+A checker hears of every change, call and eviction and notes what is wrong; it never changes anything. Which promises
+there are is `sim.checkers`' business.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dovetail.lifecycle.commands.records import Record, decode_record
+from dovetail.lifecycle.messages import Instruction
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import Node, NodeClaim, Pod
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.store import Change
+
+if TYPE_CHECKING:
+    from dovetail.sim.checks.checkers import Watch
+
+COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A broken promise: which, when (seconds from the start of the world), and what was seen."""
+
+    rule: str
+    at: float
+    what: str
+
+    def figures(self) -> dict[str, Any]:
+        """As the contract's JSON shows it."""
+        return {"rule": self.rule, "at": self.at, "what": self.what}
+
+
+def record_on(item: Node | NodeClaim | None) -> Record | None:
+    """The command's record that an object carries."""
+    text = item.metadata.annotations.get(names.COMMAND) if item is not None else None
+    return decode_record(text) if text else None
+
+
+def is_tainted(node: Node | None) -> bool:
+    """Return whether a command has closed the node."""
+    return node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints)
+
+
+class Checker:
+    """Base of all checkers: hears of everything, and notes what is wrong."""
+
+    rule = ""
+
+    def __init__(self, watch: "Watch") -> None:
+        self.watch = watch
+        self.world = watch.world
+        self.store = watch.world.store
+
+    def changed(self, change: Change) -> None:
+        """An object is new, different or gone."""
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """An engine asks for something; it has not been done yet."""
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """A pod is about to be evicted."""
+
+    def outside(self) -> None:
+        """Something happened that no engine did."""
+
+    def ended(self) -> None:
+        """The run is over and nothing is on its way any more."""
+
+    def broken(self, what: str) -> None:
+        """Note a broken promise."""
+        self.watch.note(self.rule, what)

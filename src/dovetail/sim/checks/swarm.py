@@ -1,0 +1,404 @@
+"""Many short runs with faults, each made from its seed alone: `python -m dovetail.sim.checks.swarm --seeds 0-99`.
+
+A seed draws a small cluster, a policy, what happens to it and which faults; after the troubled part everything heals,
+the cluster settles, and all promises must hold. A seed that breaks one prints the command that repeats it.
+"""
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.objects import (
+    Container,
+    DisruptionSpec,
+    LabelSelectorSpec,
+    NodeClaimSpec,
+    NodeClaimTemplate,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    ObjectMeta,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodSpec,
+    ResourceList,
+    ResourceRequirements,
+    SelectorRequirement,
+    TopologySpreadConstraint,
+    is_true,
+)
+from dovetail.model.settings import DOVETAIL, Settings, Stabilization
+from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
+from dovetail.sim.checks.promises import Violation
+from dovetail.sim.compare import cores
+from dovetail.sim.scenarios.stage import offered
+from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
+from dovetail.sim.world.cloud import CloudTimes
+from dovetail.sim.world.host import Host, Line
+from dovetail.sim.world.workloads import Workload
+from dovetail.sim.world.world import World, WorldConfig, managed
+
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+TROUBLED: Final = 25 * MINUTE
+SETTLING: Final = 3 * MINUTE
+LONGEST: Final = 3 * 60 * MINUTE
+_KINDS: Final = (
+    ("small", 2, "4Gi", 0.05, 0.02),
+    ("small-b", 2, "4Gi", 0.048, 0.019),
+    ("medium", 4, "8Gi", 0.10, 0.04),
+    ("medium-b", 4, "8Gi", 0.093, 0.035),
+    ("large", 8, "16Gi", 0.20, 0.075),
+)
+
+
+def small_catalogue(*, spot: bool = False) -> Catalogue:
+    """Five types whose prices lie close together, in three zones."""
+    return Catalogue(
+        instance_types=tuple(
+            offered(name, cpu, memory, price, spot_price if spot else None, ZONES)
+            for name, cpu, memory, price, spot_price in _KINDS
+        ),
+        source="swarm",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    commands: int
+    crashes: int
+    events: int
+    what: str
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats it."""
+        return f"python -m dovetail.sim.checks.swarm --seeds {self.seed}"
+
+
+# ---------------------------------------------------------------- one seed
+
+
+class Trial:
+    """One seed: builds its world, troubles it, heals it, judges it."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = Dice(seed).stream("trial")
+        spot = self.dice.random() < 0.25
+        times = CloudTimes(
+            create=seconds(1, 3),
+            register=seconds(5, 25),
+            ready=seconds(2, 10),
+            shutdown=seconds(1, 5),
+            interruptions_per_hour=0.5 if spot else 0.0,
+        )
+        self.world = World(WorldConfig(catalogue=small_catalogue(spot=spot), seed=seed, times=times))
+        self.watch = Watch(self.world, lag=30 * SECOND, patience=10 * MINUTE)
+        self.trouble = Trouble(self.world, self.world.dice.stream("trouble"))
+        self.lines: list[FaultyLine] = []
+        self.hosts: list[Host] = []
+        self.crashes: Crashes | None = None
+        self.spot = spot
+        self.notes: list[str] = []
+        self.commands: dict[str, None] = {}
+
+    # ------------------------------------------------------------ the cluster
+
+    def build(self) -> None:
+        """Pools, nodes, workloads, controllers, and what will happen."""
+        dice, world = self.dice, self.world
+        world.karpenter.images["default"] = "image-1"
+        pools = ["blue", "green"][: 1 + (dice.random() < 0.4)]
+        for name in pools:
+            world.add_pool(self._pool(name))
+        kinds = [kind[0] for kind in _KINDS]
+        for index in range(dice.randrange(4, 10)):
+            capacity = names.SPOT if self.spot and dice.random() < 0.6 else names.ON_DEMAND
+            kind = kinds[dice.randrange(len(kinds))]
+            age = dice.randrange(5, 300) * MINUTE
+            world.add_node(pools[index % len(pools)], kind, ZONES[dice.randrange(3)], capacity, age=age)
+        for index in range(dice.randrange(4, 9)):
+            self._workload(index)
+        world.run(90 * SECOND)
+        self._controllers()
+        self._happenings()
+
+    def _pool(self, name: str) -> NodePool:
+        dice = self.dice
+        budgets: list[dict[str, Any]] = [{"nodes": dice.choice(("1", "20%", "50%", "100%"))}]
+        if dice.random() < 0.3:
+            budgets.append(
+                {"nodes": dice.choice(("1", "50%")), "topologyKey": names.ZONE, "sequential": dice.random() < 0.7}
+            )
+        disruption: dict[str, Any] = {
+            "consolidationPolicy": dice.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced")),
+            "consolidateAfter": dice.choice(("0s", "15s", "1m")),
+            "consolidationSavingsThreshold": dice.choice((0, 0, 0.005, 0.01)),
+            "budgets": budgets,
+        }
+        if dice.random() < 0.3:
+            disruption["consolidationGracePeriod"] = dice.choice(("3m", "10m"))
+        if dice.random() < 0.2:
+            disruption["expireAfter"] = dice.choice(("2h", "4h"))
+        values = (names.ON_DEMAND, names.SPOT) if self.spot else (names.ON_DEMAND,)
+        pool = NodePool(
+            metadata=ObjectMeta(name=name),
+            spec=NodePoolSpec(
+                template=NodeClaimTemplate(
+                    spec=NodeClaimSpec(
+                        requirements=(SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=values),),
+                        node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
+                        expire_after="720h",
+                        termination_grace_period=dice.choice((None, None, "5m")),
+                    )
+                ),
+                disruption=msgspec.convert(disruption, DisruptionSpec),
+            ),
+        )
+        return managed(pool)
+
+    def _workload(self, index: int) -> None:
+        dice = self.dice
+        name = f"app-{index}"
+        labels = {"app": name}
+        spread: tuple[TopologySpreadConstraint, ...] = ()
+        if dice.random() < 0.4:
+            spread = (
+                TopologySpreadConstraint(
+                    topology_key=dice.choice((names.ZONE, names.HOSTNAME)),
+                    max_skew=dice.choice((1, 2)),
+                    when_unsatisfiable=dice.choice(("ScheduleAnyway", "DoNotSchedule")),
+                    label_selector=LabelSelectorSpec(match_labels=labels),
+                ),
+            )
+        requests: ResourceList = {
+            "cpu": dice.choice(("150m", "400m", "900m")),
+            "memory": dice.choice(("128Mi", "512Mi", "1Gi")),
+        }
+        kind = dice.choice(("ReplicaSet",) * 5 + ("StatefulSet",))
+        work = Workload(
+            kind=kind,
+            name=name,
+            replicas=dice.randrange(1, 6),
+            labels=labels,
+            spec=PodSpec(
+                topology_spread_constraints=spread,
+                termination_grace_period_seconds=30,
+                containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
+            ),
+            start=seconds(1, 6),
+            stop=seconds(1, 8),
+        )
+        if dice.random() < 0.4 and work.replicas > 1:
+            self.world.put(
+                PodDisruptionBudget(
+                    metadata=ObjectMeta(name=name, namespace="default"),
+                    spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=labels), max_unavailable=1),
+                )
+            )
+        self.world.workloads.add(work)
+
+    # ------------------------------------------------------------ controllers and faults
+
+    def _settings(self) -> Settings:
+        window = self.dice.choice((0, 30 * SECOND, 5 * MINUTE))
+        waits = Stabilization(empty=window, expired=window, drifted=window, cost=window)
+        timeout = self.dice.choice((DOVETAIL.replacement_timeout, 3 * MINUTE))
+        return replace(DOVETAIL, stabilization=waits, replacement_timeout=timeout)
+
+    def _line(self, name: str) -> Line:
+        dice = self.dice
+        if dice.random() < 0.3:
+            return Line()
+        odds = Odds(
+            lost=dice.choice((0.0, 0.05)),
+            repeated=dice.choice((0.0, 0.1)),
+            late=dice.choice((0.0, 0.05)),
+            latest=15 * SECOND,
+            jitter=dice.choice((0, SECOND, 3 * SECOND)),
+            refused=dice.choice((0.0, 0.1, 0.3)),
+            half_done=dice.choice((0.0, 0.1)),
+            unanswered=dice.choice((0.0, 0.1)),
+            resync=20 * SECOND,
+        )
+        line = FaultyLine(self.world, odds, self.world.dice.stream(f"line/{name}"))
+        self.lines.append(line)
+        return line
+
+    def _controllers(self) -> None:
+        settings = self._settings()
+        first = self.world.add_engine(settings, self._line("a"), name="dovetail-a")
+        self.hosts.append(first)
+        self.watch.follow(first)
+        shape = self.dice.random()
+        if shape < 0.45:
+            points = {self.dice.randrange(1, 25): self.dice.random() < 0.5 for _ in range(self.dice.randrange(1, 4))}
+            self.crashes = Crashes(first, points, wait=self.dice.randrange(1, 40) * SECOND)
+            self.notes.append("crashes")
+        elif shape < 0.65:
+            second = self.world.add_engine(settings, self._line("b"), name="dovetail-b")
+            self.hosts.append(second)
+            self.watch.follow(second)
+            second.start(leads=False)
+            when = self.world.now + self.dice.randrange(60, 900) * SECOND
+            self.trouble.handover(when, first, second, dies=self.dice.random() < 0.5)
+            self.notes.append("handover")
+        elif shape < 0.75:
+            beside = self.world.add_karpenter()
+            self.hosts.append(beside)
+            self.watch.follow(beside)
+            # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
+            self.world.clock.after(90 * SECOND, beside.start)
+            self.notes.append("beside karpenter")
+        first.on_instruction.append(lambda host, asked: self._count(asked))
+        first.start()
+
+    def _count(self, asked: object) -> None:
+        ident = getattr(asked, "command_id", "")
+        if ident:
+            self.commands[ident] = None
+
+    def _happenings(self) -> None:
+        """What happens to the cluster in its troubled time: some of it ordinary, some of it not."""
+        dice, world = self.dice, self.world
+        begin = world.now
+
+        def some(chance: float, plan: Callable[[int], object]) -> None:
+            if dice.random() < chance:
+                plan(begin + dice.randrange(TROUBLED))
+
+        for _ in range(dice.randrange(2, 7)):
+            world.clock.at(begin + dice.randrange(TROUBLED), self._scale)
+        some(0.35, lambda at: world.clock.at(at, lambda: world.set_image("default", "image-2")))
+        some(0.25, lambda at: self.trouble.stillborn(at, 6 * MINUTE))
+        some(0.25, self.trouble.death)
+        some(0.2, lambda at: self.trouble.clock_jump(at, self.hosts[0], timedelta(seconds=dice.randrange(-600, 600))))
+        some(0.4, self.trouble.price_move)
+        some(0.25, self.trouble.budget_change)
+        some(0.2, self.trouble.policy_change)
+        some(0.3, lambda at: self.trouble.out_of_stock(at, 5 * MINUTE))
+        if len(self.hosts) == 1:
+            some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
+
+    def _scale(self) -> None:
+        sets = [("ReplicaSet", key) for key in self.world.workloads.keys("ReplicaSet")]
+        sets += [("StatefulSet", key) for key in self.world.workloads.keys("StatefulSet")]
+        if sets:
+            kind, key = sets[self.dice.randrange(len(sets))]
+            self.world.scale(
+                kind, key, max(0, self.world.workloads.desired(kind, key) + self.dice.choice((-2, -1, 1, 2)))
+            )
+
+    # ------------------------------------------------------------ the run
+
+    def run(self) -> Outcome:
+        """Trouble it, heal it, let it settle, judge it."""
+        self.build()
+        end = self.world.now + TROUBLED
+        self.world.run(end)
+        self._heal()
+        limit = self.world.now + LONGEST
+        calm = 0
+        while self.world.now < limit and calm < 2:
+            self.world.run(self.world.now + SETTLING)
+            calm = calm + 1 if self._is_quiet() else 0
+        if calm < 2:
+            self.watch.note("never-quiet", f"not at rest after {LONGEST // MINUTE} min without trouble")
+        self.watch.ended()
+        return Outcome(
+            seed=self.seed,
+            violations=tuple(self.watch.violations),
+            commands=len(self.commands),
+            crashes=sum(host.starts - 1 for host in self.hosts),
+            events=self.world.clock.happened,
+            what=", ".join(self.notes),
+        )
+
+    def _heal(self) -> None:
+        self.trouble.over = True
+        for line in self.lines:
+            line.well = True
+        for host in self.hosts:
+            host.skew = timedelta(0)
+            host.before_act = host.after_act = lambda host, asked: True
+        self.world.karpenter.bad_images.clear()
+        self.world.cloud.dry.clear()
+        self.world.cloud.times = replace(self.world.cloud.times, interruptions_per_hour=0.0)
+
+    def _is_quiet(self) -> bool:
+        leaders = [host for host in self.hosts if host.is_up and host.engine.acts]
+        if not leaders or any(host.engine.runs or host.engine.lingering for host in leaders):
+            return False
+        pods, claims = self.world.store.pods.values(), self.world.store.claims.values()
+        if any(pod.metadata.deletion_timestamp is not None or pod.status.phase != "Running" for pod in pods):
+            return False
+        return all(
+            claim.metadata.deletion_timestamp is None and is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
+            for claim in claims
+        )
+
+
+def run_seed(seed: int) -> Outcome:
+    """One short run with faults."""
+    return Trial(seed).run()
+
+
+# ---------------------------------------------------------------- many seeds
+
+
+def run_seeds(seeds: range, workers: int | None = None) -> Iterator[Outcome]:
+    """All seeds, in order, on all cores."""
+    workers = cores() if workers is None else workers
+    if workers <= 1 or len(seeds) == 1:
+        yield from map(run_seed, seeds)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run_seed, seeds, chunksize=8)
+
+
+def parse_seeds(text: str) -> range:
+    """`7` or `0-99`."""
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; write 7 or 0-99")
+    return range(int(first), int(last if dash else first) + 1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run seeds; 1 where a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m dovetail.sim.checks.swarm", description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=parse_seeds, default=range(100), metavar="A-B", help="default 0-99")
+    parser.add_argument("--workers", type=int, default=None, metavar="N", help="processes; default all cores")
+    args = parser.parse_args(arguments)
+    failed = commands = crashes = 0
+    for outcome in run_seeds(args.seeds, args.workers):
+        commands += outcome.commands
+        crashes += outcome.crashes
+        if outcome.violations:
+            failed += 1
+            for violation in outcome.violations[:5]:
+                sys.stdout.write(f"seed {outcome.seed} at {violation.at} s: {violation.rule}: {violation.what}\n")
+            sys.stdout.write(f"  repeat it: {outcome.repeat}\n")
+            sys.stdout.flush()
+    sys.stdout.write(
+        f"{len(args.seeds)} seeds, {commands} commands, {crashes} crashes, {failed} seeds broke a promise\n"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Scenarios: what a simulated cluster starts from and what happens to it."""

@@ -1,0 +1,351 @@
+"""Scenarios: a cluster, what happens to it and the policies to compare, as short YAML.
+
+Reads and checks a file and gives a `Scenario`, a plain value; `sim.stage` makes a world of it. Whatever is wrong is
+said in one sentence with file, line and what to write instead. docs/simulator.md describes the format.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dovetail.api.findings import InputError
+from dovetail.api.settings import settings_of
+from dovetail.model.duration import DurationError, parse_simple
+from dovetail.model.settings import PROFILES, Profile, Settings
+from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile, Step, WorkloadSection
+from dovetail.sim.world.clock import Span
+
+
+class ScenarioError(InputError):
+    """A scenario, policy or trace can't be used; the message is one sentence for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy ready to run."""
+
+    name: str
+    settings: Settings
+    disruption: dict[str, Any] = field(default_factory=dict)
+    beside_karpenter: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario ready to be staged; times in nanoseconds.
+
+    `arrivals`: how much of the captured cluster's last hours is lived again, if any; its `start` is the capture's then.
+    """
+
+    name: str
+    about: str
+    source: str
+    start: datetime
+    until: int
+    warm_up: int
+    file: ScenarioFile
+    policies: tuple[Policy, ...]
+    arrivals: int | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its file is, for files that it names; None for those that come with the package."""
+        return None if self.source.startswith("shipped:") else Path(self.source).parent
+
+
+_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill")
+_KINDS: Final = ("Deployment", "StatefulSet", "Job", "DaemonSet")
+
+
+# ---------------------------------------------------------------- reading
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the scenarios that come with the package."""
+    folder = resources.files("dovetail.sim.scenarios").joinpath("library")
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
+def load_scenario(where: str | Path) -> Scenario:
+    """A scenario by its shipped name, or from a file."""
+    text = str(where)
+    if text in shipped():
+        data = resources.files("dovetail.sim.scenarios").joinpath("library", f"{text}.yaml").read_text(encoding="utf-8")
+        return parse_scenario(data, f"shipped:{text}.yaml")
+    path = Path(text)
+    if not path.is_file():
+        near = difflib.get_close_matches(text, shipped(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"write a file or one of: {', '.join(shipped())}"
+        raise ScenarioError(f"{text}: there is no such scenario; {hint}")
+    try:
+        return parse_scenario(path.read_text(encoding="utf-8"), text)
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{text}: it is not readable as UTF-8 text; write a YAML file") from None
+
+
+def parse_scenario(data: str, source: str) -> Scenario:
+    """A scenario from YAML text; `source` is named in errors."""
+    reader = _Reader(data, source)
+    wire: ScenarioFile = reader.read(ScenarioFile)
+    reader.check_words(wire)
+    return Scenario(
+        name=wire.name,
+        about=" ".join(wire.about.split()),
+        source=source,
+        start=reader.instant(wire.start, "start"),
+        until=reader.span(wire.until, "until").low,
+        warm_up=reader.span(wire.warm_up, "warmUp").low,
+        file=wire,
+        policies=tuple(reader.policy(name, section, f"policies.{name}") for name, section in wire.policies.items()),
+        arrivals=reader.arrivals(wire),
+    )
+
+
+def with_trace(scenario: Scenario, file: str) -> Scenario:
+    """The scenario, replaying another trace."""
+    section = scenario.file.trace
+    if section is None:
+        raise ScenarioError(f"{scenario.source}: it replays no trace; leave --trace away, or add a `trace:` section")
+    trace = msgspec.structs.replace(section, file=str(Path(file).resolve()))
+    return replace(scenario, file=msgspec.structs.replace(scenario.file, trace=trace))
+
+
+def load_policy(name: str, where: str | Path) -> Policy:
+    """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
+    path = Path(where)
+    try:
+        data = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise ScenarioError(f"{path}: can't be read; write a YAML file with profile, disruption and settings") from None
+    reader = _Reader(data, str(path))
+    section: PolicySection = reader.read(PolicySection)
+    return reader.policy(name, section, "")
+
+
+class _Reader:
+    """One YAML text, its values, and the line of every path in it."""
+
+    def __init__(self, data: str, source: str) -> None:
+        self.source = source
+        self.lines: dict[str, int] = {}
+        try:
+            node = yaml.compose(data, Loader=yaml.CSafeLoader)
+            self.tree = self._plain(node, "") if node is not None else None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = mark.line + 1 if mark is not None else 1
+            problem = str(getattr(error, "problem", None) or "unreadable")
+            raise ScenarioError(f"{source}:{line}: this is not YAML ({problem}); check the indentation") from None
+        if not isinstance(self.tree, dict):
+            raise ScenarioError(f"{source}:1: a map of keys is wanted; begin with `name: ...`")
+
+    def _plain(self, node: Any, path: str) -> Any:
+        self.lines[path] = node.start_mark.line + 1
+        if isinstance(node, yaml.MappingNode):
+            result = {}
+            for key_node, value_node in node.value:
+                key = str(key_node.value)
+                inner = f"{path}.{key}" if path else key
+                result[key] = self._plain(value_node, inner)
+                self.lines[inner] = key_node.start_mark.line + 1
+            return result
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(entry, f"{path}[{index}]") for index, entry in enumerate(node.value)]
+        return (
+            yaml.CSafeLoader("").construct_object(node)
+            if node.tag.endswith((":int", ":float", ":bool", ":null"))
+            else (node.value)
+        )
+
+    def fail(self, path: str, problem: str) -> ScenarioError:
+        """One sentence, with the line of the nearest thing that is there."""
+        shown = path
+        while path and path not in self.lines:
+            path = re.sub(r"(\.[^.\[\]]*|\[[^\]]*\]|^[^.\[\]]*)$", "", path)
+        return ScenarioError(f"{self.source}:{self.lines.get(path, 1)}: {shown + ': ' if shown else ''}{problem}")
+
+    def read(self, kind: Any) -> Any:
+        """The tree as a value of that kind."""
+        try:
+            return msgspec.convert(self.tree, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise self._explain(str(error), kind) from None
+
+    def _explain(self, message: str, kind: Any) -> ScenarioError:
+        problem, _, place = message.partition(" - at `")
+        path = re.sub(r"^key in ", "", place.rstrip("`")).removeprefix("$").removeprefix(".").replace("[...]", "")
+        unknown = re.search(r"unknown field `(.+)`", problem)
+        if unknown:
+            known = _fields_at(kind, path)
+            near = difflib.get_close_matches(unknown[1], known, n=1)
+            remedy = f"did you mean `{near[0]}`?" if near else f"write one of: {', '.join(known)}"
+            inner = f"{path}.{unknown[1]}" if path else unknown[1]
+            return self.fail(inner, f"there is no such key; {remedy}")
+        missing = re.search(r"missing required field `(.+)`", problem)
+        if missing:
+            return self.fail(path, f"`{missing[1]}` is missing; write it")
+        wanted = re.sub(r"^Expected `(.+)`, got `(.+)`$", r"\2 given; write \1", problem)
+        return self.fail(path, wanted.replace("array", "a list").replace("object", "a map"))
+
+    def span(self, text: str, path: str) -> Span:
+        """`30s`, or `20s-40s`."""
+        low, dash, high = str(text).partition("-")
+        try:
+            first = parse_simple(low.strip(), "smhd")
+            last = parse_simple(high.strip(), "smhd") if dash else first
+        except DurationError:
+            raise self.fail(
+                path, f"{text!r} is not a duration; write 30s, 5m, 2h, or a range such as 20s-40s"
+            ) from None
+        if last < first:
+            raise self.fail(path, f"{text!r} ends before it begins; write the shorter time first")
+        return Span(first, last)
+
+    def instant(self, text: str, path: str) -> datetime:
+        """A date and time."""
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise self.fail(path, f"{text!r} is not a date and time; write 2026-01-05T18:00:00Z") from None
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+    def arrivals(self, wire: ScenarioFile) -> int | None:
+        """How long before its capture the cluster is lived again; None where it is not."""
+        section = wire.arrivals
+        if section is None:
+            return None
+        if isinstance(section, str):
+            section = ArrivalsSection(from_=section)
+        if section.from_ != "captured":
+            raise self.fail("arrivals", f"{section.from_!r} is nowhere pods come from; write `arrivals: captured`")
+        if wire.cluster is None:
+            raise self.fail("arrivals", "there is no captured cluster to take them from; write `cluster: FILE` as well")
+        if "start" in self.lines:
+            raise self.fail("start", "the capture says when it begins; leave `start` out, or `arrivals`")
+        window = self.span(section.window, "arrivals.window").low
+        if window <= 0:
+            raise self.fail("arrivals.window", "nothing comes in no time; write a duration such as 24h")
+        if self.span(wire.until, "until").low > window:
+            raise self.fail(
+                "until", f"{wire.until} is longer than the {section.window} of arrivals; write less, or a longer window"
+            )
+        return window
+
+    def policy(self, name: str, section: PolicySection, path: str) -> Policy:
+        """A policy with its settings read."""
+        if section.profile not in {profile.value for profile in Profile}:
+            known = ", ".join(profile.value for profile in Profile)
+            inner = f"{path}.profile" if path else "profile"
+            raise self.fail(inner, f"{section.profile!r} is no profile; write one of: {known}")
+        base = PROFILES[Profile(section.profile)]
+        try:
+            settings = settings_of(section.settings, base) if section.settings else base
+        except InputError as error:
+            raise self.fail(f"{path}.settings" if path else "settings", str(error)) from None
+        return Policy(
+            name=name,
+            settings=settings,
+            disruption=dict(section.disruption),
+            beside_karpenter=section.beside_karpenter,
+        )
+
+    def check_words(self, wire: ScenarioFile) -> None:
+        """What types alone can't say: times, names that must exist, one action per step."""
+        pools = [pool.name for pool in wire.pools]
+        if not pools and wire.cluster is None:
+            raise self.fail("pools", "no pool is given; write at least one with a `name`")
+        if not wire.policies:
+            raise self.fail(
+                "policies",
+                "no policy is given; write at least one, such as `karpenter-1.15: {profile: karpenter-1.15}`",
+            )
+        for index, group in enumerate(wire.nodes):
+            if group.pool not in pools:
+                raise self.fail(
+                    f"nodes[{index}].pool", f"there is no pool {group.pool!r}; write one of: {', '.join(pools)}"
+                )
+            self.span(group.age, f"nodes[{index}].age")
+        for name in ("create", "register", "ready", "shutdown"):
+            self.span(getattr(wire.cloud, name), f"cloud.{name}")
+        for index, work in enumerate(wire.workloads):
+            self._check_workload(work, f"workloads[{index}]")
+        for index, step in enumerate(wire.steps):
+            self._check_step(step, f"steps[{index}]", pools)
+
+    def _check_workload(self, work: WorkloadSection, path: str) -> None:
+        if work.kind not in _KINDS:
+            raise self.fail(f"{path}.kind", f"{work.kind!r} is no kind of workload; write one of: {', '.join(_KINDS)}")
+        for name in ("start", "stop", "duration", "every"):
+            text = getattr(work, name)
+            if text is not None:
+                self.span(text, f"{path}.{name}")
+        if work.kind == "Job" and work.duration is None:
+            raise self.fail(path, "a Job needs a `duration`; write how long a pod works, such as 2m-10m")
+
+    def _check_step(self, step: Step, path: str, pools: list[str]) -> None:
+        if (step.at is None) == (step.every is None):
+            raise self.fail(path, "a step needs either `at` or `every`; write `at: 20m`")
+        for name, text in (("at", step.at), ("every", step.every), ("from", step.from_), ("until", step.until)):
+            if text is not None:
+                self.span(text, f"{path}.{name}")
+        given = [name for name in _ACTIONS if getattr(step, name) is not None]
+        if len(given) != 1:
+            raise self.fail(path, f"a step does one thing; write one of: {', '.join(_shown(n) for n in _ACTIONS)}")
+        if step.pool is not None and step.pool.name not in pools:
+            raise self.fail(
+                f"{path}.pool.name", f"there is no pool {step.pool.name!r}; write one of: {', '.join(pools)}"
+            )
+
+
+def _shown(name: str) -> str:
+    return "outOfStock" if name == "out_of_stock" else name
+
+
+def _fields_at(kind: Any, path: str) -> list[str]:
+    """The keys that may stand at a path, found by walking the structs."""
+    found = msgspec.inspect.type_info(kind)
+    for part in re.findall(r"[^.\[\]]+", path):
+        found = _inner(found, part)
+    while not isinstance(found, msgspec.inspect.StructType):
+        nested = _unwrap(found)
+        if nested is None:
+            return []
+        found = nested
+    return [entry.encode_name for entry in found.fields]
+
+
+def _inner(found: Any, part: str) -> Any:
+    while not isinstance(found, msgspec.inspect.StructType):
+        nested = _unwrap(found)
+        if nested is None:
+            return found
+        found = nested
+        if part.isdigit() or (
+            isinstance(found, msgspec.inspect.StructType) and part not in {f.encode_name for f in found.fields}
+        ):
+            return found
+    for entry in found.fields:
+        if entry.encode_name == part:
+            return entry.type
+    return found
+
+
+def _unwrap(found: Any) -> Any:
+    """The type inside a list, a map or an optional."""
+    if isinstance(found, msgspec.inspect.UnionType):
+        return next(
+            (t for t in found.types if _unwrap(t) is not None or isinstance(t, msgspec.inspect.StructType)), None
+        )
+    if isinstance(found, msgspec.inspect.DictType):
+        return found.value_type
+    for name in ("item_type",):
+        if hasattr(found, name):
+            return getattr(found, name)
+    return None

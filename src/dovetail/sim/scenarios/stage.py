@@ -1,0 +1,447 @@
+"""Makes a world of a scenario and lets its steps happen: catalogue, pools, nodes, workloads, curves, steps, traces.
+
+Chance comes from streams that no policy touches, so that all policies of a scenario meet the same workloads, curves and
+steps. Decides nothing about disruption.
+"""
+
+import fnmatch
+import math
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace as change
+
+from dovetail.api.catalogue import CatalogueError, load_catalogue
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.duration import parse_simple
+from dovetail.model.money import parse_money
+from dovetail.model.objects import (
+    Affinity,
+    Container,
+    DisruptionSpec,
+    LabelSelectorSpec,
+    NodeClaimSpec,
+    NodeClaimTemplate,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodSpec,
+    ResourceRequirements,
+    SelectorRequirement,
+    TemplateMeta,
+    TopologySpreadConstraint,
+)
+from dovetail.model.quantity import value
+from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
+from dovetail.sim.scenarios.captured import load_captured, start_from
+from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError
+from dovetail.sim.scenarios.sections import CloudSection, CurveSection, PoolSection, Step, WorkloadSection
+from dovetail.sim.scenarios.traces import add_trace
+from dovetail.sim.world.clock import HOUR, Span
+from dovetail.sim.world.cloud import CloudTimes
+from dovetail.sim.world.workloads import Workload
+from dovetail.sim.world.world import World, WorldConfig, managed
+
+_TOPOLOGIES: Final = {"zone": names.ZONE, "hostname": names.HOSTNAME, "node": names.HOSTNAME}
+_MIB: Final = 1024 * 1024
+
+
+@lru_cache(maxsize=4096)
+def span(text: str) -> Span:
+    """A span that `scenario` has checked already."""
+    low, dash, high = str(text).partition("-")
+    first = parse_simple(low.strip(), "smhd")
+    return Span(first, parse_simple(high.strip(), "smhd") if dash else first)
+
+
+# ---------------------------------------------------------------- catalogue
+
+
+def catalogue_of(scenario: Scenario) -> Catalogue:
+    """The instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
+    file = scenario.file
+    if not isinstance(file.catalogue, str):
+        kinds = tuple(
+            offered(
+                entry.name,
+                entry.cpu,
+                entry.memory,
+                entry.price,
+                entry.spot,
+                file.zones,
+                pods=entry.pods,
+                arch=entry.arch,
+                family=entry.family,
+            )
+            for entry in file.catalogue
+        )
+        return Catalogue(instance_types=kinds, source=scenario.source)
+    try:
+        found = load_catalogue(file.catalogue)
+    except CatalogueError as error:
+        raise ScenarioError(f"{scenario.source}: catalogue: {error}") from None
+    if not file.types:
+        return found
+    kept = tuple(kind for kind in found.instance_types if any(fnmatch.fnmatch(kind.name, p) for p in file.types))
+    if not kept:
+        raise ScenarioError(f"{scenario.source}: types: no type of {file.catalogue} matches; write patterns as m5.*")
+    return replace(found, instance_types=kept)
+
+
+def offered(
+    name: str,
+    cpu: int,
+    memory: str,
+    price: float,
+    spot: float | None,
+    zones: tuple[str, ...],
+    *,
+    pods: int = 58,
+    arch: str = "amd64",
+    family: str = "",
+) -> InstanceType:
+    """An instance type as the cloud would describe it, with a kubelet's usual overhead."""
+    size = value(memory)
+    offerings = [_offering(names.ON_DEMAND, zone, price) for zone in zones]
+    if spot is not None:
+        offerings += [_offering(names.SPOT, zone, spot) for zone in zones]
+    labels = {
+        names.INSTANCE_TYPE: (name,),
+        names.ARCH: (arch,),
+        names.OS: ("linux",),
+        names.ZONE: zones,
+        names.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
+        "karpenter.k8s.aws/instance-family": (family or name.partition(".")[0],),
+        "karpenter.k8s.aws/instance-cpu": (str(cpu),),
+    }
+    return InstanceType(
+        name=name,
+        requirements=tuple(
+            SelectorRequirement(key=key, operator="In", values=vs) for key, vs in sorted(labels.items())
+        ),
+        capacity={"cpu": cpu * 1000, "memory": size, "pods": pods, "ephemeral-storage": 20 * 1024 * _MIB},
+        overhead={"cpu": 70 + 5 * cpu, "memory": size * 8 // 100 + 300 * _MIB},
+        offerings=tuple(offerings),
+    )
+
+
+def _offering(capacity_type: str, zone: str, price: float) -> Offering:
+    exact = parse_money(Decimal(str(price)))
+    return Offering(capacity_type=capacity_type, zone=zone, price=exact, price_float=price)
+
+
+def times_of(section: CloudSection) -> CloudTimes:
+    """The cloud's times."""
+    prices = section.spot_prices
+    return CloudTimes(
+        create=span(section.create),
+        register=span(section.register),
+        ready=span(section.ready),
+        shutdown=span(section.shutdown),
+        interruptions_per_hour=section.interruptions_per_hour,
+        price_interval=span(prices.every).low if prices is not None else 0,
+        price_sigma=prices.sigma if prices is not None else 0.0,
+        any_zone=section.zone_choice == "any",
+    )
+
+
+# ---------------------------------------------------------------- pools and workloads
+
+
+def pool_of(section: PoolSection, policy: Policy) -> NodePool:
+    """The NodePool under a policy: the pool's own disruption, with what the policy changes."""
+    pool = NodePool(
+        metadata=ObjectMeta(name=section.name),
+        spec=NodePoolSpec(
+            template=NodeClaimTemplate(
+                metadata=TemplateMeta(labels=section.labels),
+                spec=NodeClaimSpec(
+                    requirements=section.requirements,
+                    taints=section.taints,
+                    startup_taints=section.startup_taints,
+                    node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
+                    expire_after=section.expire_after,
+                    termination_grace_period=section.termination_grace_period,
+                ),
+            ),
+            disruption=disruption_of(section.disruption, policy.disruption),
+            limits=section.limits,
+            weight=section.weight,
+        ),
+    )
+    return managed(pool) if section.managed and not policy.settings.is_karpenter else pool
+
+
+def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
+    """`spec.disruption` as the file says it."""
+    try:
+        return msgspec.convert({**base, **policy}, DisruptionSpec, strict=False)
+    except msgspec.ValidationError as error:
+        raise ScenarioError(f"disruption: {error}; write it as in a NodePool's spec.disruption") from None
+
+
+class Stage:
+    """A scenario on a world."""
+
+    def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
+        self.scenario = scenario
+        self.policy = policy
+        file, start = scenario.file, scenario.start
+        self._cluster = None if file.cluster is None else load_captured(scenario, file.cluster)
+        self._begin: datetime | None = None
+        if self._cluster is not None and scenario.arrivals is not None:
+            self._begin, _ = window_of(self._cluster, scenario.arrivals, str(file.cluster))
+            start = self._begin - timedelta(microseconds=scenario.warm_up // 1000)
+        self.world = World(
+            WorldConfig(catalogue=catalogue_of(scenario), seed=seed, start=start, times=times_of(file.cloud))
+        )
+        self._dice = self.world.dice.stream("workloads")
+        self._steps = self.world.dice.stream("steps")
+        self.sizes: dict[str, int] = {}
+        self._jobs = 0
+
+    def build(self) -> World:
+        """Bring everything in; the steps are on the clock."""
+        file, world = self.scenario.file, self.world
+        for pool in file.pools:
+            world.add_pool(pool_of(pool, self.policy))
+        world.karpenter.images["default"] = "image-1"
+        for group in file.nodes:
+            zones = group.zones or file.zones
+            for index in range(group.count):
+                age = span(group.age).draw(self._dice)
+                world.add_node(group.pool, group.type, zones[index % len(zones)], group.capacity_type, age=age)
+        if self._cluster is not None and self._begin is None:
+            start_from(world, self._cluster, self._adapt)
+        elif self._cluster is not None and self._begin is not None:
+            start_from(world, as_of(self._cluster, self._begin), self._adapt)
+            add_arrivals(world, self._cluster, self._begin)
+        for work in file.workloads:
+            for index in range(work.count):
+                self._add(work, index)
+        if file.trace is not None:
+            add_trace(world, self.scenario, file.trace)
+        for step in file.steps:
+            self._plan(step)
+        return world
+
+    def _adapt(self, pool: NodePool) -> NodePool:
+        """A captured pool under the policy."""
+        written = msgspec.to_builtins(pool.spec.disruption)
+        pool = change(pool, spec=change(pool.spec, disruption=disruption_of(written, self.policy.disruption)))
+        return pool if self.policy.settings.is_karpenter else managed(pool)
+
+    def _draw(self, options: Any) -> Any:
+        return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options
+
+    def _add(self, work: WorkloadSection, index: int) -> None:
+        name = work.name if work.count == 1 else f"{work.name}-{index:02d}"
+        labels = work.labels or {"app": name}
+        spec = _spec(work, labels, self._draw(work.cpu), self._draw(work.memory))
+        replicas = int(self._draw(work.replicas))
+        kind = "ReplicaSet" if work.kind == "Deployment" else work.kind
+        made = Workload(
+            kind=kind,
+            name=name,
+            namespace=work.namespace,
+            replicas=replicas,
+            labels=labels,
+            annotations=work.annotations,
+            spec=spec,
+            start=span(work.start),
+            stop=span(work.stop),
+            duration=span(work.duration) if work.duration is not None else None,
+        )
+        if work.pdb is not None:
+            self.world.put(
+                PodDisruptionBudget(
+                    metadata=ObjectMeta(name=name, namespace=work.namespace),
+                    spec=PodDisruptionBudgetSpec(
+                        selector=LabelSelectorSpec(match_labels=labels),
+                        min_available=work.pdb.min_available,
+                        max_unavailable=work.pdb.max_unavailable,
+                    ),
+                )
+            )
+        if kind == "Job":
+            self._batch(made, work)
+            return
+        if work.curve is not None:
+            made = replace(made, replicas=self._on_curve(work.curve, 0.0))
+        self.world.workloads.add(made)
+        if kind != "DaemonSet":
+            self.sizes[f"{kind}|{made.key}"] = made.replicas
+        if work.curve is not None:
+            self._follow(kind, made.key, work.curve)
+
+    def _batch(self, made: Workload, work: WorkloadSection) -> None:
+        """Jobs that come again and again, with some scatter, or once at the start."""
+        if work.every is None:
+            self.world.workloads.add(made)
+            return
+        pause = span(work.every)
+        dice = self.world.dice.stream(f"jobs/{made.key}")
+
+        def arrive() -> None:
+            self._jobs += 1
+            size = work.batch if isinstance(work.batch, int) else work.batch[dice.randrange(len(work.batch))]
+            self.world.outside("a job arrives")
+            self.world.workloads.add(replace(made, name=f"{made.name}-{self._jobs:05d}", replicas=size))
+            self.world.clock.after(pause.draw(dice), arrive)
+
+        self.world.clock.after(pause.draw(dice), arrive)
+
+    # ------------------------------------------------------------ curves
+
+    def _on_curve(self, curve: CurveSection, noise: float) -> int:
+        now = self.world.clock.instant()
+        day = span(curve.period).low / HOUR
+        hours = (now - now.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds() / 3600
+        peak = span(curve.peak).low / HOUR
+        share = (1 + math.cos(2 * math.pi * (hours - peak) / day)) / 2
+        if now.weekday() >= 5:
+            share *= curve.weekend
+        wanted = curve.low + (curve.high - curve.low) * share * (1 + noise)
+        return max(curve.low, min(curve.high, round(wanted)))
+
+    def _follow(self, kind: str, key: str, curve: CurveSection) -> None:
+        dice = self.world.dice.stream(f"curve/{key}")
+        pause = span(curve.every)
+
+        def sync() -> None:
+            noise = dice.gauss(0.0, curve.noise) if curve.noise else 0.0
+            wanted = self._on_curve(curve, noise)
+            if wanted != self.world.workloads.desired(kind, key):
+                self.world.scale(kind, key, wanted)
+            self.world.clock.after(pause.draw(dice), sync)
+
+        self.world.clock.after(pause.draw(dice), sync)
+
+    # ------------------------------------------------------------ steps
+
+    def _plan(self, step: Step) -> None:
+        """Put a step on the clock; times count from the end of the warm-up."""
+        zero = self.scenario.warm_up
+        if step.at is not None:
+            self.world.clock.at(zero + span(step.at).low, self._do, step)
+            return
+        assert step.every is not None
+        pause = span(step.every)
+        end = zero + (span(step.until).low if step.until is not None else self.scenario.until)
+
+        def again() -> None:
+            self._do(step)
+            due = self.world.now + pause.draw(self._steps)
+            if due <= end:
+                self.world.clock.at(due, again)
+
+        self.world.clock.at(zero + span(step.from_).low, again)
+
+    def _do(self, step: Step) -> None:
+        if step.scale is not None:
+            for name, replicas in step.scale.items():
+                self._scale(name, replicas)
+        elif step.change is not None:
+            self._change(step)
+        elif step.image is not None:
+            self.world.set_image(step.image.node_class, step.image.id, bad=step.image.bad)
+        elif step.out_of_stock is not None:
+            self._dry(step)
+        elif step.price is not None:
+            self._price(step)
+        elif step.pool is not None:
+            self._pool(step)
+        elif step.kill is not None:
+            for _ in range(step.kill.nodes):
+                alive = sorted(self.world.cloud.instances)
+                if alive:
+                    self.world.kill(alive[self._steps.randrange(len(alive))])
+
+    def _matching(self, pattern: str) -> list[str]:
+        return [key for key in self.sizes if not pattern or fnmatch.fnmatch(key.rpartition("/")[2], pattern)]
+
+    def _set_size(self, key: str, replicas: int) -> None:
+        kind, _, name = key.partition("|")
+        self.sizes[key] = replicas
+        self.world.scale(kind, name, replicas)
+
+    def _scale(self, pattern: str, replicas: int) -> None:
+        for key in self._matching(pattern):
+            self._set_size(key, replicas)
+
+    def _change(self, step: Step) -> None:
+        wanted = step.change
+        assert wanted is not None
+        keys = self._matching(wanted.matching)
+        chosen = self._steps.sample(keys, min(wanted.workloads, len(keys)))
+        for key in chosen:
+            by = wanted.by if isinstance(wanted.by, int) else wanted.by[self._steps.randrange(len(wanted.by))]
+            self._set_size(key, max(wanted.least, self.sizes[key] + by))
+
+    def _offerings(self, kind: str, zone: str, capacity_type: str) -> list[tuple[str, str, str]]:
+        return [
+            (entry.name, offering.zone, offering.capacity_type)
+            for entry in self.world.cloud.catalogue.instance_types
+            if fnmatch.fnmatch(entry.name, kind)
+            for offering in entry.offerings
+            if zone in ("", offering.zone) and capacity_type in ("", offering.capacity_type)
+        ]
+
+    def _dry(self, step: Step) -> None:
+        wanted = step.out_of_stock
+        assert wanted is not None
+        self.world.outside(f"{wanted.type} out of stock")
+        until = self.world.now + span(wanted.for_).low
+        for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
+            self.world.cloud.run_dry(offering, until)
+
+    def _price(self, step: Step) -> None:
+        wanted = step.price
+        assert wanted is not None
+        exact = parse_money(Decimal(str(wanted.price)))
+        for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
+            self.world.cloud.set_price(offering, exact, wanted.price)
+
+    def _pool(self, step: Step) -> None:
+        wanted = step.pool
+        assert wanted is not None
+        pool = self.world.store.pools[wanted.name]
+        section = next(entry for entry in self.scenario.file.pools if entry.name == wanted.name)
+        spec = disruption_of({**section.disruption, **wanted.disruption}, self.policy.disruption)
+        self.world.set_pool(change(pool, spec=change(pool.spec, disruption=spec)))
+
+
+def _spec(work: WorkloadSection, labels: dict[str, str], cpu: str | int, memory: str | int) -> PodSpec:
+    selector = LabelSelectorSpec(match_labels=labels)
+    spread = tuple(
+        TopologySpreadConstraint(
+            topology_key=_TOPOLOGIES.get(entry.over, entry.over),
+            max_skew=entry.skew,
+            when_unsatisfiable="DoNotSchedule" if entry.must else "ScheduleAnyway",
+            label_selector=selector,
+        )
+        for entry in work.spread
+    )
+    affinity = None
+    if work.apart is not None:
+        term = PodAffinityTerm(topology_key=_TOPOLOGIES.get(work.apart, work.apart), label_selector=selector)
+        affinity = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
+    return PodSpec(
+        node_selector=work.node_selector,
+        tolerations=work.tolerations,
+        topology_spread_constraints=spread,
+        affinity=affinity,
+        priority=work.priority,
+        termination_grace_period_seconds=work.grace,
+        containers=(Container(name="main", resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory})),),
+    )

@@ -1,0 +1,1 @@
+"""The simulated cluster: cloud, kubelets, scheduler, controllers and Karpenter on a virtual clock."""

@@ -1,0 +1,272 @@
+"""The simulated cloud: what a NodeClaim gets, what it costs, when it is out of stock, when spot is taken back.
+
+Chooses among the offerings that a NodeClaim allows the cheapest one in stock (price, then type name; among zones of one
+price by chance or the first by name). Spot prices may move; every move is announced as a new catalogue. Knows no
+pods. The bill is exact: attodollars per hour times nanoseconds, divided only when someone asks.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.money import Money
+from dovetail.model.objects import NodeClaim, SelectorRequirement
+from dovetail.sim.world.clock import HOUR, MINUTE, Clock, Dice, Span, seconds
+from dovetail.sim.world.matching import admits
+
+# How long Karpenter leaves an offering alone after the cloud had none.
+UNAVAILABLE_FOR: Final = 3 * MINUTE
+INTERRUPTION_NOTICE: Final = 2 * MINUTE
+
+OfferingKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudTimes:
+    """How long the cloud and a machine's start take, and how its prices and its stock behave."""
+
+    create: Span = field(default_factory=lambda: seconds(1.5, 4))
+    register: Span = field(default_factory=lambda: seconds(20, 40))
+    ready: Span = field(default_factory=lambda: seconds(5, 12))
+    shutdown: Span = field(default_factory=lambda: seconds(2, 6))
+    interruptions_per_hour: float = 0.0
+    price_interval: int = 0
+    price_sigma: float = 0.0
+    any_zone: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A machine that runs and is paid for."""
+
+    claim: str
+    kind: InstanceType
+    zone: str
+    capacity_type: str
+    started: int
+
+    @property
+    def offering(self) -> OfferingKey:
+        """What it was bought as."""
+        return (self.kind.name, self.zone, self.capacity_type)
+
+
+class Cloud:
+    """Machines, offerings and the bill."""
+
+    def __init__(self, catalogue: Catalogue, times: CloudTimes, clock: Clock, dice: Dice) -> None:
+        self.clock = clock
+        self.times = times
+        self.dice = dice
+        self.catalogue = catalogue
+        self.instances: dict[str, Instance] = {}
+        self.dry: dict[OfferingKey, int] = {}
+        self.on_catalogue: Callable[[Catalogue], None] = lambda catalogue: None
+        self.on_interruption: Callable[[str], None] = lambda claim: None
+        self.on_gone: Callable[[Instance], None] = lambda instance: None
+        self.launches = 0
+        self._unavailable: dict[OfferingKey, int] = {}
+        self._kinds: dict[str, InstanceType] = {}
+        self._values: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._prices: dict[OfferingKey, Money] = {}
+        self._rate: Money = 0
+        self._bill = 0
+        self._billed_at = 0
+        self._index()
+        if times.price_interval and times.price_sigma:
+            clock.after(times.price_interval, self._move_prices)
+
+    # ------------------------------------------------------------ launching
+
+    def launch(self, claim: NodeClaim) -> Instance | None:
+        """Buy what the claim asks for; None where nothing that it allows is in stock."""
+        name = claim.metadata.name
+        found = self._cheapest(claim)
+        if found is None:
+            return None
+        kind, offering = found
+        instance = Instance(
+            claim=name,
+            kind=kind,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+            started=self.clock.now,
+        )
+        self._accrue()
+        self.instances[name] = instance
+        self._rate += self._prices[instance.offering]
+        self.launches += 1
+        if offering.capacity_type == names.SPOT and self.times.interruptions_per_hour > 0:
+            wait = self.dice.of("spot", name).expovariate(self.times.interruptions_per_hour)
+            self.clock.after(int(wait * HOUR), self._interrupt, instance)
+        return instance
+
+    def adopt(self, claim: str, kind: InstanceType, zone: str, capacity_type: str, started: int) -> None:
+        """Count a machine that ran before the simulation began; it is paid for from now on."""
+        self._accrue()
+        instance = Instance(claim=claim, kind=kind, zone=zone, capacity_type=capacity_type, started=started)
+        self.instances[claim] = instance
+        self._rate += self._prices.get(instance.offering, 0)
+
+    def terminate(self, claim: str) -> None:
+        """Return a machine back; one that is gone already is fine."""
+        instance = self.instances.pop(claim, None)
+        if instance is not None:
+            self._accrue(before=instance)
+            self.on_gone(instance)
+
+    def _cheapest(self, claim: NodeClaim) -> tuple[InstanceType, Offering] | None:
+        options: list[tuple[Money, str, str, InstanceType, Offering]] = []
+        found_dry = False
+        for kind in self._allowed_kinds(claim.spec.requirements):
+            for offering in kind.offerings:
+                if not _allows(claim.spec.requirements, kind.name, offering):
+                    continue
+                key = (kind.name, offering.zone, offering.capacity_type)
+                if self.dry.get(key, -1) > self.clock.now:
+                    self._unavailable[key] = self.clock.now + UNAVAILABLE_FOR
+                    found_dry = True
+                elif offering.available:
+                    options.append((self._launch_order(offering), kind.name, offering.zone, kind, offering))
+        if found_dry:
+            self._announce()
+            self.clock.after(UNAVAILABLE_FOR, self._announce)
+        if not options:
+            return None
+        least = min(options)
+        ties = sorted(entry[:3] for entry in options if entry[:2] == least[:2])
+        if self.times.any_zone and len(ties) > 1:
+            chosen = self.dice.of("zone", claim.metadata.name).choice(ties)
+            return next((entry[3], entry[4]) for entry in options if entry[:3] == chosen)
+        return least[3], least[4]
+
+    @staticmethod
+    def _launch_order(offering: Offering) -> Money:
+        """A reservation is paid for already; else the price decides."""
+        return 0 if offering.capacity_type == names.RESERVED else offering.price
+
+    def _allowed_kinds(self, requirements: tuple[SelectorRequirement, ...]) -> list[InstanceType]:
+        wanted: tuple[str, ...] | None = None
+        for entry in requirements:
+            if entry.key == names.INSTANCE_TYPE and entry.operator == "In":
+                wanted = entry.values if wanted is None else tuple(v for v in wanted if v in entry.values)
+        chosen = list(self._kinds) if wanted is None else [name for name in wanted if name in self._kinds]
+        return [self._kinds[name] for name in chosen if self._goes_with(name, requirements)]
+
+    def _goes_with(self, kind: str, requirements: tuple[SelectorRequirement, ...]) -> bool:
+        values = self._values[kind]
+        return all(
+            any(admits(entry, value) for value in values[entry.key])
+            for entry in requirements
+            if entry.key in values and entry.key not in (names.ZONE, names.CAPACITY_TYPE)
+        )
+
+    # ------------------------------------------------------------ stock and prices
+
+    def run_dry(self, offering: OfferingKey, until: int) -> None:
+        """The cloud has none of this until then; nobody is told before they ask for one."""
+        self.dry[offering] = until
+
+    def set_price(self, offering: OfferingKey, price: Money, price_float: float) -> None:
+        """Change one price and announce it."""
+        self._reprice({offering: (price, price_float)})
+
+    def _move_prices(self) -> None:
+        dice = self.dice.stream("prices")
+        moved: dict[OfferingKey, tuple[Money, float]] = {}
+        for kind in self.catalogue.instance_types:
+            ceilings = [o.price_float for o in kind.offerings if o.capacity_type == names.ON_DEMAND]
+            for offering in kind.offerings:
+                if offering.capacity_type != names.SPOT:
+                    continue
+                ceiling = min(ceilings, default=offering.price_float * 2)
+                price = offering.price_float * math.exp(dice.gauss(0.0, self.times.price_sigma))
+                price = round(min(max(price, 0.2 * ceiling), ceiling), 6)
+                micros = round(price * 1_000_000)
+                moved[(kind.name, offering.zone, offering.capacity_type)] = (micros * 10**12, price)
+        self._reprice(moved)
+        self.clock.after(self.times.price_interval, self._move_prices)
+
+    def _reprice(self, moved: dict[OfferingKey, tuple[Money, float]]) -> None:
+        self._accrue()
+
+        def priced(kind: InstanceType, offering: Offering) -> Offering:
+            found = moved.get((kind.name, offering.zone, offering.capacity_type))
+            return offering if found is None else replace(offering, price=found[0], price_float=found[1])
+
+        kinds = tuple(
+            replace(kind, offerings=tuple(priced(kind, offering) for offering in kind.offerings))
+            for kind in self.catalogue.instance_types
+        )
+        self.catalogue = replace(self.catalogue, instance_types=kinds)
+        self._index()
+        self._rate = sum(self._prices.get(instance.offering, 0) for instance in self.instances.values())
+        self._announce()
+
+    def _announce(self) -> None:
+        self.on_catalogue(self.seen_catalogue())
+
+    def seen_catalogue(self) -> Catalogue:
+        """The catalogue as Karpenter believes it: what was out of stock lately is not available."""
+        closed = {key for key, until in self._unavailable.items() if until > self.clock.now}
+        if not closed:
+            return self.catalogue
+        kinds = tuple(
+            replace(
+                kind,
+                offerings=tuple(
+                    replace(o, available=False) if (kind.name, o.zone, o.capacity_type) in closed else o
+                    for o in kind.offerings
+                ),
+            )
+            if any(key[0] == kind.name for key in closed)
+            else kind
+            for kind in self.catalogue.instance_types
+        )
+        return replace(self.catalogue, instance_types=kinds)
+
+    def _interrupt(self, instance: Instance) -> None:
+        if self.instances.get(instance.claim) is instance:
+            self.on_interruption(instance.claim)
+
+    def _index(self) -> None:
+        self._kinds = {kind.name: kind for kind in self.catalogue.instance_types}
+        self._values = {
+            kind.name: {entry.key: entry.values for entry in kind.requirements if entry.operator == "In"}
+            for kind in self.catalogue.instance_types
+        }
+        self._prices = {
+            (kind.name, offering.zone, offering.capacity_type): offering.price
+            for kind in self.catalogue.instance_types
+            for offering in kind.offerings
+        }
+
+    # ------------------------------------------------------------ the bill
+
+    def _accrue(self, before: Instance | None = None) -> None:
+        self._bill += self._rate * (self.clock.now - self._billed_at)
+        self._billed_at = self.clock.now
+        if before is not None:
+            self._rate -= self._prices.get(before.offering, 0)
+
+    def bill(self) -> Money:
+        """What all machines have cost so far."""
+        self._accrue()
+        return self._bill // HOUR
+
+    @property
+    def rate(self) -> Money:
+        """What the machines that run now cost per hour."""
+        return self._rate
+
+    def price_of(self, offering: OfferingKey) -> Money:
+        """The price per hour of an offering; 0 where it is not in the catalogue."""
+        return self._prices.get(offering, 0)
+
+
+def _allows(requirements: tuple[SelectorRequirement, ...], kind: str, offering: Offering) -> bool:
+    own = {names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type, names.INSTANCE_TYPE: kind}
+    return all(admits(entry, own[entry.key]) for entry in requirements if entry.key in own)

@@ -1,0 +1,207 @@
+"""PodDisruptionBudgets and the eviction API of the simulated cluster.
+
+Keeps every budget's status (healthy, expected, desired, allowed) up to date with each pod that changes, and answers one
+question: may this pod be evicted now? As Kubernetes' disruption controller and eviction subresource do. Who wants to
+evict, and why, is not known here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+
+from msgspec.structs import replace
+
+from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
+from dovetail.sim.world.kubelet import Kubelets
+from dovetail.sim.world.matching import selects
+from dovetail.sim.world.shapes import Shape, Shapes
+from dovetail.sim.world.store import Change, Store
+
+
+class Answer(StrEnum):
+    """What the eviction API says."""
+
+    EVICTED = "evicted"
+    REFUSED = "refused"
+    GONE = "gone"
+
+
+def is_healthy(pod: Pod) -> bool:
+    """Return whether a pod counts as healthy to a budget: ready and not on its way out."""
+    return pod.metadata.deletion_timestamp is None and is_true(pod.status.conditions, "Ready")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What a budget counts: which of its pods are healthy, and how many belong to each owner."""
+
+    healthy: dict[str, bool] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)
+    fit: int = 0
+
+
+class Evictions:
+    """The budgets' statuses and the eviction API."""
+
+    def __init__(self, store: Store, shapes: Shapes, kubelets: Kubelets) -> None:
+        self.store = store
+        self.shapes = shapes
+        self.kubelets = kubelets
+        self.on_evicted: Callable[[str, Pod], None] = lambda key, pod: None
+        self._watched: dict[str, _Watched] = {}
+        self._guards: dict[Shape, tuple[str, ...]] = {}
+        self._owner_of: dict[str, str] = {}
+        self._scales: dict[str, tuple[str, str]] = {}
+        self._of_owner: dict[str, dict[str, None]] = {}
+        store.listen(self._hear)
+
+    def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
+        """The budgets that a pod is under, by key."""
+        shape = self.shapes.of(key, pod)
+        found = self._guards.get(shape)
+        if found is None:
+            found = self._guards[shape] = tuple(
+                name
+                for name in sorted(self.store.pdbs)
+                if self.store.pdbs[name].metadata.namespace == shape.namespace
+                and selects(self.store.pdbs[name].spec.selector, shape.labels)
+            )
+        return found
+
+    def evict(self, key: str) -> Answer:
+        """Ask for an eviction; where it is granted the pod starts to terminate at once."""
+        pod = self.store.pods.get(key)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return Answer.GONE
+        if pod.status.phase in ("Running", "") and not self._allowed(key, pod):
+            return Answer.REFUSED
+        self.on_evicted(key, pod)
+        self.kubelets.stop(key)
+        return Answer.EVICTED
+
+    def _allowed(self, key: str, pod: Pod) -> bool:
+        guards = self.guards_of(key, pod)
+        if not guards:
+            return True
+        if len(guards) > 1:
+            return False
+        budget = self.store.pdbs[guards[0]]
+        if not is_true(pod.status.conditions, "Ready"):
+            if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+                return True
+            if budget.status.current_healthy >= budget.status.desired_healthy > 0:
+                return True
+        return budget.status.disruptions_allowed > 0
+
+    # ------------------------------------------------------------ statuses
+
+    def _hear(self, change: Change) -> None:
+        if change.kind == "PodDisruptionBudget":
+            self._hear_budget(change.key, change.old, change.new)  # type: ignore[arg-type]
+        elif change.kind == "Pod" and self._watched:
+            pod = change.new if change.new is not None else change.old
+            assert isinstance(pod, Pod)
+            for name in self.guards_of(change.key, pod):
+                self._count(name, change.key, change.new)  # type: ignore[arg-type]
+                self._write(name)
+        elif change.kind in ("ReplicaSet", "StatefulSet") and change.new is not None:
+            for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
+                self._write(name)
+
+    def _hear_budget(self, key: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
+        if new is None:
+            self._watched.pop(key, None)
+            self._guards.clear()
+        elif old is None or old.spec != new.spec:
+            self._guards.clear()
+            self._watched[key] = _Watched()
+            for name, pod in self.store.pods.items():
+                if key in self.guards_of(name, pod):
+                    self._count(key, name, pod)
+            self._write(key)
+
+    def _count(self, name: str, key: str, pod: Pod | None) -> None:
+        watched = self._watched[name]
+        was = watched.healthy.get(key)
+        owner = self._owner(key, pod)
+        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+            if was is not None:
+                del watched.healthy[key]
+                watched.fit -= was
+                left = watched.owners.get(owner, 1) - 1
+                watched.owners[owner] = left
+            return
+        healthy = is_healthy(pod)
+        if was is None:
+            self._of_owner.setdefault(owner, {})[name] = None
+            watched.owners[owner] = watched.owners.get(owner, 0) + 1
+        watched.fit += healthy - bool(was)
+        watched.healthy[key] = healthy
+
+    def _owner(self, key: str, pod: Pod | None) -> str:
+        if pod is None:
+            return self._owner_of.pop(key, "")
+        for reference in pod.metadata.owner_references:
+            if reference.kind in ("ReplicaSet", "StatefulSet"):
+                self._owner_of[key] = reference.uid
+                return reference.uid
+        self._owner_of[key] = ""
+        return ""
+
+    def _expected(self, watched: _Watched) -> int:
+        """How many pods there should be: what owners ask for, and every pod without one."""
+        total = 0
+        for owner in sorted(watched.owners):
+            wanted = self._replicas(owner)
+            total += watched.owners[owner] if wanted is None else wanted
+        return total
+
+    def _replicas(self, uid: str) -> int | None:
+        found = self._scales.get(uid)
+        if found is None and uid:
+            for kind in ("ReplicaSet", "StatefulSet"):
+                for item in self.store.by_kind[kind].values():
+                    if item.metadata.uid == uid:
+                        found = self._scales[uid] = (kind, item.metadata.namespace + "/" + item.metadata.name)
+        if found is None:
+            return None
+        owner = self.store.by_kind[found[0]].get(found[1])
+        assert owner is None or isinstance(owner, ReplicaSet | StatefulSet)
+        return None if owner is None else owner.spec.replicas
+
+    def _write(self, name: str) -> None:
+        budget = self.store.pdbs.get(name)
+        if budget is None:
+            return
+        watched = self._watched[name]
+        expected = self._expected(watched)
+        desired = _desired(budget, expected)
+        allowed = max(0, watched.fit - desired) if expected > 0 else 0
+        status = PodDisruptionBudgetStatus(
+            disruptions_allowed=allowed,
+            current_healthy=watched.fit,
+            desired_healthy=desired,
+            expected_pods=expected,
+            observed_generation=budget.metadata.generation,
+        )
+        if status != budget.status:
+            self.store.put(replace(budget, status=status))
+
+
+def _desired(budget: PodDisruptionBudget, expected: int) -> int:
+    spec = budget.spec
+    if spec.max_unavailable is not None:
+        return max(0, expected - _amount(spec.max_unavailable, expected))
+    if spec.min_available is not None:
+        return _amount(spec.min_available, expected)
+    return max(0, expected - 1)
+
+
+def _amount(text: str | int, base: int) -> int:
+    """A number, or a percentage rounded up as Kubernetes does for both fields."""
+    shown = str(text)
+    if shown.endswith("%"):
+        return ceil(Fraction(int(shown[:-1]) * base, 100))
+    return int(shown)

@@ -1,0 +1,244 @@
+"""Where an engine lives in the simulated cluster: its watches, its clock, its calls, its crashes.
+
+The engine hears of the world only by events, late as on a real network, and acts only by instructions, which are
+carried out here one by one and answered. Changes that nobody needs at once (pods) wait for the next thing that happens,
+the newest state of each object only, as an informer's cache would show them. `Line` decides what becomes of each event
+and call; the plain one is reliable, `sim.faults` has others. Restarting builds a new engine that knows objects only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import (
+    CatalogueChanged,
+    ClockAdvanced,
+    Event,
+    Instruction,
+    LeadershipGained,
+    LeadershipLost,
+    ObjectObserved,
+    ObjectVanished,
+    PublishEvent,
+    Report,
+    SettingsChanged,
+    Synced,
+    WakeAt,
+)
+from dovetail.model.objects import AnyObject
+from dovetail.model.settings import Settings
+from dovetail.sim.world.actuate import Acted, Actuator, Answer
+from dovetail.sim.world.clock import SECOND, Clock, Timer
+from dovetail.sim.world.cloud import Cloud
+from dovetail.sim.world.store import Change, Store
+
+_URGENT: Final = frozenset({"Node", "NodeClaim", "NodePool"})
+
+
+class Line:
+    """The way between an engine and the world. This one loses nothing."""
+
+    watch_delay: int = SECOND // 10
+    call_delay: int = SECOND // 20
+    batches: bool = True
+
+    def events(self, event: Event) -> list[tuple[int, Event]]:
+        """What arrives of an event, and after which delay (nanoseconds)."""
+        return [(self.watch_delay, event)]
+
+    def call(self, asked: Acted, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
+        """Carry out a call, or not; what comes back, and after which delay."""
+        return [(self.call_delay, act())]
+
+
+@dataclass(slots=True)
+class _Owed:
+    """A change that the engine has not heard of yet."""
+
+    kind: str
+    key: str
+    old: AnyObject | None
+
+
+class Host:
+    """One engine and its connection to the world."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        clock: Clock,
+        cloud: Cloud,
+        actuator: Actuator,
+        build: Callable[[], Engine],
+        line: Line | None = None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.clock = clock
+        self.cloud = cloud
+        self.actuator = actuator
+        self.build = build
+        self.line = line or Line()
+        self.skew = timedelta(0)
+        self.engine = build()
+        self.is_up = False
+        self.starts = 0
+        self.events_sent = 0
+        self.on_instruction: list[Callable[[Host, Instruction], None]] = []
+        self.on_report: list[Callable[[Report], None]] = []
+        self.before_act: Callable[[Host, Acted], bool] = lambda host, asked: True
+        self.after_act: Callable[[Host, Acted], bool] = lambda host, asked: True
+        self._owed: dict[tuple[str, str], _Owed] = {}
+        self._life = 0
+        self._wake: Timer | None = None
+        self._flush: Timer | None = None
+        store.listen(self._hear)
+
+    # ------------------------------------------------------------ life
+
+    def start(self, *, leads: bool = True) -> None:
+        """Begin with a fresh engine: everything is listed, then it may act."""
+        self._life += 1
+        self.starts += 1
+        self.engine = self.build()
+        self.is_up = True
+        self._owed.clear()
+        for item in tuple(self.store.all()):
+            self.send(ObjectObserved(object=item))
+        self.send(CatalogueChanged(catalogue=self.cloud.seen_catalogue()))
+        self.send(Synced())
+        if leads:
+            self.send(LeadershipGained())
+
+    def crash(self) -> None:
+        """Stop in the middle of whatever it was doing; all that it knew is gone."""
+        self._life += 1
+        self.is_up = False
+        self._owed.clear()
+        for timer in (self._wake, self._flush):
+            if timer is not None:
+                timer.cancel()
+        self._wake = self._flush = None
+
+    def restart(self, wait: int, *, leads: bool = True) -> None:
+        """Crash, and start again after a while."""
+        self.crash()
+        life = self._life
+
+        def begin() -> None:
+            if self._life == life:
+                self.start(leads=leads)
+
+        self.clock.after(wait, begin)
+
+    def lead(self, *, leads: bool) -> None:
+        """Return or take leadership."""
+        if self.is_up:
+            self.send(LeadershipGained() if leads else LeadershipLost())
+
+    def settings(self, settings: Settings) -> None:
+        """Change the settings of the running engine."""
+        if self.is_up:
+            self.send(SettingsChanged(settings=settings))
+
+    def now(self) -> datetime:
+        """The time on this engine's wall."""
+        return self.clock.instant() + self.skew
+
+    # ------------------------------------------------------------ what the engine hears
+
+    def _hear(self, change: Change) -> None:
+        if not self.is_up:
+            return
+        if not self.line.batches:
+            for delay, event in self.line.events(_event(change.kind, change.key, change.old, change.new)):
+                self.clock.after(delay, self._arrive, self._life, event)
+            return
+        known = self._owed.get((change.kind, change.key))
+        if known is None:
+            self._owed[change.kind, change.key] = _Owed(change.kind, change.key, change.old)
+        elif change.new is None and known.old is None:
+            del self._owed[change.kind, change.key]  # came and went between two looks
+        if change.kind in _URGENT and (self._flush is None or self._flush.action is None):
+            self._flush = self.clock.after(self.line.watch_delay, self._flush_now, self._life)
+
+    def catalogue_changed(self) -> None:
+        """Prices or stock are new."""
+        if self.is_up:
+            event = CatalogueChanged(catalogue=self.cloud.seen_catalogue())
+            self.clock.after(self.line.watch_delay, self._arrive, self._life, event)
+
+    def _arrive(self, life: int, event: Event) -> None:
+        if life == self._life and self.is_up:
+            self.send(event)
+
+    def _flush_now(self, life: int) -> None:
+        if life != self._life or not self.is_up:
+            return
+        self._flush = None
+        self._pay()
+
+    def _pay(self) -> None:
+        """Tell the engine all that it has not heard of yet, the newest of each."""
+        life = self._life
+        owed, self._owed = self._owed, {}
+        for entry in owed.values():
+            item = self.store.by_kind[entry.kind].get(entry.key)
+            if item is None and entry.old is None:
+                continue
+            self.send(_event(entry.kind, entry.key, entry.old, item))
+            if self._life != life:
+                return  # it crashed on the way
+
+    def _tick(self, life: int) -> None:
+        if life == self._life and self.is_up:
+            self._wake = None
+            self._pay()
+            if self._life == life:
+                self.send(ClockAdvanced())
+
+    # ------------------------------------------------------------ what the engine does
+
+    def send(self, event: Event) -> None:
+        """Hand an event to the engine and carry out what it says."""
+        life = self._life
+        self.events_sent += 1
+        for asked in self.engine.handle(event, self.now()):
+            if self._life != life:
+                return
+            if isinstance(asked, WakeAt):
+                self._wake_at(asked.at)
+            elif isinstance(asked, Report):
+                for hear in self.on_report:
+                    hear(asked)
+            else:
+                self._act(asked)
+
+    def _wake_at(self, at: datetime) -> None:
+        due = self.clock.since_start(at - self.skew)
+        if self._wake is not None and self._wake.action is not None:
+            self._wake.cancel()
+        self._wake = self.clock.at(max(due, self.clock.now + 1), self._tick, self._life)
+
+    def _act(self, asked: Acted) -> None:
+        if not self.before_act(self, asked):
+            return
+        for hear in self.on_instruction:
+            hear(self, asked)
+        life = self._life
+        if not isinstance(asked, PublishEvent):  # nobody waits for the answer to one of those
+            for delay, answer in self.line.call(asked, lambda: self.actuator.carry_out(asked)):
+                self.clock.after(delay, self._arrive, life, answer)
+        if not self.after_act(self, asked):
+            return
+
+
+def _event(kind: str, key: str, old: AnyObject | None, new: AnyObject | None) -> Event:
+    if new is not None:
+        return ObjectObserved(object=new)
+    assert old is not None
+    namespace, _, name = key.rpartition("/")
+    return ObjectVanished(kind=kind, namespace=namespace, name=name, uid=old.metadata.uid)

@@ -1,0 +1,79 @@
+"""The simulated kubelets: bound pods become running and ready, pods that are to go stop, dead nodes say nothing.
+
+Decides only how long each step takes (drawn per pod from its shape). Knows nothing of why a pod comes or goes.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from msgspec.structs import replace
+
+from dovetail.model.objects import Condition, Pod
+from dovetail.sim.world.clock import Clock, Timer
+from dovetail.sim.world.shapes import Shapes
+from dovetail.sim.world.store import Store
+
+
+class Kubelets:
+    """All kubelets. `on_running` hears of each pod that has started."""
+
+    def __init__(self, store: Store, clock: Clock, shapes: Shapes, dice: Random) -> None:
+        self.store = store
+        self.clock = clock
+        self.shapes = shapes
+        self.on_running: Callable[[str, Pod], None] = lambda key, pod: None
+        self.silent: set[str] = set()
+        self._dice = dice
+        self._stopping: dict[str, Timer] = {}
+
+    def start(self, key: str, pod: Pod) -> None:
+        """A pod was bound: it will run after its start time."""
+        self.clock.after(self.shapes.of(key, pod).start.draw(self._dice), self._started, key, pod.metadata.uid)
+
+    def _started(self, key: str, uid: str) -> None:
+        pod = self.store.pods.get(key)
+        if pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None:
+            return
+        if pod.spec.node_name in self.silent or pod.status.phase not in ("", "Pending"):
+            return
+        now = self.clock.instant()
+        ready = Condition(type="Ready", status="True", last_transition_time=now)
+        conditions = (*(entry for entry in pod.status.conditions if entry.type != "Ready"), ready)
+        status = replace(pod.status, phase="Running", start_time=pod.status.start_time or now, conditions=conditions)
+        self.store.put(replace(pod, status=status))
+        self.on_running(key, self.store.pods[key])
+
+    def finish(self, key: str, phase: str = "Succeeded") -> None:
+        """A pod's work is done: it is terminal, and not ready."""
+        pod = self.store.pods.get(key)
+        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+            return
+        conditions = tuple(entry for entry in pod.status.conditions if entry.type != "Ready")
+        self.store.put(replace(pod, status=replace(pod.status, phase=phase, conditions=conditions)))
+
+    def stop(self, key: str) -> None:
+        """A pod is to go: terminating at once, gone after its stop time; one that never ran goes at once."""
+        pod = self.store.pods.get(key)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+            self.store.remove("Pod", key)
+            return
+        grace = pod.spec.termination_grace_period_seconds
+        self.store.mark_deleting(pod, self.clock.instant(), 30 if grace is None else grace)
+        if pod.spec.node_name not in self.silent:
+            wait = self.shapes.of(key, pod).stop.draw(self._dice)
+            self._stopping[key] = self.clock.after(wait, self._stopped, key, pod.metadata.uid)
+
+    def kill(self, key: str) -> None:
+        """A pod is gone now, whatever it was doing: its node is no more, or someone forced it."""
+        timer = self._stopping.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self.store.remove("Pod", key)
+
+    def _stopped(self, key: str, uid: str) -> None:
+        self._stopping.pop(key, None)
+        pod = self.store.pods.get(key)
+        if pod is not None and pod.metadata.uid == uid and pod.spec.node_name not in self.silent:
+            self.store.remove("Pod", key)

@@ -1,0 +1,147 @@
+"""The simulated API server: objects by kind, their versions, and who wants to hear of a change.
+
+Decides nothing. It keeps the few indexes that make every reaction cost only what changed: pods by node, pods by owner,
+the NodeClaim of a node. Listeners are called at once and in the order in which they joined; whoever wants to act later
+asks the clock.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.objects import (
+    KINDS,
+    AnyObject,
+    Node,
+    NodeClaim,
+    NodePool,
+    ObjectMeta,
+    Pod,
+    PodDisruptionBudget,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object is new (`old` is None), different, or gone (`new` is None)."""
+
+    kind: str
+    key: str
+    old: AnyObject | None
+    new: AnyObject | None
+
+
+Listener = Callable[[Change], None]
+KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
+
+
+def key_of(metadata: ObjectMeta) -> str:
+    """`namespace/name`, or the name alone where there is no namespace."""
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+class Store:
+    """All objects of the simulated cluster."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[str, dict[str, AnyObject]] = {kind: {} for kind in KINDS}
+        self.pods = cast("dict[str, Pod]", self.by_kind["Pod"])
+        self.nodes = cast("dict[str, Node]", self.by_kind["Node"])
+        self.claims = cast("dict[str, NodeClaim]", self.by_kind["NodeClaim"])
+        self.pools = cast("dict[str, NodePool]", self.by_kind["NodePool"])
+        self.pdbs = cast("dict[str, PodDisruptionBudget]", self.by_kind["PodDisruptionBudget"])
+        self.pods_on: dict[str, dict[str, Pod]] = {}
+        self.claim_of: dict[str, str] = {}
+        self.versions = 0
+        self._uids = 0
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Hear of every change from now on."""
+        self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Stop hearing."""
+        self._listeners.remove(listener)
+
+    def new_uid(self) -> str:
+        """Return an identity that nothing else has."""
+        self._uids += 1
+        return f"uid-{self._uids:08d}"
+
+    def put(self, item: AnyObject) -> AnyObject:
+        """Store an object, new or changed, under the next version; gives it back as stored."""
+        self.versions += 1
+        metadata = replace(item.metadata, resource_version=str(self.versions))
+        if not metadata.uid:
+            metadata = replace(metadata, uid=self.new_uid())
+        item = replace(item, metadata=metadata)
+        kind = KIND_OF[type(item)]
+        key = key_of(metadata)
+        old = self.by_kind[kind].get(key)
+        self.by_kind[kind][key] = item
+        self._index(kind, key, old, item)
+        self._tell(Change(kind, key, old, item))
+        return item
+
+    def remove(self, kind: str, key: str) -> AnyObject | None:
+        """Take an object away; None where it was not there."""
+        old = self.by_kind[kind].pop(key, None)
+        if old is not None:
+            self.versions += 1
+            self._index(kind, key, old, None)
+            self._tell(Change(kind, key, old, None))
+        return old
+
+    def _tell(self, change: Change) -> None:
+        for listener in tuple(self._listeners):
+            listener(change)
+
+    def _index(self, kind: str, key: str, old: Any, new: Any) -> None:
+        if kind == "Pod":
+            before = old.spec.node_name if old is not None else ""
+            after = new.spec.node_name if new is not None else ""
+            if before and before != after:
+                self.pods_on.get(before, {}).pop(key, None)
+            if after:
+                self.pods_on.setdefault(after, {})[key] = new
+        elif kind == "NodeClaim":
+            before = old.status.node_name if old is not None else ""
+            after = new.status.node_name if new is not None else ""
+            if before and before != after:
+                self.claim_of.pop(before, None)
+            if after:
+                self.claim_of[after] = key
+        elif kind == "Node" and new is None and not self.pods_on.get(key):
+            self.pods_on.pop(key, None)
+
+    def all(self) -> Iterable[AnyObject]:
+        """Every object, by kind, then by key."""
+        for kind in sorted(self.by_kind):
+            items = self.by_kind[kind]
+            for key in sorted(items):
+                yield items[key]
+
+    def history(self) -> Iterable[Change]:
+        """All that is there, as if it had just come: for those who join late."""
+        return [Change(KIND_OF[type(item)], key_of(item.metadata), None, item) for item in self.all()]
+
+    def cluster(self) -> Cluster:
+        """Everything, as decisions take it."""
+        return cluster_of(self.all())
+
+    # Small changes that many parts make; each is one write.
+
+    def touch_meta(self, item: AnyObject, **changes: Any) -> AnyObject:
+        """Store the object with other metadata."""
+        return self.put(replace(item, metadata=replace(item.metadata, **changes)))
+
+    def mark_deleting(self, item: AnyObject, now: datetime, grace_seconds: int | None = None) -> AnyObject:
+        """Set the deletion timestamp, once."""
+        if item.metadata.deletion_timestamp is not None:
+            return item
+        return self.touch_meta(item, deletion_timestamp=now, deletion_grace_period_seconds=grace_seconds)

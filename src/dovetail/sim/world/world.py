@@ -1,0 +1,256 @@
+"""The simulated cluster as a whole: puts its parts together, and is what scenarios, faults and checkers hold on to.
+
+A seed and a configuration give one world; every policy that is tried in it meets the same arrivals, curves and prices.
+Decides nothing by itself. Time passes only by `run`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec.structs import replace as change
+
+from dovetail.lifecycle.announce import VERDICTS_EVERY
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType
+from dovetail.model.command import Replacement
+from dovetail.model.objects import (
+    AnyObject,
+    NodePool,
+    Pod,
+)
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.sim.world.actuate import Actuator, claim_from
+from dovetail.sim.world.clock import Clock, Dice
+from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
+from dovetail.sim.world.draining import Draining
+from dovetail.sim.world.eviction import Evictions
+from dovetail.sim.world.host import Host, Line
+from dovetail.sim.world.karpenter import Karpenter, with_condition
+from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopPlanner
+from dovetail.sim.world.kubelet import Kubelets
+from dovetail.sim.world.provisioner import Provisioner
+from dovetail.sim.world.scheduler import Scheduler
+from dovetail.sim.world.shapes import Shapes
+from dovetail.sim.world.store import Store
+from dovetail.sim.world.workloads import Workloads
+
+PodListener = Callable[[str, Pod], None]
+START: Final = datetime(2026, 1, 5, 0, 0, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldConfig:
+    """What a world is made of before anything happens."""
+
+    catalogue: Catalogue
+    seed: int = 0
+    start: datetime = START
+    times: CloudTimes = field(default_factory=CloudTimes)
+
+
+class World:
+    """All parts of a simulated cluster, wired."""
+
+    def __init__(self, config: WorldConfig) -> None:
+        self.config = config
+        self.clock = Clock(config.start)
+        self.dice = Dice(config.seed)
+        self.store = Store()
+        self.shapes = Shapes()
+        self.cloud = Cloud(config.catalogue, config.times, self.clock, self.dice)
+        self.consolidation = ConsolidationState(self.store, self.clock)
+        self.kubelets = Kubelets(self.store, self.clock, self.shapes, self.dice.stream("kubelet"))
+        self.scheduler = Scheduler(self.store, self.clock, self.shapes, self.dice.stream("scheduler"))
+        self.evictions = Evictions(self.store, self.shapes, self.kubelets)
+        dice = self.dice.stream("drain")
+        self.draining = Draining(self.store, self.clock, self.shapes, self.evictions, self.kubelets, dice)
+        self.karpenter = Karpenter(self.store, self.clock, self.cloud, self.draining, self.dice)
+        self.workloads = Workloads(self.store, self.clock, self.shapes, self.kubelets, self.dice)
+        self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
+        self.scheduler.on_bound = self.kubelets.start
+        self.scheduler.on_unschedulable = self.provisioner.trigger
+        self.provisioner.on_nominated = self._tell_nominations
+        self.cloud.on_catalogue = self._tell_catalogue
+        self.cloud.on_interruption = self._interrupted
+        self.cloud.on_gone = self._gone
+        self.evictions.on_evicted = self._evicted
+        self.draining.on_forced = self._forced
+        self._outside: list[Callable[[str], None]] = []
+        self._on_evicted: list[PodListener] = []
+        self._on_forced: list[PodListener] = []
+        self._on_gone: list[Callable[[Instance], None]] = []
+        self.hosts: list[Host] = []
+        self._karpenter_hosts: list[tuple[Host, Settings]] = []
+
+    # ------------------------------------------------------------ who wants to hear
+
+    def on_outside(self, listener: Callable[[str], None]) -> None:
+        """Hear of all that no controller did: scaling, prices, images, stock, deaths, changed objects."""
+        self._outside.append(listener)
+
+    def on_evicted(self, listener: PodListener) -> None:
+        """Hear of each eviction just before it is carried out."""
+        self._on_evicted.append(listener)
+
+    def on_forced(self, listener: PodListener) -> None:
+        """Hear of each pod that ends with its node, or by force, just before it is gone."""
+        self._on_forced.append(listener)
+
+    def on_gone(self, listener: Callable[[Instance], None]) -> None:
+        """Hear of each machine that is no more."""
+        self._on_gone.append(listener)
+
+    def outside(self, what: str) -> None:
+        """Say that something happened which no controller did."""
+        for listener in self._outside:
+            listener(what)
+
+    def _evicted(self, key: str, pod: Pod) -> None:
+        for listener in self._on_evicted:
+            listener(key, pod)
+
+    def _forced(self, key: str, pod: Pod) -> None:
+        for listener in self._on_forced:
+            listener(key, pod)
+
+    def _gone(self, instance: Instance) -> None:
+        for listener in self._on_gone:
+            listener(instance)
+
+    def _interrupted(self, claim: str) -> None:
+        self.outside(f"spot interruption of {claim}")
+        self.karpenter.interrupted(claim)
+
+    @property
+    def now(self) -> int:
+        """Nanoseconds since the start."""
+        return self.clock.now
+
+    def run(self, until: int) -> None:
+        """Let time pass."""
+        self.clock.run(until)
+
+    # ------------------------------------------------------------ what is there from the start
+
+    def put(self, item: AnyObject) -> AnyObject:
+        """Bring any object into the cluster."""
+        return self.store.put(item)
+
+    def add_pool(self, pool: NodePool) -> None:
+        """Bring a NodePool in, ready."""
+        now = self.clock.instant()
+        metadata = change(pool.metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
+        status = change(pool.status, conditions=with_condition(pool.status.conditions, "Ready", "True", now))
+        self.store.put(change(pool, metadata=metadata, status=status))
+
+    def add_node(self, pool: str, kind: str, zone: str, capacity_type: str, *, age: int = 0, name: str = "") -> str:
+        """Bring a node in that has run for `age` nanoseconds already."""
+        found = self._kind(kind)
+        name = name or self.provisioner.new_name(pool)
+        born = self.clock.instant_of(self.clock.now - age)
+        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)), {})
+        claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
+        self.cloud.adopt(name, found, zone, capacity_type, self.clock.now - age)
+        self.karpenter.adopt(claim, self.cloud.instances[name], born)
+        return name
+
+    def _kind(self, name: str) -> InstanceType:
+        for kind in self.cloud.catalogue.instance_types:
+            if kind.name == name:
+                return kind
+        raise KeyError(name)
+
+    # ------------------------------------------------------------ controllers
+
+    def add_engine(
+        self,
+        settings: Settings = DOVETAIL,
+        line: Line | None = None,
+        name: str = "dovetail",
+        verdicts_every: int = VERDICTS_EVERY,
+    ) -> Host:
+        """Add a controller; it is started by `Host.start`."""
+        karpenter = settings.is_karpenter
+        identity = name
+
+        def build() -> Engine:
+            kind = "karpenter" if karpenter else "dovetail"
+            catalogue = self.cloud.seen_catalogue()
+            planner = LoopPlanner(self.consolidation, self.dice.stream("loop")) if karpenter else None
+            return Engine(
+                settings,
+                catalogue,
+                identity=identity,
+                holds=not karpenter,
+                controller=kind,
+                planner=planner,
+                verdicts_every=verdicts_every,
+            )
+
+        actuator = Actuator(self.store, self.clock, self.karpenter, holds=not karpenter)
+        host = Host(name, self.store, self.clock, self.cloud, actuator, build, line)
+        self.hosts.append(host)
+        if karpenter:
+            self._karpenter_hosts.append((host, settings))
+            host.on_instruction.append(self._nominate_destinations)
+        return host
+
+    def add_karpenter(self, line: Line | None = None) -> Host:
+        """Add Karpenter's own disruption controller: the same engine, by Karpenter's rules, for all pools."""
+        return self.add_engine(karpenter_settings(self), line, name="karpenter")
+
+    def scale(self, kind: str, key: str, replicas: int) -> None:
+        """Somebody (a person, an autoscaler) asks for another number of pods."""
+        self.outside(f"{key} scaled to {replicas}")
+        self.workloads.scale(kind, key, replicas)
+
+    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
+        """Roll out a machine image."""
+        self.outside(f"image {image}")
+        self.karpenter.set_image(node_class, image, bad=bad)
+
+    def kill(self, claim: str) -> None:
+        """A machine dies."""
+        self.outside(f"{claim} dies")
+        self.karpenter.die(claim)
+
+    def set_pool(self, pool: NodePool) -> None:
+        """Somebody changes a NodePool."""
+        self.outside(f"pool {pool.metadata.name} changed")
+        self.store.put(pool)
+
+    def _tell_catalogue(self, catalogue: Catalogue) -> None:
+        self.outside("prices or stock")
+        for host in self.hosts:
+            host.catalogue_changed()
+
+    def _tell_nominations(self) -> None:
+        """Karpenter's provisioner and its disruption share one memory: the nominations."""
+        nominated = tuple(sorted(self.provisioner.nominated))
+        for host, settings in self._karpenter_hosts:
+            host.settings(replace(settings, nominated_nodes=nominated))
+
+    def _nominate_destinations(self, host: Host, asked: Instruction) -> None:
+        """Karpenter nominates where its command's pods are to go when it begins with it."""
+        if isinstance(asked, TaintNode):
+            run = next((run for run in host.engine.runs if run.id == asked.command_id), None)
+            if run is not None:
+                self.clock.after(0, self.provisioner.nominate, run.destinations)
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Let something happen from outside at a time."""
+        self.clock.at(when, action)
+
+
+def karpenter_settings(world: World) -> Settings:
+    """Karpenter's profile, with every pool of the world as its own."""
+    return replace(KARPENTER_1_15, pools=tuple(sorted(world.store.pools)))
+
+
+def managed(pool: NodePool) -> NodePool:
+    """The pool, given to Dovetail."""
+    return change(pool, metadata=change(pool.metadata, labels={**pool.metadata.labels, names.MANAGE: "true"}))

@@ -1,0 +1,478 @@
+"""Plays Karpenter, the cloud and the kubelets on a cluster that has none: for test clusters and first tries.
+
+Launches NodeClaims as simulated nodes, keeps them ready, starts and ends their pods, drains and removes deleted claims
+through the eviction API, opens nodes for pending pods, and writes the status fields that Karpenter would
+(lastPodEventTime, Consolidatable, Drifted by hash). Runs beside the controller in one process, on its own view of the
+cluster; decides nothing about disruption. Spec section 10.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dovetail.api.policy import effective_policy
+from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
+from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
+from dovetail.lifecycle.store import Store
+from dovetail.live.claims import node_claim_tree
+from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.credentials import UnreachableError
+from dovetail.live.logs import Log
+from dovetail.live.resources import BY_KIND, LEASE, Resource
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.command import Replacement
+from dovetail.model.objects import Condition, Node, NodeClaim, NodePool, Pod, condition, is_true
+from dovetail.model.settings import Settings
+from dovetail.scheduling.place import place
+from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.snapshot import Snapshot
+from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
+
+if TYPE_CHECKING:
+    from dovetail.live.run import Controller
+
+Tree = dict[str, Any]
+Work = Callable[[], Awaitable[None]]
+FINALIZER: Final = "karpenter.sh/termination"
+_TICK_SECONDS: Final = 0.5
+_LEASE_SECONDS: Final = 10.0
+_POD_EVENT_EVERY: Final = timedelta(seconds=10)
+_PROVIDER: Final = "simulated:///"
+_AT_ONCE: Final = 16
+_AWAITED_SECONDS: Final = 30.0
+_STARTING: Final = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+
+
+def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitable[None]]":
+    """The provider as a part that runs beside a controller."""
+
+    async def provider(controller: "Controller") -> None:
+        part = Provider(
+            client=controller.client,
+            catalogue=catalogue,
+            settings=lambda: controller.engine.settings,
+            log=controller.log,
+            # Of several replicas one plays the cloud; where none leads, in observe mode, this one does.
+            is_on=lambda: controller.may_act or controller.engine.observe,
+        )
+        controller.listeners.append(part.observe)
+        await part.run()
+
+    return provider
+
+
+@dataclass(slots=True, kw_only=True)
+class Provider:
+    """A cloud, its kubelets and a provisioner over one API server.
+
+    With `only_kubelets` it leaves all else to another one, whose nodes' provider IDs begin with `machines`.
+    """
+
+    client: ApiClient
+    catalogue: Catalogue
+    settings: Callable[[], Settings]
+    log: Log
+    is_on: Callable[[], bool] = lambda: True
+    provisions: bool = True
+    only_kubelets: bool = False
+    machines: str = _PROVIDER
+    launch_seconds: float = 0.0
+    store: Store = field(default_factory=Store)
+    _snapshot: Snapshot | None = None
+    _leases: dict[str, float] = field(default_factory=dict)
+    _events: dict[str, datetime] = field(default_factory=dict)
+    _awaited: dict[str, float] = field(default_factory=dict)
+    _provisioned_at: int = -1
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+    def observe(self, event: Event) -> None:
+        """Keeps the view current; notes when pods come to and leave nodes."""
+        if isinstance(event, ObjectObserved):
+            item = event.object
+            if isinstance(item, Pod):
+                self._pod_event(self._known(item), item)
+            self.store.observe(item)
+        elif isinstance(event, ObjectVanished):
+            gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+            if isinstance(gone, Pod):
+                self._pod_event(gone, None)
+
+    def _known(self, pod: Pod) -> Pod | None:
+        return self.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
+
+    def _pod_event(self, before: Pod | None, after: Pod | None) -> None:
+        """A pod bound, ended, ending or gone counts; pods of DaemonSets and of the node don't (spec section 2)."""
+        pod = after or before
+        if pod is None or any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
+            return
+        if _place_of(before) != _place_of(after):
+            node = pod.spec.node_name or (before.spec.node_name if before is not None else "")
+            if node:
+                self._events[node] = datetime.now(UTC)
+
+    # ------------------------------------------------------------ the loop
+
+    async def run(self) -> None:
+        """Looks at everything twice a second, until cancelled."""
+        while True:
+            if self.is_on():
+                whole = (self._pools, self._claims, self._kubelets, self._statuses, self._provision)
+                for step in (self._kubelets,) if self.only_kubelets else whole:
+                    await self._try(step())
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _try(self, work: Awaitable[None]) -> None:
+        """What the server refuses is tried again at the next look."""
+        try:
+            await work
+        except (ApiError, UnreachableError) as error:
+            self.log.debug("the simulated provider was refused and tries again", why=str(error))
+
+    async def _all(self, works: Iterable[Work]) -> None:
+        """Some at a time, so that a thousand nodes are looked after in time."""
+
+        async def one(work: Work) -> None:
+            async with self._slots:
+                await self._try(work())
+
+        await asyncio.gather(*(one(work) for work in works))
+
+    async def _claims(self) -> None:
+        works: list[Work] = []
+        for claim in self.store.node_claims():
+            if claim.metadata.deletion_timestamp is not None:
+                if FINALIZER in claim.metadata.finalizers:
+                    works.append(partial(self._terminate, claim))
+            elif not claim.status.provider_id:
+                works.append(partial(self._launch, claim))
+            elif not is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
+                works.append(partial(self._initialize, claim))
+        await self._all(works)
+
+    async def _launch(self, claim: NodeClaim) -> None:
+        born = claim.metadata.creation_timestamp
+        if born is not None and (datetime.now(UTC) - born).total_seconds() < self.launch_seconds:
+            return
+        machine = cheapest_machine(claim, self.catalogue)
+        if machine is None:
+            await self._delete(BY_KIND["NodeClaim"], claim.metadata.name)
+            self.log.warning("no machine fits the NodeClaim; it is given up", claim=claim.metadata.name)
+            return
+        name = claim.metadata.name
+        if FINALIZER not in claim.metadata.finalizers:
+            patch = {
+                "metadata": {
+                    "resourceVersion": claim.metadata.resource_version,
+                    "finalizers": [*claim.metadata.finalizers, FINALIZER],
+                    "labels": machine_labels(claim, machine),
+                }
+            }
+            await self._patch(BY_KIND["NodeClaim"], name, patch)
+        await self._make_node(claim, machine)
+        await self._patch(BY_KIND["NodeClaim"], name, {"status": _launched_status(claim, machine)}, "status")
+
+    async def _initialize(self, claim: NodeClaim) -> None:
+        """As Karpenter: once the node is ready and the taints of its start are gone, not before pods can go there."""
+        node = self.store.get(Node, claim.status.node_name)
+        if node is None or not is_true(node.status.conditions, "Ready"):
+            return
+        starting = {*_STARTING, *(taint.key for taint in claim.spec.startup_taints)}
+        if any(taint.key in starting for taint in node.spec.taints):
+            return
+        labels = {names.INITIALIZED_LABEL: "true"}
+        await self._patch(BY_KIND["Node"], node.metadata.name, {"metadata": {"labels": labels}})
+        conditions = [_condition_tree(entry) for entry in claim.status.conditions]
+        conditions += [_true(kind) for kind in (names.CONDITION_INITIALIZED, "Ready")]
+        version = {"resourceVersion": claim.metadata.resource_version}
+        tree = {"metadata": version, "status": {"conditions": conditions}}
+        await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, tree, "status")
+
+    async def _make_node(self, claim: NodeClaim, machine: Machine) -> None:
+        tree = node_tree(claim, machine)
+        try:
+            await self.client.request("POST", BY_KIND["Node"].path(), body=msgspec.json.encode(tree), content_type=JSON)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        status = {**tree["status"], "conditions": [_ready()]}
+        await self._patch(BY_KIND["Node"], claim.metadata.name, {"status": status}, "status")
+
+    async def _terminate(self, claim: NodeClaim) -> None:
+        """Taints, evicts, waits for the pods to go, removes the node, lets the claim go."""
+        name = claim.status.node_name or claim.metadata.name
+        node = self.store.get(Node, name)
+        if node is not None:
+            if not any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
+                taints = [msgspec.to_builtins(taint) for taint in node.spec.taints]
+                taints.append({"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"})
+                version = {"resourceVersion": node.metadata.resource_version}
+                await self._patch(BY_KIND["Node"], name, {"metadata": version, "spec": {"taints": taints}})
+            waiting = False
+            for pod in tuple(self.store.pods_on(name)):
+                if _stays(pod):
+                    continue
+                waiting = True
+                if pod.metadata.deletion_timestamp is None:
+                    await self._evict(pod)
+            if waiting:
+                return
+            for pod in tuple(self.store.pods_on(name)):
+                await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
+            await self._delete(BY_KIND["Node"], name)
+        kept = [entry for entry in claim.metadata.finalizers if entry != FINALIZER]
+        await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, {"metadata": {"finalizers": kept}})
+        self._leases.pop(name, None)
+
+    async def _evict(self, pod: Pod) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        }
+        path = BY_KIND["Pod"].path(pod.metadata.name, pod.metadata.namespace, "eviction")
+        try:
+            await self.client.request("POST", path, body=msgspec.json.encode(body), tries=1)
+        except ApiError as error:
+            if error.status not in (404, 429):  # a PDB says not now: asked again at the next look
+                raise
+
+    # ------------------------------------------------------------ kubelets
+
+    async def _kubelets(self) -> None:
+        now = time.monotonic()
+        works: list[Work] = []
+        for node in self.store.nodes():
+            name = node.metadata.name
+            if not node.spec.provider_id.startswith(self.machines):
+                continue
+            if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
+                self._leases[name] = now
+                works.append(partial(self._renew, name))
+            if not is_true(node.status.conditions, "Ready"):
+                ready = {"status": {"conditions": [_ready()]}}
+                works.append(partial(self._patch, BY_KIND["Node"], name, ready, "status"))
+            works += [partial(self._kubelet, pod) for pod in self.store.pods_on(name) if _needs_kubelet(pod)]
+        await self._all(works)
+
+    async def _kubelet(self, pod: Pod) -> None:
+        meta = pod.metadata
+        if meta.deletion_timestamp is not None:
+            if datetime.now(UTC) >= meta.deletion_timestamp or (meta.deletion_grace_period_seconds or 0) <= 30:
+                await self._delete(BY_KIND["Pod"], meta.name, meta.namespace, at_once=True)
+        else:
+            now = _stamp()
+            conditions = [
+                {"type": kind, "status": "True", "lastTransitionTime": now}
+                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            ]
+            status = {"phase": "Running", "startTime": now, "conditions": conditions}
+            await self._patch(BY_KIND["Pod"], meta.name, {"status": status}, "status", meta.namespace)
+
+    async def _renew(self, node: str) -> None:
+        spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": _stamp(micro=True)}
+        body: Tree = {"metadata": {"name": node, "namespace": "kube-node-lease"}, "spec": spec}
+        try:
+            await self._patch(LEASE, node, {"spec": spec}, namespace="kube-node-lease")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            body |= {"apiVersion": LEASE.api_version, "kind": "Lease"}
+            path = LEASE.path(namespace="kube-node-lease")
+            await self.client.request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+
+    # ------------------------------------------------------------ what Karpenter writes
+
+    async def _pools(self) -> None:
+        """The hash of a pool's template on the pool, and that it is ready."""
+        for pool in self.store.node_pools():
+            now = pool_hash(pool)
+            if pool.metadata.annotations.get(names.NODEPOOL_HASH) != now:
+                annotations = {names.NODEPOOL_HASH: now, names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
+                await self._patch(BY_KIND["NodePool"], pool.metadata.name, {"metadata": {"annotations": annotations}})
+            if not is_true(pool.status.conditions, "Ready"):
+                conditions = [_true(kind) for kind in ("ValidationSucceeded", "NodeClassReady", "Ready")]
+                await self._patch(
+                    BY_KIND["NodePool"], pool.metadata.name, {"status": {"conditions": conditions}}, "status"
+                )
+
+    async def _statuses(self) -> None:
+        """lastPodEventTime, Consolidatable and Drifted of every claim, where they have changed."""
+        now = datetime.now(UTC)
+        works: list[Work] = []
+        for claim in self.store.node_claims():
+            pool = self.store.get(NodePool, claim.metadata.labels.get(names.NODEPOOL, ""))
+            if pool is None or not claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+                continue
+            patch: Tree = {}
+            seen = self._events.get(claim.status.node_name)
+            last = claim.status.last_pod_event_time
+            if seen is not None and (last is None or seen - last > _POD_EVENT_EVERY):
+                last = seen.replace(microsecond=0)
+                patch["lastPodEventTime"] = _stamp(last)
+            conditions = self._conditions(claim, pool, last, now)
+            if conditions is not None:
+                patch["conditions"] = conditions
+            if patch:
+                version = {"resourceVersion": claim.metadata.resource_version}
+                tree = {"metadata": version, "status": patch}
+                works.append(partial(self._patch, BY_KIND["NodeClaim"], claim.metadata.name, tree, "status"))
+        await self._all(works)
+
+    def _conditions(self, claim: NodeClaim, pool: NodePool, last: datetime | None, now: datetime) -> list[Tree] | None:
+        wanted: dict[str, str | None] = {}
+        after = effective_policy(pool, self.settings()).consolidate_after
+        initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+        since = last or (initialized.last_transition_time if initialized is not None else None)
+        quiet = after is not None and since is not None and (now - since) >= timedelta(microseconds=after // 1000)
+        wanted[names.CONDITION_CONSOLIDATABLE] = "True" if quiet else None
+        hashes = (
+            claim.metadata.annotations.get(names.NODEPOOL_HASH),
+            pool.metadata.annotations.get(names.NODEPOOL_HASH),
+        )
+        drifted = None not in hashes and hashes[0] != hashes[1]
+        wanted[names.CONDITION_DRIFTED] = "True" if drifted else None
+        have = {entry.type: entry.status for entry in claim.status.conditions}
+        if all(have.get(kind) == status for kind, status in wanted.items()):
+            return None
+        kept = [
+            _condition_tree(entry)
+            for entry in claim.status.conditions
+            if entry.type not in wanted or wanted[entry.type] == entry.status
+        ]
+        fresh = [_true(kind) for kind, status in wanted.items() if status is not None and have.get(kind) != status]
+        return kept + fresh
+
+    # ------------------------------------------------------------ provisioning
+
+    async def _provision(self) -> None:
+        """Opens nodes for pods that wait and fit nowhere; not while machines are still coming."""
+        now = time.monotonic()
+        self._awaited = {
+            name: until
+            for name, until in self._awaited.items()
+            if until > now and self.store.get(NodeClaim, name) is None
+        }
+        waiting = any(_unschedulable(pod) for pod in self.store.pending_pods())
+        coming = bool(self._awaited) or any(
+            not is_true(claim.status.conditions, names.CONDITION_INITIALIZED) for claim in self.store.node_claims()
+        )
+        if not self.provisions or not waiting or coming or self._provisioned_at == self.store.version:
+            return
+        self._provisioned_at = self.store.version
+        cluster, settings = self.store.cluster(), self.settings()
+        for node in await asyncio.to_thread(self._place, cluster, settings):
+            await self._order(node)
+
+    def _place(self, cluster: Cluster, settings: Settings) -> tuple[NewNode, ...]:
+        self._snapshot = Snapshot.build(cluster, self.catalogue, settings, datetime.now(UTC), self._snapshot)
+        return place(self._snapshot).new
+
+    async def _order(self, node: NewNode) -> None:
+        pool = msgspec.json.decode(await self.client.request("GET", BY_KIND["NodePool"].path(node.pool)))
+        replacement = Replacement(
+            node_pool=node.pool,
+            instance_types=tuple(kind.name for kind in node.instance_types),
+            requirements=node.requirements,
+            requests=node.requests,
+        )
+        tree = node_claim_tree("", replacement, pool, "")
+        tree["metadata"]["generateName"] = f"{node.pool}-"
+        del tree["metadata"]["name"]
+        for key in (names.DO_NOT_DISRUPT, names.HOLD, names.COMMAND):
+            del tree["metadata"]["annotations"][key]
+        body = msgspec.json.encode(tree)
+        made = await self.client.request("POST", BY_KIND["NodeClaim"].path(), body=body, content_type=JSON)
+        self._awaited[msgspec.json.decode(made)["metadata"]["name"]] = time.monotonic() + _AWAITED_SECONDS
+
+    # ------------------------------------------------------------ writing
+
+    async def _patch(
+        self, resource: Resource, name: str, patch: Tree, subresource: str = "", namespace: str = ""
+    ) -> None:
+        path = resource.path(name, namespace, subresource)
+        try:
+            await self.client.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
+        except ApiError as error:
+            if error.status != 404 or resource is LEASE:
+                raise
+
+    async def _delete(self, resource: Resource, name: str, namespace: str = "", *, at_once: bool = False) -> None:
+        options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if at_once:
+            options["gracePeriodSeconds"] = 0
+        try:
+            await self.client.request("DELETE", resource.path(name, namespace), body=msgspec.json.encode(options))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def _place_of(pod: Pod | None) -> tuple[str, bool]:
+    """Where a pod counts as present: its node, unless it has ended or is ending."""
+    if pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ("Succeeded", "Failed"):
+        return ("", False)
+    return (pod.spec.node_name, bool(pod.spec.node_name))
+
+
+def _needs_kubelet(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending")
+
+
+def _stays(pod: Pod) -> bool:
+    """Pods that a drain leaves alone: of DaemonSets, of the node itself, and ended ones."""
+    owned = any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
+    return owned or pod.status.phase in ("Succeeded", "Failed")
+
+
+def _unschedulable(pod: Pod) -> bool:
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+
+
+def _launched_status(claim: NodeClaim, machine: Machine) -> Tree:
+    return {
+        "providerID": f"{_PROVIDER}{claim.metadata.name}",
+        "nodeName": claim.metadata.name,
+        "capacity": amounts(machine.kind.capacity),
+        "allocatable": amounts(machine.kind.allocatable()),
+        "conditions": [_true(kind) for kind in ("Launched", "Registered")],
+    }
+
+
+def _condition_tree(entry: Condition) -> Tree:
+    tree: Tree = msgspec.to_builtins(entry)
+    tree.setdefault("reason", entry.type)
+    tree.setdefault("message", "")
+    return tree
+
+
+def _true(kind: str) -> Tree:
+    return {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _stamp()}
+
+
+def _ready() -> Tree:
+    now = _stamp()
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "lastTransitionTime": now,
+        "lastHeartbeatTime": now,
+    }
+
+
+def _stamp(at: datetime | None = None, *, micro: bool = False) -> str:
+    moment = at or datetime.now(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
