@@ -150,11 +150,11 @@ def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Cata
         raise InputError(f"{error}{hint}") from None
 
 
-def load_settings_option(args: argparse.Namespace) -> "Settings":
-    """Load --settings over --profile."""
+def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
+    """Load --settings over --profile, or over another profile."""
     from dovetail.api.settings import load_settings
 
-    return load_settings(args.settings, args.profile)
+    return load_settings(args.settings, profile or args.profile)
 
 
 def parse_now(text: str | None) -> datetime:
