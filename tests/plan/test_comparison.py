@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from dovetail.decide.decider import Decider
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import KARPENTER_1_15
-from dovetail.plan.asking import Decider, Question
 from dovetail.plan.comparison import compare, comparison_text
 from tests.designs.world import Town, kind
 

@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
+from dovetail.decide.decider import Decider
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.money import UNIT
 from dovetail.plan.apply import apply_commands
-from dovetail.plan.asking import Decider, Question
 from dovetail.plan.to_end import plan_to_end
 from tests.designs.world import Town, kind
 

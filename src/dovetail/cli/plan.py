@@ -2,25 +2,24 @@
 
 import argparse
 import gc
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import (
-    Inputs,
     add_input_options,
     add_output_option,
-    load_inputs,
+    load_question,
     load_settings_option,
     naming_the_culprit,
+    note_unmanaged,
 )
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.output import print_document, print_lines, print_page
 
 if TYPE_CHECKING:
     from dovetail.decide.outcome import RoundResult
-    from dovetail.plan.asking import Question
+    from dovetail.decide.question import Question
     from dovetail.plan.comparison import Comparison
     from dovetail.plan.document import Json
     from dovetail.plan.to_end import ToEnd
@@ -71,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     gc.disable()  # a short life: nothing made here is worth looking through
     _check(args)
-    print_plan(args, load_question(args))
+    question = load_question(args, capture=lambda: capture_live(args))
+    note_unmanaged(args, question)
+    print_plan(args, question)
     return 0
 
 
@@ -86,23 +87,9 @@ def _check(args: argparse.Namespace) -> None:
         load_settings(None, args.compare)  # an unknown profile is said before anything is read
 
 
-def load_question(args: argparse.Namespace) -> "Question":
-    """Load the inputs; of a live cluster only the managed pools may be touched."""
-    from dovetail.plan.asking import Question
-
-    inputs = load_inputs(args, capture=lambda: capture_live(args))
-    return Question(
-        cluster=inputs.cluster,
-        catalogue=inputs.catalogue,
-        settings=inputs.settings,
-        now=inputs.now,
-        managed_pools=None if args.files else managed_pools(inputs),
-    )
-
-
 def print_plan(args: argparse.Namespace, question: "Question") -> None:
     """Decide, and print it in the form that was asked for."""
-    from dovetail.plan.asking import Decider
+    from dovetail.decide.decider import Decider
 
     to_end = comparison = None
     with naming_the_culprit(question.cluster):
@@ -183,14 +170,3 @@ def _text(
         lines += candidates_lines(result, wide=wide) if args.every_candidate else []
         parts.append("\n".join(lines).strip("\n"))
     return "\n".join(filter(None, ("\n\n".join(parts), prices_text(question.catalogue)))).split("\n")
-
-
-def managed_pools(inputs: Inputs) -> tuple[str, ...] | None:
-    """Return the pools of a live cluster that are ours (spec section 10); where none is, plan for all and say so."""
-    from dovetail.model.names import MANAGE
-
-    labelled = [p.metadata.name for p in inputs.cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
-    ours = tuple(sorted({*labelled, *inputs.settings.pools}))
-    if not ours:
-        print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
-    return ours or None

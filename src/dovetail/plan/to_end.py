@@ -7,11 +7,12 @@ the core's own. Sits in plan; `cli.plan` prints it.
 
 from dataclasses import dataclass, replace
 
+from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.model.command import Command
 from dovetail.model.money import Money, format_money
 from dovetail.plan.apply import Launched, apply_commands
-from dovetail.plan.asking import Decider, Question
 from dovetail.plan.document import Json, action
 
 ROUNDS_MAX = 500
