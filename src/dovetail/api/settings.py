@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
+from dovetail.api.karpenter import read_karpenter
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, parse_go_duration
+from dovetail.model.karpenter import KarpenterSettings
 from dovetail.model.settings import (
     PROFILES,
     CandidateOrder,
@@ -175,6 +177,10 @@ def _stabilization(value: Any, key: str, base: Settings) -> Stabilization:
     return dataclasses.replace(base.stabilization, **changes)
 
 
+def _karpenter(value: Any, key: str, _: Settings) -> KarpenterSettings:
+    return read_karpenter(value, key)
+
+
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "candidateOrder": ("candidate_order", _word(CandidateOrder)),
     "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
@@ -190,5 +196,6 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),
+    "karpenter": ("karpenter", _karpenter),
 }
 SETTING_KEYS: Final = tuple(sorted(_READERS))

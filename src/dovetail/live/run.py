@@ -37,7 +37,7 @@ from dovetail.live.client import ApiClient
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, Resource
+from dovetail.live.resources import ALL_RESOURCES, Resource
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
@@ -62,7 +62,7 @@ class Controller:
     identity: str
     lease_namespace: str
     lease_name: str = "dovetail"
-    resources: Sequence[Resource] = RESOURCES
+    resources: Sequence[Resource] = ALL_RESOURCES
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
