@@ -35,6 +35,7 @@ COMMANDS: Final = (
     CommandEntry("demo", "demo", "see it work: one cluster under the old rules and the new ones"),
     CommandEntry("plan", "plan", "what would be done next, and why, for a captured or a live cluster"),
     CommandEntry("explain", "explain", "every gate for one node, and what would open the first closed one"),
+    CommandEntry("blockers", "blockers", "which workloads, PDBs and policies hold back how much money"),
     CommandEntry("budgets", "budgets", "what each pool's budgets allow, now and over the coming days"),
     CommandEntry("place", "place", "where the pending pods would go"),
     CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
