@@ -209,6 +209,7 @@ class RoundContext:
             chosen,
             closed=self.closed if for_cost else (),
             new_nodes_max=1 if for_cost else None,
+            under_way=self.in_flight.under_way,
         )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
