@@ -12,7 +12,8 @@ from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
 from dovetail.model.objects import DaemonSet, Pod
 from dovetail.model.settings import DOVETAIL
-from dovetail.scheduling.pods.pod import is_pending, is_reschedulable, spec_requests
+from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
+from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.checks.promises import Checker
@@ -98,7 +99,7 @@ class LaunchChecker(Checker):
         own = [pod for name in nodes for pod in self.store.pods_on.get(name, {}).values() if is_reschedulable(pod)]
         unsure = len(gone) + sum(is_pending(pod) for pod in own)  # pods that are not started may land anywhere
         pods = [*own, *gone, *(pod for _, pod in self._waited.values())]
-        amounts = [spec_requests(pod.spec) for pod in pods]
+        amounts = [pod_requests(pod) for pod in pods]
         room = {name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED}
         return _Need(len(result.new_nodes) + len(result.unplaced) + unsure, room)
 
