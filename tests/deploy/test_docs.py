@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from dovetail.api.ec2 import REGIONS
+from dovetail.api.clouds.aws import REGIONS
 from dovetail.live.crd_check import judge_crd
 from dovetail.live.metrics import Metrics
 from tests.deploy.chart import CHART

@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from dovetail.api.catalogue import CatalogueError, decode_catalogue, encode_catalogue, load_catalogue
-from dovetail.api.ec2 import REGIONS, ec2_catalogue
+from dovetail.api.clouds.aws import REGIONS, ec2_catalogue
 from dovetail.model.money import parse_money
 from tests.paths import SHARED, needs_shared
 

@@ -94,7 +94,7 @@ def decide(
         warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
-        prices={facts.name: facts.price for facts in context.nodes},
+        prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         compute_verdicts=lambda: verdicts(
             context, {method: runs.get(method) or ask(context) for method, ask in METHODS.items()}
         ),

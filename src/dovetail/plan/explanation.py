@@ -30,7 +30,7 @@ def explanation_document(world: World, answer: Answer, opened: tuple[Counterfact
         "instanceType": facts.instance_type,
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
-        "price": facts.price_float,
+        "price": None if facts.offering_price is None else facts.price_float,
         "prices": prices(world.catalogue),
         "disruptionCost": float(facts.disruption_cost(world.now)),
         "lifetimeRemaining": float(facts.remaining(world.now)),
@@ -79,13 +79,17 @@ def budget_text(budget: Budget) -> str:
     return " ".join(parts)
 
 
+def _price(facts: NodeFacts) -> str:
+    return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
+
+
 def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
     """Return everything in words."""
     facts = answer.facts
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {_pods(len(facts.reschedulable))}, disruption cost "
+        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
         f"{float(facts.disruption_cost(world.now)):.4g} ({float(facts.remaining(world.now)):.0%} of its life left)"
     )
     if answer.eligible:

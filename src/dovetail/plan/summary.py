@@ -11,6 +11,7 @@ from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.document import unpriced_nodes
 from dovetail.report.words import safe
 
 WARNINGS_MAX = 5
@@ -46,12 +47,11 @@ def plan_text(result: RoundResult) -> str:
     """Return the plan in words."""
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
-    total = sum(result.prices.values())
-    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {dollars(total, places=2)}/h"
+    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {total_price(result)}"
     lines = [
         f"{clock(result.now)}, profile {result.profile.value}: {size}",
         "",
-        *_actions(result.commands),
+        *_actions(result),
         *_rest(result, verdicts),
     ]
     if result.next_change is not None:
@@ -69,15 +69,33 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _actions(commands: Sequence[Command]) -> list[str]:
-    if not commands:
+def total_price(result: RoundResult) -> str:
+    """Say what all nodes cost, and of how many the price is not known."""
+    unknown = len(unpriced_nodes(result))
+    if unknown and not result.prices:
+        return "price unknown"
+    known = f"{dollars(sum(result.prices.values()), places=2)}/h"
+    return f"{known} and {_count(unknown, 'node')} of unknown price" if unknown else known
+
+
+def savings_text(result: RoundResult, command: Command) -> str:
+    """Say what a command saves, as far as the prices of its nodes are known."""
+    unknown = sum(name not in result.prices for name in command.nodes)
+    if unknown == len(command.nodes):
+        return "saves an unknown amount (the catalogue has no price for what goes)"
+    required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
+    more = f" and what {_count(unknown, 'node')} of unknown price cost" if unknown else ""
+    return f"saves {dollars(command.savings)}/h{more}{required}"
+
+
+def _actions(result: RoundResult) -> list[str]:
+    if not result.commands:
         return ["Nothing would be done now."]
     lines = []
-    for command in commands:
+    for command in result.commands:
         lines.append(f"Now: {command.action.value} {_some(command.nodes)}")
         lines.extend(f"  and launch {_replacement(entry)} first" for entry in command.replacements)
-        required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
-        lines.append(f"  saves {dollars(command.savings)}/h{required}, {_disturbs(command)}")
+        lines.append(f"  {savings_text(result, command)}, {_disturbs(command)}")
     return lines
 
 
@@ -121,9 +139,9 @@ def _rest(result: RoundResult, verdicts: Sequence[NodeVerdict]) -> list[str]:
     ordered = sorted(groups.items(), key=lambda group: (-_worth(result, group[1]), group[0]))
     lines.extend(["", "What holds the rest back:"])
     for name, members in ordered:
-        worth, example = dollars(_worth(result, members), places=2), members[0]
-        lines.append(f"  {len(members):>5} {name:<24} {worth:>10}/h  e.g. {example.node}: {example.why}")
-    lines.extend(_first_step(ordered))
+        worth, example = price_text(result, members), members[0]
+        lines.append(f"  {len(members):>5} {name:<24} {worth:>12}  e.g. {example.node}: {example.why}")
+    lines.extend(_first_step(result, ordered))
     return lines
 
 
@@ -131,8 +149,21 @@ def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
     return sum(result.prices.get(entry.node, 0) for entry in members)
 
 
-def _first_step(groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
-    """Name what to change for the dearest group that a change could help."""
+def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
+    """Say what nodes cost together; unknown if no price is known."""
+    known = any(entry.node in result.prices for entry in members)
+    return f"{dollars(_worth(result, members), places=2)}/h" if known else "unknown"
+
+
+def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
+    """Name what to change for the dearest group that a change could help; the catalogue if it lacks prices."""
+    unpriced = unpriced_nodes(result)
+    if unpriced:
+        return [
+            "",
+            f"First thing to change: the catalogue. It has no price for {_count(len(unpriced), 'node')}, such as "
+            f"{unpriced[0]}; give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in).",
+        ]
     for name, members in groups:
         step = FIRST_STEP.get(Gate(name))
         if step is not None:

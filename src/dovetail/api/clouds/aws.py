@@ -1,29 +1,19 @@
 """The built-in EC2 table: types, prices and kubelet overheads of a region, as Karpenter's AWS provider computes them.
 
-Knows nothing of a live cloud. The figures ship as small CSV files (`api/data`, packed by `tools/catalogue/build.py`
-from the sources named in `NOTICE-catalogue.md`); the date in their file name is the date that plans show.
+Knows nothing of a live cloud. The figures are those of `api.clouds.tables`.
 
 Overheads: memory that the hypervisor keeps is 7.5 % of what the type has (less 64 MiB on arm64); kube-reserved memory
 is 255 MiB + 11 MiB per pod; 100 MiB are the hard eviction threshold. Reserved CPU is 6 % of the first core, 1 % of the
 second, 0.5 % of the next two and 0.25 % of the rest. These reproduce Karpenter's published allocatable figures.
 """
 
-import csv
-import gzip
-import io
-from collections.abc import Iterator
-from importlib import resources
 from typing import Final
 
+from dovetail.api.clouds.tables import Row, any_of, label, offering, one_of, region_of, rows
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.money import parse_money
-from dovetail.model.names import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, SPOT, ZONE
-from dovetail.model.objects import SelectorRequirement
+from dovetail.model.names import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, REGION, SPOT, ZONE
 
-AS_OF: Final = "2026-08-22"
-REGIONS: Final = ("eu-west-1", "us-east-1", "us-west-2")
 ZONE_ID: Final = "topology.k8s.aws/zone-id"
-REGION: Final = "topology.kubernetes.io/region"
 WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
 _AWS: Final = "karpenter.k8s.aws/"
 _MIB: Final = 1 << 20
@@ -57,52 +47,46 @@ _ACCELERATOR_RESOURCES: Final = {"aws": "aws.amazon.com/neuron", "habana": "haba
 
 
 def ec2_catalogue(region: str) -> Catalogue:
-    """The built-in table of one region; ValueError where there is none."""
-    if region not in REGIONS:
-        raise ValueError(f"there is no built-in table for region {region!r}: use one of {', '.join(REGIONS)}")
-    specs = {row["name"]: row for row in _rows("ec2-types.csv.gz")}
+    """Return the built-in table of one region; raise KeyError if there is none."""
+    found = region_of("aws", region)
+    if found is None:
+        raise KeyError(region)
+    specs = specifications()
     types = [
         instance_type(specs[row["name"]], region, row["on_demand"], _zones(row["zones"]))
-        for row in _rows(f"ec2-{region}-{AS_OF}.csv.gz")
-        if row["name"] in specs
+        for row in rows(f"aws/{region}")
     ]
     return Catalogue(
         instance_types=tuple(sorted(types, key=lambda entry: entry.name)),
         source=f"built-in EC2 table of {region}",
-        as_of=AS_OF,
+        as_of=found.as_of,
     )
 
 
-def specifications() -> dict[str, dict[str, str]]:
-    """What the built-in table knows of each type, whatever the region."""
-    return {row["name"]: row for row in _rows("ec2-types.csv.gz")}
+def specifications() -> dict[str, Row]:
+    """Return what the built-in table knows of each type, whatever the region."""
+    return {row["name"]: row for row in rows("aws/types")}
 
 
-def instance_type(spec: dict[str, str], region: str, on_demand: str, zones: list[tuple[str, str, str]]) -> InstanceType:
-    """One type: `zones` are (zone id, zone name, spot price or nothing)."""
+def instance_type(spec: Row, region: str, on_demand: str, zones: list[tuple[str, str, str]]) -> InstanceType:
+    """Build one type; `zones` are (zone id, zone name, spot price or nothing)."""
     offerings: list[Offering] = []
     for _, zone, spot in zones:
         if on_demand:
-            offerings.append(_offering(ON_DEMAND, zone, on_demand))
+            offerings.append(offering(ON_DEMAND, zone, on_demand))
         if spot:
-            offerings.append(_offering(SPOT, zone, spot))
-    capacity_types = sorted({offering.capacity_type for offering in offerings})
+            offerings.append(offering(SPOT, zone, spot))
     requirements = [
-        _is(INSTANCE_TYPE, spec["name"]),
-        _is(ARCH, spec["arch"]),
-        _is(OS, "linux"),
-        _is(REGION, region),
-        SelectorRequirement(key=ZONE, operator="In", values=tuple(sorted(name for _, name, _ in zones))),
-        SelectorRequirement(key=ZONE_ID, operator="In", values=tuple(sorted(zone for zone, _, _ in zones))),
-        SelectorRequirement(key=CAPACITY_TYPE, operator="In", values=tuple(capacity_types)),
-        _is(_AWS + "instance-encryption-in-transit-supported", "true" if spec["hypervisor"] == "nitro" else "false"),
+        one_of(INSTANCE_TYPE, spec["name"]),
+        one_of(ARCH, spec["arch"]),
+        one_of(OS, "linux"),
+        one_of(REGION, region),
+        any_of(ZONE, {name for _, name, _ in zones}),
+        any_of(ZONE_ID, {zone for zone, _, _ in zones}),
+        any_of(CAPACITY_TYPE, {entry.capacity_type for entry in offerings}),
+        one_of(_AWS + "instance-encryption-in-transit-supported", "true" if spec["hypervisor"] == "nitro" else "false"),
     ]
-    for suffix, column in _LABEL_COLUMNS:
-        value = spec[column]
-        if value and value != "0":
-            requirements.append(_is(_AWS + suffix, value))
-        else:
-            requirements.append(SelectorRequirement(key=_AWS + suffix, operator="DoesNotExist"))
+    requirements += [label(_AWS + suffix, spec[column]) for suffix, column in _LABEL_COLUMNS]
     return InstanceType(
         name=spec["name"],
         requirements=tuple(requirements),
@@ -112,15 +96,7 @@ def instance_type(spec: dict[str, str], region: str, on_demand: str, zones: list
     )
 
 
-def _offering(capacity_type: str, zone: str, price: str) -> Offering:
-    return Offering(capacity_type=capacity_type, zone=zone, price=parse_money(price), price_float=float(price))
-
-
-def _is(key: str, value: str) -> SelectorRequirement:
-    return SelectorRequirement(key=key, operator="In", values=(value,))
-
-
-def _capacity(spec: dict[str, str]) -> dict[str, int]:
+def _capacity(spec: Row) -> dict[str, int]:
     memory_mib = int(spec["memory_mib"]) - (64 if spec["arch"] == "arm64" else 0)
     capacity = {
         "cpu": int(spec["vcpu"]) * 1000,
@@ -147,7 +123,7 @@ def reserved_cpu_milli(cores: int) -> int:
     return tenths // 10
 
 
-def _overhead(spec: dict[str, str]) -> dict[str, int]:
+def _overhead(spec: Row) -> dict[str, int]:
     return {
         "cpu": reserved_cpu_milli(int(spec["vcpu"])),
         "memory": (255 + 11 * int(spec["max_pods"]) + 100) * _MIB,
@@ -158,8 +134,3 @@ def _overhead(spec: dict[str, str]) -> dict[str, int]:
 def _zones(cell: str) -> list[tuple[str, str, str]]:
     parts = [entry.split("|") for entry in cell.split(";") if entry]
     return [(zone, name, spot) for zone, name, spot in parts]
-
-
-def _rows(name: str) -> Iterator[dict[str, str]]:
-    packed = resources.files("dovetail.api").joinpath("data", name).read_bytes()
-    return csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))
