@@ -2,15 +2,10 @@
 
 import argparse
 import gc
-import sys
-from typing import TYPE_CHECKING
 
-from dovetail.cli.inputs import Inputs, add_input_options, add_output_option, load_inputs, naming_the_culprit
+from dovetail.cli.inputs import add_input_options, add_output_option, load_question, naming_the_culprit, note_unmanaged
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.output import print_json, print_page
-
-if TYPE_CHECKING:
-    from dovetail.decide.outcome import RoundResult
 
 _EPILOG = """\
 examples:
@@ -46,58 +41,23 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     gc.disable()  # a short life: nothing made here is worth looking through
-    inputs = load_inputs(args, capture=lambda: capture_live(args))
-    with naming_the_culprit(inputs.cluster):
-        result = decide(
-            inputs,
-            every_method=args.every_method,
-            every_candidate=args.every_candidate,
-            pools=None if args.files else managed_pools(inputs),
-        )
+    from dovetail.decide.round import plan_round
+
+    question = load_question(args, capture=lambda: capture_live(args))
+    note_unmanaged(args, question)
+    with naming_the_culprit(question.cluster):
+        result = plan_round(question, every_method=args.every_method, every_candidate=args.every_candidate)
     if args.output == "json":
         from dovetail.plan.document import plan_document
 
-        print_json(plan_document(result, inputs.catalogue))
+        print_json(plan_document(result, question.catalogue))
         return 0
     if args.output == "html":
         from dovetail.plan.page import plan_page
 
-        print_page(plan_page(result, inputs.catalogue))
+        print_page(plan_page(result, question.catalogue))
         return 0
     from dovetail.plan.summary import plan_text, prices_text
 
-    print("\n".join(filter(None, (plan_text(result), prices_text(inputs.catalogue)))))
+    print("\n".join(filter(None, (plan_text(result), prices_text(question.catalogue)))))
     return 0
-
-
-def managed_pools(inputs: Inputs) -> tuple[str, ...] | None:
-    """Return the pools of a live cluster that are ours (spec section 10); where none is, plan for all and say so."""
-    from dovetail.model.names import MANAGE
-
-    labelled = [p.metadata.name for p in inputs.cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
-    ours = tuple(sorted({*labelled, *inputs.settings.pools}))
-    if not ours:
-        print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
-    return ours or None
-
-
-def decide(
-    inputs: Inputs,
-    *,
-    every_method: bool = False,
-    every_candidate: bool = False,
-    pools: tuple[str, ...] | None = None,
-) -> "RoundResult":
-    """Decide on what was read; all pools of a captured cluster count as managed (contract.md, `pools`)."""
-    from dovetail.decide.round import plan_round
-    from dovetail.scheduling.snapshot import Snapshot
-
-    snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
-    return plan_round(
-        snapshot,
-        inputs.settings,
-        inputs.now,
-        every_method=every_method,
-        every_candidate=every_candidate,
-        managed_pools=pools,
-    )

@@ -159,11 +159,9 @@ def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdic
     """Name what to change for the dearest group that a change could help; the catalogue if it lacks prices."""
     unpriced = unpriced_nodes(result)
     if unpriced:
-        return [
-            "",
-            f"First thing to change: the catalogue. It has no price for {_count(len(unpriced), 'node')}, such as "
-            f"{unpriced[0]}; give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in).",
-        ]
+        lacking = f"It has no price for {_count(len(unpriced), 'node')}, such as {unpriced[0]}"
+        remedy = "give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in)"
+        return ["", f"First thing to change: the catalogue. {lacking}; {remedy}."]
     for name, members in groups:
         step = FIRST_STEP.get(Gate(name))
         if step is not None:
