@@ -181,11 +181,11 @@ def live_catalogue(where: str) -> "Catalogue":
     return catalogue
 
 
-def load_settings_option(args: argparse.Namespace) -> "Settings":
-    """Load --settings over --profile."""
+def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
+    """Load --settings over --profile, or over another profile."""
     from dovetail.api.settings import load_settings
 
-    return load_settings(args.settings, args.profile)
+    return load_settings(args.settings, profile or args.profile)
 
 
 def check_now(text: str | None) -> datetime | None:

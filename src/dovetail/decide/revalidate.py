@@ -109,7 +109,8 @@ def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[Nod
     move = cost_move(context, nodes)
     if isinstance(move, Refusal):
         return move
-    return score(context, move) or _same_or_less(context, command, move)
+    refusal = None if context.settings.is_karpenter else score(context, move)  # Karpenter does not ask again
+    return refusal or _same_or_less(context, command, move)
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
