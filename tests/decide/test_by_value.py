@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.revalidate import revalidate
 from dovetail.decide.search.growth import Growth
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
@@ -60,7 +60,7 @@ def test_what_is_found_still_holds_when_it_is_looked_at_again(town: Town) -> Non
     town.settings = VALUE_4
     command = _cost_command(town.round(every_method=True))
     if command is not None:
-        again = revalidate(command, town.snapshot(), town.settings, town.now)
+        again = Decider().revalidate(command, town.question())
         assert isinstance(again, Command), again
         assert (again.nodes, again.savings) == (command.nodes, command.savings)
 
