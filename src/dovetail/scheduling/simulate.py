@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
-from dovetail.scheduling.engine import Engine, Entry, sorted_types
+from dovetail.scheduling.engine import ALL_TYPES, Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
@@ -35,6 +36,7 @@ def simulate(
     include_pending: bool = True,
     include_leaving: bool = True,
     strict_reserved: bool = False,
+    launchable: TypeBits = ALL_TYPES,
 ) -> SimulationResult:
     """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
 
@@ -43,6 +45,7 @@ def simulate(
     candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
     soon as it is certain that more new nodes are needed; under the default profile a new node that serves only pods
     that were pending anyway is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back.
+    `launchable`: instance types that new nodes may be of.
     """
     engine, entries = _prepare(
         snapshot,
@@ -53,6 +56,7 @@ def simulate(
         include_pending=include_pending,
         include_leaving=include_leaving,
         strict_reserved=strict_reserved,
+        launchable=launchable,
     )
     engine.run(entries)
     return _result(snapshot, tuple(candidates), engine, len(entries))
@@ -68,6 +72,7 @@ def _prepare(
     include_pending: bool,
     include_leaving: bool,
     strict_reserved: bool,
+    launchable: TypeBits,
 ) -> tuple[Engine, list[Entry]]:
     entries: list[Entry] = []
     moving: Leaving = []
@@ -97,6 +102,7 @@ def _prepare(
         strict_reserved=strict_reserved,
         count_all=snapshot.settings.is_karpenter,
         new_nodes_max=new_nodes_max,
+        launchable=launchable,
     )
     return engine, entries
 

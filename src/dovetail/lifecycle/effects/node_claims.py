@@ -3,11 +3,13 @@
 Built from the NodePool as it is on the server (every field of its template carries over), so that Karpenter launches
 it and does not see it as drifted: owner reference, pool and node-class labels, hash annotations, requirements with the
 instance types.
-Pure: a tree in, a tree out.
+Pure: a tree in, a tree out. Sits in effects, below `effect`.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+from dovetail.lifecycle.effects.writes import Tree, annotation, mapping, text
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.labels import WELL_KNOWN
@@ -19,27 +21,26 @@ _SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_L
 _INSTANCE_TYPES_MAX: Final = 600
 
 
-def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], record: str) -> dict[str, Any]:
-    """The object to create. `pool` is the NodePool's own JSON."""
-    template = pool["spec"]["template"]
-    labels = dict((template.get("metadata") or {}).get("labels") or {})
-    annotations = dict((template.get("metadata") or {}).get("annotations") or {})
-    labels[names.NODEPOOL] = pool["metadata"]["name"]
-    class_ref = template["spec"].get("nodeClassRef") or {}
+def node_claim_tree(name: str, replacement: Replacement, pool: Tree, marks: Mapping[str, str]) -> Tree:
+    """Return a NodeClaim of a pool. `pool` is the NodePool's own JSON, `marks` are annotations to add."""
+    template = mapping(pool, "spec", "template")
+    pool_name = text(pool, "metadata", "name")
+    labels = mapping(template, "metadata", "labels")
+    labels[names.NODEPOOL] = pool_name
+    class_ref = mapping(template, "spec", "nodeClassRef")
     if class_ref.get("group") and class_ref.get("kind"):
         labels[f"{class_ref['group']}/{class_ref['kind'].lower()}"] = class_ref.get("name", "")
+    annotations = mapping(template, "metadata", "annotations")
     for key in (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION):
-        value = (pool["metadata"].get("annotations") or {}).get(key)
+        value = annotation(pool, key)
         if value:
             annotations[key] = value
-    annotations[names.DO_NOT_DISRUPT] = "true"
-    annotations[names.HOLD] = "true"
-    annotations[names.COMMAND] = record
+    annotations |= marks
     requirements = _requirements(replacement)
     for entry in requirements:
-        if _is_custom(entry["key"]) and entry["operator"] == "In" and entry["values"]:
+        if _is_custom(entry["key"]) and entry["operator"] == "In" and entry.get("values"):
             labels.setdefault(entry["key"], entry["values"][0])
-    spec = dict(template["spec"])
+    spec = mapping(template, "spec")
     spec["requirements"] = requirements
     spec["resources"] = {
         "requests": {key: format_amount(key, amount) for key, amount in sorted(replacement.requests.items())}
@@ -55,8 +56,8 @@ def node_claim_tree(name: str, replacement: Replacement, pool: dict[str, Any], r
                 {
                     "apiVersion": "karpenter.sh/v1",
                     "kind": "NodePool",
-                    "name": pool["metadata"]["name"],
-                    "uid": pool["metadata"]["uid"],
+                    "name": pool_name,
+                    "uid": text(pool, "metadata", "uid"),
                     "blockOwnerDeletion": True,
                 }
             ],
@@ -72,12 +73,10 @@ def _is_custom(key: str) -> bool:
     return key not in WELL_KNOWN and not provided
 
 
-def _requirements(replacement: Replacement) -> list[dict[str, Any]]:
-    wanted: dict[tuple[str, str], SelectorRequirement] = {}
-    for entry in replacement.requirements:
-        if entry.key not in _SIMULATION_ONLY and entry.key != names.INSTANCE_TYPE:
-            wanted[entry.key, entry.operator] = entry
-    trees = [_tree(entry) for _, entry in sorted(wanted.items())]
+def _requirements(replacement: Replacement) -> list[Tree]:
+    passing = {*_SIMULATION_ONLY, names.INSTANCE_TYPE} if replacement.instance_types else _SIMULATION_ONLY
+    kept = [entry for entry in replacement.requirements if entry.key not in passing]
+    trees = [_tree(entry) for entry in sorted(kept, key=lambda entry: (entry.key, entry.operator))]
     if replacement.instance_types:
         floor = next((e.min_values for e in replacement.requirements if e.key == names.INSTANCE_TYPE), None)
         types = SelectorRequirement(
@@ -90,8 +89,8 @@ def _requirements(replacement: Replacement) -> list[dict[str, Any]]:
     return trees
 
 
-def _tree(entry: SelectorRequirement) -> dict[str, Any]:
-    tree: dict[str, Any] = {"key": entry.key, "operator": entry.operator}
+def _tree(entry: SelectorRequirement) -> Tree:
+    tree: Tree = {"key": entry.key, "operator": entry.operator}
     if entry.values:
         tree["values"] = list(entry.values)
     if entry.min_values is not None:
