@@ -22,6 +22,7 @@ from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.topology import INVERSE, GroupState
 
 _NONE: Final[frozenset[int]] = frozenset()
+ALL_TYPES: Final[TypeBits] = -1
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -86,14 +87,16 @@ class Engine:
         strict_reserved: bool,
         count_all: bool,
         new_nodes_max: int | None,
+        launchable: TypeBits = ALL_TYPES,
     ) -> None:
-        """`moving`: class, node and flags of bound pods that leave their nodes."""
+        """`moving`: class, node and flags of bound pods that leave their nodes. `launchable`: types that may come."""
         self.frame = frame
         self.removed = frozenset(removed)
         self.closed = closed
         self.limits_left = limits_left
         self.count_all = count_all
         self.new_nodes_max = new_nodes_max
+        self.launchable = launchable
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         ties = frame.settings.ties
         self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
@@ -405,7 +408,8 @@ class Engine:
 
     def _open_claim(self, entry: Entry, variant: Variant) -> bool:
         for template in self.frame.templates:
-            types = self._within_limits(template.index, template.types)
+            may_come = template.types if entry.leaving else template.types & self.launchable
+            types = self._within_limits(template.index, may_come)
             if not types:
                 continue
             claim = Claim(self.opened + 1, template, types)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
-from dovetail.scheduling.engine import Engine, Entry, sorted_types
+from dovetail.scheduling.engine import ALL_TYPES, Engine, Entry, sorted_types
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
@@ -38,6 +39,7 @@ def simulate(
     include_pending: bool = True,
     include_leaving: bool = True,
     strict_reserved: bool = False,
+    launchable: TypeBits = ALL_TYPES,
     under_way: UnderWay = NOTHING_UNDER_WAY,
 ) -> SimulationResult:
     """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
@@ -46,8 +48,9 @@ def simulate(
     blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
     candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
     soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
-    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `under_way`: what
-    commands under way have planned for pods of leaving nodes; these come first, so that they keep their places.
+    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
+    instance types that new nodes may be of. `under_way`: what commands under way have planned for pods of leaving
+    nodes; these come first, so that they keep their places.
     """
     engine, entries, leaving = _prepare(
         snapshot,
@@ -58,6 +61,7 @@ def simulate(
         include_pending=include_pending,
         include_leaving=include_leaving,
         strict_reserved=strict_reserved,
+        launchable=launchable,
     )
     count = len(entries) + len(leaving)
     engine.prepare((*leaving, *entries))
@@ -79,6 +83,7 @@ def _prepare(
     include_pending: bool,
     include_leaving: bool,
     strict_reserved: bool,
+    launchable: TypeBits,
 ) -> tuple[Engine, list[Entry], list[Entry]]:
     entries: list[Entry] = []
     others: list[Entry] = []
@@ -109,6 +114,7 @@ def _prepare(
         strict_reserved=strict_reserved,
         count_all=snapshot.settings.is_karpenter,
         new_nodes_max=new_nodes_max,
+        launchable=launchable,
     )
     return engine, entries, others
 

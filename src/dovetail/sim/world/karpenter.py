@@ -19,7 +19,6 @@ from dovetail.model.objects import (
     Node,
     NodeClaim,
     NodeClaimStatus,
-    NodePool,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -36,6 +35,7 @@ from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.store import Change, Store
 
+FINALIZER: Final = "karpenter.sh/termination"
 POD_EVENT_DEDUPE: Final = 10 * SECOND
 DRIFT_CHECK: Final = 5 * MINUTE
 LAUNCH_TIMEOUT: Final = 5 * MINUTE
@@ -444,7 +444,7 @@ def node_of(claim: NodeClaim, now: datetime) -> Node:
             labels=labels,
             annotations=dict(claim.metadata.annotations),
             creation_timestamp=now,
-            finalizers=("karpenter.sh/termination",),
+            finalizers=(FINALIZER,),
         ),
         spec=NodeSpec(
             provider_id=claim.status.provider_id,
@@ -456,9 +456,3 @@ def node_of(claim: NodeClaim, now: datetime) -> Node:
             conditions=(Condition(type="Ready", status="False", last_transition_time=now),),
         ),
     )
-
-
-def pool_hash(pool: NodePool) -> dict[str, str]:
-    """The annotations by which Karpenter tells whether a NodeClaim is of the pool's present template."""
-    wanted = (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION)
-    return {key: pool.metadata.annotations[key] for key in wanted if key in pool.metadata.annotations}

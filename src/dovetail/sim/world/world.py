@@ -153,7 +153,7 @@ class World:
         found = self._kind(kind)
         name = name or self.provisioner.new_name(pool)
         born = self.clock.instant_of(self.clock.now - age)
-        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)), {})
+        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)))
         claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
         self.cloud.adopt(name, found, zone, capacity_type, self.clock.now - age)
         self.karpenter.adopt(claim, self.cloud.instances[name], born)
