@@ -45,6 +45,7 @@ COMMANDS: Final = (
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
+    CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
     CommandEntry("crds", "crds", "print the CRDs"),
 )
 

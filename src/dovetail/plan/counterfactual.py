@@ -71,7 +71,7 @@ class Answer:
             return ()
         found = self.context.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(
-            sorted({text for node in found if not node.serves_only_pending for text in node.kept_preferences()})
+            sorted({text for node in found if not node.serves_only_others for text in node.kept_preferences()})
         )
 
 
