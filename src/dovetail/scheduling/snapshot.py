@@ -297,6 +297,11 @@ class Snapshot:
         """Return an instance type as a pool sees it; None where the catalogue has none of that name."""
         return self._memory.machines.kind_of(name, pool)
 
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The places of all nodes, by name."""
+        return self._index
+
     def node_index(self, name: str) -> int | None:
         """The place of a node, by name."""
         return self._index.get(name)
@@ -376,7 +381,7 @@ class Snapshot:
 
     @cached
     def virtual(self) -> list[Entry]:
-        """The virtual pods of buffers, ready to be placed. Unlike pending pods they don't go where pods are kept out."""
+        """The virtual pods of buffers, ready to be placed; unlike pending pods they stay out of closed nodes."""
         pairs = zip(self.surroundings.virtual, self._virtual_classes, strict=True)
         return [Entry(pod, cls, exempt=False, pending=True) for pod, cls in pairs]
 
