@@ -17,7 +17,7 @@ from dovetail.api.karpenter import read_karpenter
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, parse_go_duration
-from dovetail.model.karpenter import KarpenterSettings
+from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.settings import (
     PROFILES,
     CandidateOrder,
@@ -56,6 +56,9 @@ def settings_of(tree: Any, base: Settings) -> Settings:
             raise InputError(_unknown(str(key), list(_READERS), "setting"))
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
+    gates = dict(changes["karpenter"].feature_gates) if "karpenter" in changes else {}
+    if base.is_karpenter and FeatureGate.SPOT_TO_SPOT in gates:
+        changes.setdefault("spot_to_spot_consolidation", gates[FeatureGate.SPOT_TO_SPOT])
     return dataclasses.replace(base, **changes)
 
 

@@ -14,6 +14,7 @@ class Gate(StrEnum):
     """The gates of spec section 4, in order; a method's own conditions and price gates are told apart by name."""
 
     MANAGED = "managed"
+    REBOOTING = "rebooting"
     MARKED_FOR_DELETION = "marked-for-deletion"
     INITIALIZED = "initialized"
     NOMINATED = "nominated"
@@ -23,6 +24,7 @@ class Gate(StrEnum):
     POOL_POLICY = "pool-policy"
     CONSOLIDATE_AFTER = "consolidate-after"
     GRACE_PERIOD = "grace-period"
+    CAPACITY_BUFFER = "capacity-buffer"
     NOT_EMPTY = "not-empty"
     NOT_EXPIRED = "not-expired"
     NOT_DRIFTED = "not-drifted"

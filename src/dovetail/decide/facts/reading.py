@@ -156,6 +156,7 @@ class Reader:
             pdb_veto=sums.veto,
             unreadable=tuple(sums.unreadable),
             claiming=sums.claiming,
+            rebooting=is_true(conditions, names.CONDITION_REBOOTING),
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:

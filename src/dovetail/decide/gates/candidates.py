@@ -7,8 +7,8 @@ expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; g
 facts and timers, below the methods.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
@@ -25,11 +25,15 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What the rules know beside the node: settings, the time, and which pools are ours (None: all)."""
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+
+    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    """
 
     settings: Settings
     now: datetime
     managed_pools: frozenset[str] | None = None
+    buffered: Mapping[str, int] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
@@ -68,6 +72,12 @@ def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
             nodePool=facts.pool_name,
         )
     return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
+
+
+def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.rebooting:
+        return stopped(Gate.REBOOTING, "Karpenter is rebooting it.", condition=names.CONDITION_REBOOTING)
+    return passed(Gate.REBOOTING, "It is not being rebooted.")
 
 
 def _not_marked(facts: NodeFacts, _: GateContext) -> GateResult:
@@ -146,7 +156,14 @@ def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
 
 
 Rule = Callable[[NodeFacts, GateContext], GateResult]
-NODE_RULES: tuple[Rule, ...] = (_managed, _not_marked, _initialized, _not_nominated, _node_may_be_disrupted)
+NODE_RULES: tuple[Rule, ...] = (
+    _managed,
+    _not_rebooting,
+    _not_marked,
+    _initialized,
+    _not_nominated,
+    _node_may_be_disrupted,
+)
 POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow)
 
 
@@ -294,6 +311,14 @@ def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
+    if not count:
+        return passed(gate, "It holds no room for a CapacityBuffer.")
+    what = "1 virtual pod" if count == 1 else f"{count} virtual pods"
+    return stopped(gate, f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
+
+
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
     if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
@@ -310,7 +335,7 @@ def claims_why(pod: Pod, settings: Settings) -> str:
 
 
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
-    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed),
+    Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed),
     Method.EXPIRED: (_expired, _no_resource_claims),
     Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (
