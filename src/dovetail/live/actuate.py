@@ -284,6 +284,7 @@ class Actuator:
             body=body,
             content_type=content_type,
             params={"fieldManager": "dovetail"} if method != "DELETE" else None,
+            fence=self.may_act,
         )
 
 
