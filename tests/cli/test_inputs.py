@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, load_cluster_option, load_inputs, parse_now, quiet_collector
+from dovetail.cli.inputs import add_input_options, load_cluster_option, load_question, parse_now, quiet_collector
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import CandidateOrder, Profile
 
@@ -36,7 +36,7 @@ def test_everything_together(tmp_path: Path) -> None:
     """Files, settings over a profile, a moment, and the catalogue of the nodes' own region."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("candidateOrder: disruption-cost\n")
-    inputs = load_inputs(
+    inputs = load_question(
         parsed(
             *("-f", captured(tmp_path, NODE), "--profile", "karpenter-1.15"),
             *("--settings", str(settings), "--now", "2026-03-14T16:30:00+01:00"),
@@ -74,7 +74,7 @@ def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> No
 def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
     """Where no node says its region, --catalog is needed."""
     with pytest.raises(InputError, match="--catalog"):
-        load_inputs(
+        load_question(
             parsed("-f", captured(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
         )
 

@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.records import decode_record, is_our_taint
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
@@ -35,7 +36,6 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
     WakeAt,
 )
-from dovetail.lifecycle.planner import Ask
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
@@ -81,24 +81,24 @@ class ScriptedPlanner:
         self.plans = 0
         self.validations = 0
         self.refuse: Callable[[Command], str] = lambda command: ""
-        self.asks: list[Ask] = []
+        self.asks: list[Question] = []
         self.next_change: datetime | None = None
 
-    def _wish(self, node: Node, ask: Ask) -> Command | None:
+    def _wish(self, node: Node, question: Question) -> Command | None:
         want = node.metadata.annotations.get(WANT, "")
         pool = node.metadata.labels[names.NODEPOOL]
         cost = want.startswith("cost-")
         kind = want.removeprefix("cost-")
-        if not want or pool not in ask.pools or node.metadata.deletion_timestamp:
+        if not want or pool not in question.managed_pools or node.metadata.deletion_timestamp:
             return None
-        if node.metadata.name in {*ask.in_flight.leaving_names, *ask.in_flight.nominated}:
+        if node.metadata.name in {*question.in_flight.leaving_names, *question.in_flight.nominated}:
             return None
         if any(is_our_taint(taint) for taint in node.spec.taints):
             return None
-        if cost and ask.cost_held_until is not None and ask.now < ask.cost_held_until:
+        if cost and question.cost_held_until is not None and question.now < question.cost_held_until:
             return None
         count = {"delete": 0, "replace": 1, "replace2": 2}[kind]
-        if count and pool in ask.in_flight.back_off:
+        if count and pool in question.in_flight.back_off:
             return None
         actions = (Action.DELETE_COST, Action.REPLACE_COST) if cost else (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED)
         to = node.metadata.annotations.get("to", "")
@@ -111,12 +111,12 @@ class ScriptedPlanner:
             placements=placements,
         )
 
-    def plan(self, ask: Ask) -> Found:
+    def round(self, question: Question) -> Found:
         """Propose the first node's wish."""
         self.plans += 1
-        self.asks.append(ask)
-        wishes = [wish for node in ask.cluster.nodes if (wish := self._wish(node, ask)) is not None]
-        room = self.limit - len(ask.in_flight.leaving_names)
+        self.asks.append(question)
+        wishes = [wish for node in question.cluster.nodes if (wish := self._wish(node, question)) is not None]
+        room = self.limit - len(question.in_flight.leaving_names)
         commands = tuple(wishes[:1]) if room > 0 else ()
         verdicts = tuple(
             NodeVerdict(
@@ -125,17 +125,17 @@ class ScriptedPlanner:
                 verdict=Gate.NOT_DRIFTED.value,
                 why="It has not drifted.",
             )
-            for node in ask.cluster.nodes
+            for node in question.cluster.nodes
         )
         return Found(commands=commands, next_change=self.next_change, verdicts=verdicts)
 
-    def validate(self, command: Command, ask: Ask) -> Command | Refusal:
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
         """Refuse where told to, or where a node no longer wants it."""
         self.validations += 1
         why = self.refuse(command)
-        by_name = {node.metadata.name: node for node in ask.cluster.nodes}
+        by_name = {node.metadata.name: node for node in question.cluster.nodes}
         for name in command.nodes:
-            if name not in by_name or self._wish(by_name[name], ask) is None:
+            if name not in by_name or self._wish(by_name[name], question) is None:
                 why = why or f"{name} no longer wants it"
         return Refusal(gate=Gate.SIMULATION, why=why) if why else command
 
@@ -440,4 +440,4 @@ class Driver:
 
 def engine_for(settings: Settings = CALM, planner: ScriptedPlanner | None = None, identity: str = "one") -> Engine:
     """Make an engine that wants what the nodes' annotations say."""
-    return Engine(settings, EMPTY_CATALOGUE, identity=identity, planner=planner or ScriptedPlanner())
+    return Engine(settings, EMPTY_CATALOGUE, identity=identity, decider=planner or ScriptedPlanner())

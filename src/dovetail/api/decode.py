@@ -114,7 +114,7 @@ def unreadable_quantity(cluster: Cluster) -> str | None:
     return None
 
 
-_AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead")
+_AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead", "allocatedResources")
 
 
 def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:

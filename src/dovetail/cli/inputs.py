@@ -10,13 +10,13 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from dovetail.api.findings import InputError
 
 if TYPE_CHECKING:
+    from dovetail.decide.question import Question
     from dovetail.model.catalogue import Catalogue
     from dovetail.model.cluster import Cluster
     from dovetail.model.settings import Settings
@@ -25,16 +25,6 @@ _PATIENCE: Final = 2.0
 _NOTES_MAX: Final = 10
 _YEARS: Final = (1970, 9000)
 _REGION: Final = "topology.kubernetes.io/region"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """What a command works on."""
-
-    cluster: "Cluster"
-    catalogue: "Catalogue"
-    settings: "Settings"
-    now: datetime
 
 
 def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
@@ -74,12 +64,35 @@ def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], d
     )
 
 
-def load_inputs(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> Inputs:
-    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one."""
+def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Question":
+    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one.
+
+    All pools of a captured cluster count as managed (contract.md, `pools`); of a live one, those that Dovetail manages.
+    """
     settings = load_settings_option(args)
     now = parse_now(args.now)
     cluster = load_cluster_option(args, capture)
-    return Inputs(cluster=cluster, catalogue=load_catalogue_option(args, cluster), settings=settings, now=now)
+    catalogue = load_catalogue_option(args, cluster)
+    from dovetail.decide.question import Question
+
+    pools = None if getattr(args, "files", None) else managed_pools(cluster, settings)
+    return Question(cluster=cluster, catalogue=catalogue, settings=settings, now=now, managed_pools=pools)
+
+
+def managed_pools(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
+    """Return the pools of a live cluster that Dovetail manages (spec section 10); None, which means all, if none is."""
+    from dovetail.model.names import MANAGE
+
+    labelled = [p.metadata.name for p in cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
+    return tuple(sorted({*labelled, *settings.pools})) or None
+
+
+def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:
+    """Print a note if a live cluster has no pool that Dovetail manages: the answer is for all pools then."""
+    from dovetail.model.names import MANAGE
+
+    if not args.files and question.managed_pools is None:
+        print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
 
 
 def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
@@ -150,11 +163,11 @@ def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Cata
         raise InputError(f"{error}{hint}") from None
 
 
-def load_settings_option(args: argparse.Namespace) -> "Settings":
-    """Load --settings over --profile."""
+def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
+    """Load --settings over --profile, or over another profile."""
     from dovetail.api.settings import load_settings
 
-    return load_settings(args.settings, args.profile)
+    return load_settings(args.settings, profile or args.profile)
 
 
 def parse_now(text: str | None) -> datetime:

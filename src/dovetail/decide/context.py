@@ -7,7 +7,7 @@ decide, between the rules and the methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import Ledger
 from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
 from dovetail.decide.gates.price import Refusal, Source
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.unready import Unready
@@ -30,6 +30,7 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -39,24 +40,26 @@ if TYPE_CHECKING:
 
 
 class RoundContext:
-    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept."""
+    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
+
+    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`: what a `Decider` remembers.
+    """
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        settings: Settings,
-        now: datetime,
+        question: Question,
+        snapshot: Snapshot | None = None,
         *,
-        in_flight: InFlight = NOTHING_IN_FLIGHT,
-        stabilized_until: datetime | None = None,
-        managed_pools: Iterable[str] | None = None,
-        memory: FactsCache | None = None,
+        facts_cache: FactsCache | None = None,
+        launches_of: Callable[[Frame], Launches] = Launches,
     ) -> None:
-        self.snapshot, self.settings, self.now, self.in_flight = snapshot, settings, now, in_flight
-        self.stabilized_until = stabilized_until
-        self._memory = memory
-        managed = None if managed_pools is None or settings.is_karpenter else frozenset(managed_pools)
-        self.gate_context = GateContext(settings=settings, now=now, managed_pools=managed)
+        settings, pools = question.settings, question.managed_pools
+        self.question, self.settings, self.now = question, settings, question.now
+        self.snapshot = question.snapshot() if snapshot is None else snapshot
+        self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
+        self._memory, self._launches_of = facts_cache, launches_of
+        managed = None if pools is None or settings.is_karpenter else frozenset(pools)
+        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.pods_simulated = 0
@@ -104,9 +107,7 @@ class RoundContext:
     @cached
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
-        frame = self.snapshot.frame
-        launches = self._memory.launches(frame) if self._memory is not None else Launches(frame)
-        return Bounds(self.snapshot, self.closed, launches)
+        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
 
     @cached
     def unready(self) -> Unready:

@@ -1,16 +1,14 @@
 """What is already under way when a round begins: commands in flight and what they hold on to.
 
-A value that the engine hands to a round; a captured cluster has none. It decides nothing. The snapshot of the same
-round must know the same nodes as leaving (their pods have to be placed too): `marked_settings` is how it is told. Sits
-in decide, below the methods; `lifecycle.engine` fills it.
+A value that is part of the question put to a round; a captured cluster has none. It decides nothing. Sits in decide,
+below the question; `lifecycle.engine` fills it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dovetail.model.command import Method
-from dovetail.model.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +40,6 @@ class InFlight:
     def leaving_names(self) -> tuple[str, ...]:
         """The names of all nodes that are leaving, in order."""
         return tuple(sorted({entry.node for entry in self.leaving}))
-
-    def marked_settings(self, settings: Settings) -> Settings:
-        """Return the settings to build the snapshot with: what is in flight counts as marked and as nominated."""
-        return replace(
-            settings,
-            marked_for_deletion_nodes=tuple(sorted({*settings.marked_for_deletion_nodes, *self.leaving_names})),
-            nominated_nodes=tuple(sorted({*settings.nominated_nodes, *self.nominated})),
-        )
 
 
 NOTHING_IN_FLIGHT = InFlight()

@@ -76,7 +76,7 @@ class BlockedMove:
     why: str
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
 

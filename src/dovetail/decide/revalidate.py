@@ -1,44 +1,29 @@
-"""Return whether a command is still right, some seconds later, on fresh state.
+"""Checks whether a command is still right, some seconds later, on fresh state.
 
 Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still
 be there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that
 still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements
-are new), or the gate that it failed at. Sits on top of decide, beside the round; `lifecycle` calls it.
+are new), or the gate that it failed at. Sits in decide, beside the round, below the decider.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from dovetail.decide.context import RoundContext
-from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import price
 from dovetail.decide.gates.price import Refusal
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
 from dovetail.model.command import Command, Method
-from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.scheduling.snapshot import Snapshot
 
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
-def revalidate(
-    command: Command,
-    snapshot: Snapshot,
-    settings: Settings,
-    now: datetime,
-    *,
-    in_flight: InFlight = NOTHING_IN_FLIGHT,
-    managed_pools: Iterable[str] | None = None,
-    memory: FactsCache | None = None,
-) -> Command | Refusal:
-    """Look at a command again; `in_flight` must not hold the command itself."""
-    context = RoundContext(snapshot, settings, now, in_flight=in_flight, managed_pools=managed_pools, memory=memory)
+def revalidate(command: Command, context: RoundContext) -> Command | Refusal:
+    """Check a command again; what is in flight must not contain the command itself."""
     standing, refusal = _still_standing(context, command)
     if refusal is not None and (not standing or not _only_empties(command)):
         return refusal
@@ -124,7 +109,8 @@ def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[Nod
     move = cost_move(context, nodes)
     if isinstance(move, Refusal):
         return move
-    return score(context, move) or _same_or_less(context, command, move)
+    refusal = None if context.settings.is_karpenter else score(context, move)  # Karpenter does not ask again
+    return refusal or _same_or_less(context, command, move)
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:

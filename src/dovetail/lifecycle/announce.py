@@ -25,8 +25,8 @@ from typing import Final
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.decisions import Decision
 from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
-from dovetail.lifecycle.planner import Decision
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND

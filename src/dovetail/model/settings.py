@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from dovetail.model.karpenter import KarpenterSettings
+
 _SECOND: Final = 1_000_000_000
 _MINUTE: Final = 60 * _SECOND
 
@@ -73,6 +75,7 @@ class Settings:
     nominated_nodes: tuple[str, ...] = ()
     marked_for_deletion_nodes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    karpenter: KarpenterSettings = field(default_factory=KarpenterSettings)
     ties: int = 0
 
     @property

@@ -20,8 +20,11 @@ _FOLD_AT = 40
 _EXACT = "Figures are exact; money is shown rounded."
 
 
-def plan_page(result: RoundResult, catalogue: Catalogue | None = None) -> str:
-    """The whole page; with a catalogue, its foot says where the prices are from and of which day."""
+def plan_page(result: RoundResult, catalogue: Catalogue | None = None, sections: Sequence[str] = ()) -> str:
+    """Return the whole page; with a catalogue, its foot says where the prices are from and of which day.
+
+    `sections`: markup of `plan.page_sections`, for what options asked for.
+    """
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
     groups = _groups(verdicts, taken)
@@ -40,6 +43,7 @@ def plan_page(result: RoundResult, catalogue: Catalogue | None = None) -> str:
         "<h2>Now</h2>",
         "".join(_command(command) for command in result.commands)
         or "<p>Nothing: no node passes every gate at this moment.</p>",
+        *sections,
         "<h2>What holds the rest back</h2>",
         _held(result, groups),
         "<h2>Budgets</h2>",
@@ -101,19 +105,23 @@ def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) 
         return "<p>Nothing is held back.</p>"
     rows = []
     for gate, members in held:
-        worth = sum(result.prices.get(entry.node, 0) for entry in members)
+        price = sum(result.prices.get(entry.node, 0) for entry in members)
         step = FIRST_STEP.get(Gate(gate), "")
         rows.append(
             [
                 f"<code>{html.text(gate)}</code>",
                 f"{len(members):,}",
-                f"{dollars(worth, 2)}/h",
+                f"{dollars(price, 2)}/h",
                 f"{html.name(members[0].node)}: {html.text(members[0].why)}",
                 html.text(step),
             ]
         )
     chart = bar_chart("nodes by gate", [(gate, float(len(members))) for gate, members in held[:10]], y_label="nodes")
-    return chart + html.table(["gate", "nodes", "worth", "for example", "what would help"], rows, (1, 2))
+    head = ["gate", "nodes", "price of these nodes", "for example", "what would help"]
+    note = (
+        "<p>The price is what these nodes cost, not what could be saved: <code>dovetail blockers</code> finds that.</p>"
+    )
+    return chart + html.table(head, rows, (1, 2)) + note
 
 
 def _budgets(result: RoundResult) -> str:

@@ -12,13 +12,15 @@ from fractions import Fraction
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
-from dovetail.decide.gates.candidates import pod_name
+from dovetail.decide.gates.candidates import claims_why, pod_name
 from dovetail.decide.gates.price import Approved, Refusal
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from dovetail.model.money import nearest
-from dovetail.model.verdicts import Gate
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
 
@@ -43,7 +45,7 @@ def cost_move(context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: boo
         return hopeless
     sources = context.sources(nodes)
     simulation = context.simulate(nodes, for_cost=True)
-    refusal = refuse_unplaced(simulation)
+    refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
@@ -116,7 +118,7 @@ def score(context: RoundContext, move: Move) -> Refusal | None:
 def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     """Take nodes away that have to go: every pod must land, on as many new nodes as it takes (spec section 5)."""
     simulation = context.simulate(nodes, for_cost=False)
-    refusal = refuse_unplaced(simulation)
+    refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
@@ -134,12 +136,16 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
 # ---------------------------------------------------------------- refusals of the simulation (gate 9)
 
 
-def refuse_unplaced(simulation: SimulationResult) -> Refusal | None:
+def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal | None:
     """Say which pod finds no place, or only one that is not ready for it."""
     blocking = simulation.blocking
     if not blocking:
         return None
     homeless = [entry for entry in blocking if entry in simulation.unplaced]
+    claiming = next((entry.pod for entry in homeless if uses_resource_claims(entry.pod.spec)), None)
+    if claiming is not None:
+        figures: dict[str, Figure] = {"pod": pod_name(claiming), "pods": len(homeless)}
+        return Refusal(gate=Gate.DYNAMIC_RESOURCES, why=claims_why(claiming, settings), figures=figures)
     if homeless:
         return _no_place(homeless[0], len(homeless))
     entry = blocking[0]

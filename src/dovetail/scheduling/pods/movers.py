@@ -173,6 +173,8 @@ def _count(classes: Iterable[PodClass]) -> Specs:
     counts: Counter[int] = Counter()
     infos: dict[int, SpecInfo] = {}
     for cls in classes:
+        if cls.info.claims:
+            continue  # it is never placed, so it needs no room anywhere
         counts[cls.info.id] += 1
         infos[cls.info.id] = cls.info
     return tuple((infos[number], count) for number, count in counts.items())

@@ -30,7 +30,7 @@ from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
 from dovetail.sim.world.karpenter import Karpenter, with_condition
-from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopPlanner
+from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.provisioner import Provisioner
 from dovetail.sim.world.scheduler import Scheduler
@@ -180,14 +180,14 @@ class World:
         def build() -> Engine:
             kind = "karpenter" if karpenter else "dovetail"
             catalogue = self.cloud.seen_catalogue()
-            planner = LoopPlanner(self.consolidation, self.dice.stream("loop")) if karpenter else None
+            decider = LoopDecider(self.consolidation, self.dice.stream("loop")) if karpenter else None
             return Engine(
                 settings,
                 catalogue,
                 identity=identity,
                 holds=not karpenter,
                 controller=kind,
-                planner=planner,
+                decider=decider,
                 verdicts_every=verdicts_every,
             )
 
