@@ -23,7 +23,7 @@ _NOTHING: Final = "0"
 Problems = list[str]
 
 
-class _Where(msgspec.Struct, rename="camel"):
+class _Where(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
