@@ -30,13 +30,16 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
+    from dovetail.decide.search.found import Found
 
 
 class RoundContext:
@@ -62,9 +65,10 @@ class RoundContext:
         self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.searched: Found | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
+        self._simulations: dict[tuple[tuple[int, ...], bool, TypeBits], SimulationResult] = {}
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
@@ -113,6 +117,11 @@ class RoundContext:
     def unready(self) -> Unready:
         """What is certain to land on nodes on their way."""
         return Unready(self.snapshot, self.closed)
+
+    @property
+    def new_nodes_max(self) -> int:
+        """How many new nodes a cost action may open (spec sections 5 and 21)."""
+        return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property
     def stabilizing(self) -> bool:
@@ -193,23 +202,27 @@ class RoundContext:
         place = self.snapshot.node_index(facts.name)
         return -1 if place is None else place
 
-    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
+    def simulate(
+        self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: TypeBits = ALL_TYPES
+    ) -> SimulationResult:
         """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
 
-        A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
-        to the same question serves as well.
+        A cost action may open few new nodes and not move pods to closed nodes; without closed ones the unbounded answer
+        to the same question serves as well. `launchable`: instance types that new nodes may be of.
         """
         chosen = tuple(map(self.place, nodes))
-        key = (tuple(sorted(chosen)), for_cost)
+        key = (tuple(sorted(chosen)), for_cost, launchable)
         if key in self._simulations:
             return self._simulations[key]
-        if for_cost and not self.closed and (key[0], False) in self._simulations:
-            return self._simulations[(key[0], False)]
+        if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
+            return self._simulations[(key[0], False, launchable)]
         result = simulate(
             self.snapshot,
             chosen,
             closed=self.closed if for_cost else (),
-            new_nodes_max=1 if for_cost else None,
+            new_nodes_max=self.new_nodes_max if for_cost else None,
+            launchable=launchable,
+            under_way=self.in_flight.under_way,
         )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
@@ -217,7 +230,7 @@ class RoundContext:
 
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is known already where the pods of a node that has to go would land."""
-        return ((self.place(facts),), False) in self._simulations
+        return ((self.place(facts),), False, ALL_TYPES) in self._simulations
 
 
 def _source(facts: NodeFacts, now: datetime) -> Source:

@@ -16,6 +16,7 @@ from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
@@ -27,6 +28,12 @@ METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.DRIFTED: drifted.run,
     Method.MULTI_NODE: multi_node.run,
     Method.SINGLE_NODE: single_node.run,
+}
+
+_BY_VALUE: dict[Method, Callable[[RoundContext], MethodRun]] = {
+    **METHODS,
+    Method.MULTI_NODE: by_value.run_several,
+    Method.SINGLE_NODE: by_value.run_one,
 }
 
 _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
@@ -52,7 +59,8 @@ def decide(
 ) -> RoundResult:
     """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
-    for method, ask in METHODS.items():
+    methods = _BY_VALUE if context.settings.searches_by_value else METHODS
+    for method, ask in methods.items():
         if method in without:
             continue
         runs[method] = ask(context)
@@ -68,9 +76,9 @@ def decide(
         warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
-        prices={facts.name: facts.price for facts in context.nodes},
+        prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         compute_verdicts=lambda: verdicts(
-            context, {method: runs.get(method) or ask(context) for method, ask in METHODS.items()}
+            context, {method: runs.get(method) or ask(context) for method, ask in methods.items()}
         ),
         list_methods=lambda: tuple(
             _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)

@@ -18,7 +18,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -193,6 +193,7 @@ class Engine:
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
+            under_way=flight.under_way(runs, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
             regrown={pool: self._wall(until) for pool, until in regrown.items()},
         )
@@ -582,7 +583,7 @@ class Engine:
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
             if self._proposed != figures:
                 self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
             return False
         assert self._now is not None
         self._started += 1

@@ -108,7 +108,7 @@ def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Se
     """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
     if not asks(facts):
         return None
-    best = Approved(new_node=None, savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
+    best = Approved(savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
     own = totals.get(facts.pool_name)
     if own is None or own.cost <= 0:
         return None
