@@ -152,6 +152,7 @@ def test_the_table_is_the_contract() -> None:
         "hold",
         "release",
         "crds",
+        "blockers",
         "catalog",
     ]
     names = [entry.name for entry in COMMANDS]

@@ -222,6 +222,7 @@ class RoundContext:
             closed=self.closed if for_cost else (),
             new_nodes_max=self.new_nodes_max if for_cost else None,
             launchable=launchable,
+            under_way=self.in_flight.under_way,
         )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
