@@ -19,7 +19,8 @@ class Question:
     """All that a decision depends on.
 
     `in_flight`: what commands under way hold on to; a captured cluster has none. `managed_pools`: the pools that may be
-    disrupted; None: all. `cost_held_until`: no cost action starts before this time (stabilization, S4).
+    disrupted; None: all. `cost_held_until`: no cost action starts before this time (stabilization, S4). `alert`:
+    why the alert gate holds all pools (spec section 17); empty: it does not.
     """
 
     cluster: Cluster
@@ -29,6 +30,7 @@ class Question:
     in_flight: InFlight = NOTHING_IN_FLIGHT
     managed_pools: tuple[str, ...] | None = None
     cost_held_until: datetime | None = None
+    alert: str = ""
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
         """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.
