@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.model.duration import format_duration
@@ -17,6 +18,7 @@ from dovetail.sim.pages.comparison import Comparison as Story
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import START
 
 Progress = Callable[[float], None]
 _POLL_SECONDS = 0.2
@@ -31,6 +33,7 @@ class Comparison:
     seed: int
     until: int
     results: tuple[Result, ...]
+    start: datetime = START
 
     def figures(self) -> dict[str, Any]:
         """The contract's `simulate -o json`."""
@@ -49,6 +52,7 @@ class Comparison:
             seed=self.seed,
             seconds=self.until / SECOND,
             results=self.results,
+            start=self.start,
         )
 
 
@@ -74,7 +78,13 @@ def compare(
         seed=seed,
         until=scenario.until if until is None else until,
         results=tuple(run_all(tasks, progress)),
+        start=measured_from(scenario),
     )
+
+
+def measured_from(scenario: Scenario) -> datetime:
+    """Return when the measured part of a scenario begins: after its warm-up."""
+    return scenario.start + timedelta(microseconds=scenario.warm_up // 1000)
 
 
 Task = tuple[Scenario, Policy, int, int | None]
