@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, load_cluster_option, load_inputs, parse_now, quiet_collector
+from dovetail.cli.inputs import (
+    add_input_options,
+    check_now,
+    load_cluster_option,
+    load_question,
+    moment_of,
+    quiet_collector,
+)
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import CandidateOrder, Profile
 
@@ -36,7 +43,7 @@ def test_everything_together(tmp_path: Path) -> None:
     """Files, settings over a profile, a moment, and the catalogue of the nodes' own region."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("candidateOrder: disruption-cost\n")
-    inputs = load_inputs(
+    inputs = load_question(
         parsed(
             *("-f", captured(tmp_path, NODE), "--profile", "karpenter-1.15"),
             *("--settings", str(settings), "--now", "2026-03-14T16:30:00+01:00"),
@@ -74,7 +81,7 @@ def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> No
 def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
     """Where no node says its region, --catalog is needed."""
     with pytest.raises(InputError, match="--catalog"):
-        load_inputs(
+        load_question(
             parsed("-f", captured(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
         )
 
@@ -83,13 +90,13 @@ def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
 def test_a_moment_needs_its_zone(text: str) -> None:
     """What is no instant is refused with an example."""
     with pytest.raises(InputError, match="2026-03-14T15:30:00Z"):
-        parse_now(text)
+        check_now(text)
 
 
 def test_now_is_now_by_default() -> None:
     """In UTC."""
-    assert parse_now(None).tzinfo is UTC
-    assert parse_now("2026-03-14T15:30:00Z") == datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
+    assert moment_of(None, Cluster()).tzinfo is UTC
+    assert moment_of("2026-03-14T15:30:00Z", Cluster()) == datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
 
 
 def test_the_collector_is_on_again_after_loading() -> None:

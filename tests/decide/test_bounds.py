@@ -17,17 +17,16 @@ from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
-from dovetail.scheduling.snapshot import Snapshot
 from tests.decide.towns import KINDS
 from tests.designs.world import Town
 from tests.golden.cases import GoldenCase, golden_cases
+from tests.golden.decisions import question_of
 
 
 def _scenes(case: GoldenCase) -> Iterator[RoundContext]:
     plain = replace(DOVETAIL, nominated_nodes=case.settings.nominated_nodes)
     for settings in (case.settings, plain):
-        snapshot = Snapshot.build(case.cluster, case.catalogue, settings, case.now)
-        yield RoundContext(snapshot, settings, case.now)
+        yield RoundContext(question_of(case, settings))
 
 
 def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
@@ -97,7 +96,7 @@ def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> No
     counts: Counter[tuple[Gate, bool]] = Counter()
     for seed in range(400):
         town = _crowded(random.Random(seed), profile)
-        counts += _refused_for_certain(RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight))
+        counts += _refused_for_certain(RoundContext(town.question()))
     wanted = {
         (Gate.UNINITIALIZED_DESTINATION, False),
         (Gate.UNINITIALIZED_DESTINATION, True),
@@ -123,7 +122,7 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
         town.node("goes", "s")
         town.pod("larger", "goes", cpu="1900m")
         town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
-    context = RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+    context = RoundContext(town.question())
     found = context.unready.destination((context.place(context.by_name["asked"]),))
     assert (found is not None) == (first == "neither")
 

@@ -1,11 +1,11 @@
 """What is under way already: leaving nodes, nominated nodes, back-off, and pools that are not ours."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
-from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Taint
@@ -23,11 +23,13 @@ def _empty(*nodes: str) -> Town:
     return town
 
 
-def test_marked_settings_tell_the_snapshot() -> None:
+def test_the_snapshot_knows_what_is_in_flight() -> None:
     """What is in flight joins what the settings name, sorted, so that the snapshot sees the same nodes leaving."""
     leaving = LeavingNode(node="b", method=Method.EMPTY, since=NOW)
-    found = InFlight(leaving=(leaving,), nominated=("z", "y")).marked_settings(DOVETAIL)
-    assert found.marked_for_deletion_nodes == ("b",)
+    settings = replace(DOVETAIL, marked_for_deletion_nodes=("a",), nominated_nodes=("z",))
+    in_flight = InFlight(leaving=(leaving,), nominated=("z", "y"))
+    found = _empty("a", "b").question(settings=settings, in_flight=in_flight).snapshot().settings
+    assert found.marked_for_deletion_nodes == ("a", "b")
     assert found.nominated_nodes == ("y", "z")
 
 
@@ -80,11 +82,11 @@ def test_a_pool_that_backs_off_launches_nothing() -> None:
     assert moved(town.act()) == ("replaceCost", ("n",))
     until = NOW + timedelta(minutes=10)
     held = InFlight(back_off={"default": until})
-    result = plan_round(town.snapshot(), town.settings, NOW, in_flight=held)
+    result = town.round(in_flight=held)
     assert result.commands == ()
     assert [entry.verdict for entry in result.verdicts] == ["back-off"]
     assert result.next_change == until
-    assert plan_round(town.snapshot(), town.settings, until, in_flight=held).commands
+    assert town.round(now=until, in_flight=held).commands
 
 
 def test_other_pools_are_only_observed() -> None:

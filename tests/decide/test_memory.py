@@ -2,12 +2,10 @@
 
 from datetime import timedelta
 
-from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.round import plan_round
 from dovetail.model.command import Method
-from dovetail.scheduling.snapshot import Snapshot
 from tests.designs.world import Town, kind
 
 
@@ -21,14 +19,10 @@ class _Shell:
             self.town.node(name, "m")
             self.town.pod(f"on-{name}", name)
             self.town.event(name)
-        self.catalogue, self.memory = self.town.catalogue, FactsCache()
-        self.snapshot: Snapshot | None = None
+        self.catalogue, self.decider = self.town.catalogue, Decider()
 
     def ask(self) -> RoundResult:
-        town = self.town
-        settings = town.in_flight.marked_settings(town.settings)
-        self.snapshot = Snapshot.build(town.cluster, self.catalogue, settings, town.now, previous=self.snapshot)
-        return plan_round(self.snapshot, town.settings, town.now, in_flight=town.in_flight, memory=self.memory)
+        return self.decider.round(self.town.question(catalogue=self.catalogue))
 
     def verdicts(self) -> dict[str, str]:
         return {verdict.node: verdict.verdict for verdict in self.ask().verdicts}

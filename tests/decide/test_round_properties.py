@@ -10,21 +10,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide.context import RoundContext
-from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.decider import Decider
 from dovetail.decide.gates.timers import in_grace_period
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
 from dovetail.decide.methods.moves import Move
-from dovetail.decide.revalidate import revalidate
+from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.cluster import cluster_of
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from dovetail.plan.counterfactual import World, ask, counterfactuals
+from dovetail.plan.counterfactual import ask, counterfactuals
 from dovetail.plan.document import plan_document
-from dovetail.scheduling.snapshot import Snapshot
 from tests.decide.towns import build, shapes, towns
 from tests.designs.world import Town
 
@@ -36,7 +35,7 @@ sometimes = settings(max_examples=25, deadline=None, suppress_health_check=[Heal
 
 
 def _scene(town: Town) -> RoundContext:
-    return RoundContext(town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+    return RoundContext(town.question())
 
 
 @often
@@ -125,8 +124,8 @@ def test_the_order_of_the_input_changes_nothing(shape: dict[str, Any], rng: rand
     kinds = list(town.catalogue.instance_types)
     rng.shuffle(kinds)
     catalogue = replace(town.catalogue, instance_types=tuple(kinds))
-    snapshot = Snapshot.build(cluster_of(objects), catalogue, town.settings, town.now)
-    other = plan_round(snapshot, town.settings, town.now, every_method=True, every_candidate=True)
+    question = town.question(cluster=cluster_of(objects), catalogue=catalogue)
+    other = plan_round(question, every_method=True, every_candidate=True)
     assert msgspec.json.encode(plan_document(plain)) == msgspec.json.encode(plan_document(other))
 
 
@@ -174,7 +173,7 @@ def test_more_disruption_never_lets_a_node_go(shape: dict[str, Any], which: int)
 def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
     """A command that was just computed passes validation on the same snapshot, whole."""
     for command in (c for method in town.round(every_method=True).methods for c in method.commands):
-        again = revalidate(command, town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+        again = Decider(memory=False).revalidate(command, town.question())
         assert isinstance(again, Command), again
         assert again.nodes == command.nodes
         assert [r.instance_types for r in again.replacements] == [r.instance_types for r in command.replacements]
@@ -184,21 +183,12 @@ def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
 @given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=8))
 def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) -> None:
     """Rounds that remember what they read answer as rounds that don't, whatever happens in between."""
-    memory, snapshot, catalogue = FactsCache(), None, town.catalogue
+    decider, catalogue = Decider(), town.catalogue
     for number, (which, what) in enumerate([(0, "start"), *steps]):
         _happen(town, f"n{which}", what, number)
-        settings = town.in_flight.marked_settings(town.settings)
-        snapshot = Snapshot.build(town.cluster, catalogue, settings, town.now, previous=snapshot)
         for full in (False, True):
-            kept = plan_round(
-                snapshot,
-                town.settings,
-                town.now,
-                in_flight=town.in_flight,
-                every_method=full,
-                every_candidate=full,
-                memory=memory,
-            )
+            question = town.question(catalogue=catalogue)
+            kept = decider.round(question, every_method=full, every_candidate=full)
             plain = town.round(every_method=full, every_candidate=full)
             assert msgspec.json.encode(plan_document(kept)) == msgspec.json.encode(plan_document(plain))
             assert (kept.next_change, kept.blocked, kept.prices) == (plain.next_change, plain.blocked, plain.prices)
@@ -256,7 +246,7 @@ def test_nothing_changes_before_the_next_change(town: Town) -> None:
 @given(towns)
 def test_removing_the_cause_does_what_explain_says(town: Town) -> None:
     """Where `explain` names pods' do-not-disrupt as the cause, a cluster without those has the verdict it foretold."""
-    world = World(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+    world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
     for name in sorted(town.nodes):
         answer, found = counterfactuals(world, name)
         assert answer is not None
@@ -277,5 +267,5 @@ def test_removing_the_cause_does_what_explain_says(town: Town) -> None:
 def test_ask_knows_no_stranger() -> None:
     """A node that is not there has no answer."""
     town = Town()
-    world = World(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+    world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
     assert ask(world, "nobody") is None

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
-from dovetail.decide.revalidate import revalidate
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate
@@ -17,7 +17,7 @@ CHEAP = {"consolidationSavingsThreshold": 0}
 
 
 def _again(town: Town, command: Command) -> Command | Refusal:
-    return revalidate(command, town.snapshot(), town.settings, town.now, in_flight=town.in_flight)
+    return Decider(memory=False).revalidate(command, town.question())
 
 
 def _decided(town: Town) -> Command:

@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
@@ -263,19 +264,23 @@ class Town:
 
     def snapshot(self) -> Snapshot:
         """Look at the cluster."""
-        settings = self.in_flight.marked_settings(self.settings)
-        return Snapshot.build(self.cluster, self.catalogue, settings, self.now)
+        return self.question().snapshot()
 
-    def round(self, **options: Any) -> RoundResult:
+    def question(self, **changes: Any) -> Question:
+        """Return the question that a round is asked, with some of its parts replaced."""
+        parts: dict[str, Any] = {
+            "cluster": self.cluster,
+            "catalogue": self.catalogue,
+            "settings": self.settings,
+            "now": self.now,
+            "in_flight": self.in_flight,
+            "cost_held_until": self.stabilized_until,
+        }
+        return Question(**{**parts, **changes})
+
+    def round(self, *, every_method: bool = False, every_candidate: bool = False, **changes: Any) -> RoundResult:
         """Decide."""
-        return plan_round(
-            self.snapshot(),
-            self.settings,
-            self.now,
-            in_flight=self.in_flight,
-            stabilized_until=self.stabilized_until,
-            **options,
-        )
+        return plan_round(self.question(**changes), every_method=every_method, every_candidate=every_candidate)
 
     def act(self) -> Command | None:
         """Decide, and give the one command, if any."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.decide.outcome import CandidateFigures, MethodResult, RoundResult
+from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
-from dovetail.scheduling.snapshot import Snapshot
+from dovetail.model.settings import Settings
 from tests.golden.cases import GoldenCase
 
 TERMINATE_FIRST = ("P57",)
@@ -47,8 +48,12 @@ class Difference:
 
 def decide(case: GoldenCase) -> RoundResult:
     """Ask every method of ours about a case, under Karpenter's profile."""
-    snapshot = Snapshot.build(case.cluster, case.catalogue, case.settings, case.now)
-    return plan_round(snapshot, case.settings, case.now, every_method=True, every_candidate=True)
+    return plan_round(question_of(case), every_method=True, every_candidate=True)
+
+
+def question_of(case: GoldenCase, settings: Settings | None = None) -> Question:
+    """Return the question that a case puts, under its own settings or others."""
+    return Question(cluster=case.cluster, catalogue=case.catalogue, settings=settings or case.settings, now=case.now)
 
 
 def differences(case: GoldenCase, method: Method, result: RoundResult) -> Iterator[Difference]:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.decide.gates.price import Refusal
+from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.engine import Engine
@@ -31,7 +32,6 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
     WakeAt,
 )
-from dovetail.lifecycle.planner import Ask
 from dovetail.model import names
 from dovetail.model.command import Command
 from dovetail.model.objects import (
@@ -146,7 +146,7 @@ def test_leadership_lost_stops_everything_and_gained_again_resumes() -> None:
 
 def test_observe_mode_says_and_touches_nothing() -> None:
     """It proposes what it would do, and gives reports and wake-ups only."""
-    engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, planner=ScriptedPlanner())
+    engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
     assert {type(item) for _, item in driver.log} == {Report, WakeAt}
     assert len(driver.reports("proposal")) == 1
@@ -180,17 +180,17 @@ def test_two_commands_do_not_refuse_each_other_for_ever() -> None:
         found: dict[tuple[str, ...], tuple[str, ...]]
         first = True
 
-        def plan(self, ask: Ask) -> Found:
-            result = super().plan(ask)
+        def round(self, question: Question) -> Found:
+            result = super().round(question)
             for command in result.commands:
-                self.found[command.nodes] = ask.in_flight.leaving_names
+                self.found[command.nodes] = question.in_flight.leaving_names
             return result
 
-        def validate(self, command: Command, ask: Ask) -> Command | Refusal:
+        def revalidate(self, command: Command, question: Question) -> Command | Refusal:
             spoiled, self.first = self.first, False
-            same = self.found[command.nodes] == ask.in_flight.leaving_names
+            same = self.found[command.nodes] == question.in_flight.leaving_names
             if same and not spoiled:
-                return super().validate(command, ask)
+                return super().revalidate(command, question)
             return Refusal(gate=Gate.SIMULATION, why="changed")
 
     planner = Fussy()
@@ -353,7 +353,7 @@ def test_decisions_wait_for_the_holds_of_a_new_pool(*, label_first: bool) -> Non
             return Failure.UNREACHABLE
 
         world.fail = judge
-        engine = Engine(CALM, EMPTY_CATALOGUE, holds_first=True, planner=ScriptedPlanner(limit=1))
+        engine = Engine(CALM, EMPTY_CATALOGUE, holds_first=True, decider=ScriptedPlanner(limit=1))
         driver = Driver(world, engine).begin()
         if not label_first:
             world.add_pool(managed=True)
@@ -402,8 +402,8 @@ def test_nodes_of_pools_not_managed_are_never_touched() -> None:
     world.add_node("x", pool="theirs", want="delete")
 
     class Careless(ScriptedPlanner):
-        def plan(self, ask):  # type: ignore[no-untyped-def]
-            return super().plan(replace(ask, pools=("theirs",)))
+        def round(self, question):  # type: ignore[no-untyped-def]
+            return super().round(replace(question, managed_pools=("theirs",)))
 
     driver = Driver(world, engine_for(CALM, Careless())).begin().run(60)
     assert acting(driver) == []

@@ -128,8 +128,8 @@ def test_partial_deletion_refused_keeps_what_pods_need() -> None:
     world = world_with(a="replace", b="replace")
 
     class Pair(ScriptedPlanner):
-        def plan(self, ask):  # type: ignore[no-untyped-def]
-            result = super().plan(ask)
+        def round(self, question):  # type: ignore[no-untyped-def]
+            result = super().round(question)
             if result.commands and result.commands[0].nodes == ("a",):
                 result.commands = (replace(result.commands[0], nodes=("a", "b")),)
             else:
@@ -321,7 +321,7 @@ def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[I
 def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
     """A simulated Karpenter beside us carries its own commands on; neither undoes the other's."""
     world = world_with(a="replace")
-    other = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, planner=ScriptedPlanner())
+    other = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, decider=ScriptedPlanner())
     theirs = Driver(world, other).begin().run(20)
     ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0))).begin().run(5)
     assert world.tainted() == ["a"]
@@ -334,7 +334,7 @@ def test_node_that_another_command_has_taken_is_left_to_it() -> None:
     """Two controllers at once: the later one gives way, and takes neither taint nor record off."""
     world = world_with(a="replace")
     ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(1)
-    theirs = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, planner=ScriptedPlanner())
+    theirs = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, decider=ScriptedPlanner())
     other = Driver(world, theirs).begin()
     world.fail = lambda item: Failure.UNREACHABLE if isinstance(item, TaintNode) else None
     ours.run(14)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from dovetail.lifecycle.planner import Ask
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.command import Command
 from dovetail.model.objects import (
@@ -25,11 +25,11 @@ from tests.lifecycle.world import CALM, WANT, Driver, ScriptedPlanner, World, en
 class PatientPlanner(ScriptedPlanner):
     """Leaves pools alone that the engine says have regrown, as `decide` does for cost actions."""
 
-    def _wish(self, node: Node, ask: Ask) -> Command | None:
-        until = ask.in_flight.regrown.get(node.metadata.labels[names.NODEPOOL])
-        waits = until is not None and ask.now < until
+    def _wish(self, node: Node, question: Question) -> Command | None:
+        until = question.in_flight.regrown.get(node.metadata.labels[names.NODEPOOL])
+        waits = until is not None and question.now < until
         cost = node.metadata.annotations.get(WANT, "").startswith("cost-")
-        return None if waits and cost else super()._wish(node, ask)
+        return None if waits and cost else super()._wish(node, question)
 
 
 class Springy(World):

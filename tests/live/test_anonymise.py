@@ -7,12 +7,12 @@ import pytest
 
 from dovetail.api.decode import load_cluster
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
 from dovetail.live.capture import dump
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Pod
 from dovetail.model.settings import DOVETAIL
-from dovetail.scheduling.snapshot import Snapshot
 from tests.golden.cases import GoldenCase
 from tests.paths import SHARED, needs_shared
 
@@ -20,8 +20,8 @@ CASES = sorted(path.name for path in (SHARED / "golden").glob("[0-9]*")) if SHAR
 
 
 def _plan(cluster: Cluster, case: GoldenCase) -> RoundResult:
-    snapshot = Snapshot.build(cluster, case.catalogue, DOVETAIL, case.now)
-    return plan_round(snapshot, DOVETAIL, case.now, every_method=True)
+    question = Question(cluster=cluster, catalogue=case.catalogue, settings=DOVETAIL, now=case.now)
+    return plan_round(question, every_method=True)
 
 
 def _outline(result: RoundResult, rank: dict[str, int]) -> list[object]:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL
-from dovetail.plan.counterfactual import Counterfactual, World, counterfactuals
+from dovetail.plan.counterfactual import Counterfactual, counterfactuals
 from tests.designs.world import NOW, Town, kind, spot_kind
 
 FREE = {"consolidationSavingsThreshold": 0}
@@ -29,7 +30,7 @@ def _town(**disruption: Any) -> Town:
 
 
 def _told(town: Town, node: str = "n") -> tuple[Counterfactual, ...]:
-    world = World(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+    world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
     answer, found = counterfactuals(world, node)
     assert answer is not None
     assert not answer.eligible

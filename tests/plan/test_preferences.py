@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from dovetail.decide.question import Question
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
-from dovetail.plan.counterfactual import World, ask
+from dovetail.plan.counterfactual import ask
 from dovetail.plan.explanation import explanation_text
 from tests.golden.cases import golden_case
 
@@ -11,7 +12,7 @@ from tests.golden.cases import golden_case
 def test_a_preference_that_asks_for_a_new_node_is_named() -> None:
     """Where pods hold on to preferences on a new node, explain says which; preferencePolicy Ignore leaves none."""
     case = golden_case("019")
-    world = World(cluster=case.cluster, catalogue=case.catalogue, settings=DOVETAIL, now=case.now)
+    world = Question(cluster=case.cluster, catalogue=case.catalogue, settings=DOVETAIL, now=case.now)
     names = [node.metadata.name for node in case.cluster.nodes]
     told = {name: answer for name in names if (answer := ask(world, name)) is not None and answer.preferences}
     assert told
@@ -20,6 +21,6 @@ def test_a_preference_that_asks_for_a_new_node_is_named() -> None:
     assert "preferencePolicy: Ignore" in text
     assert answer.preferences[0] in text
     ignoring = replace(DOVETAIL, preference_policy=PreferencePolicy.IGNORE)
-    again = ask(World(cluster=case.cluster, catalogue=case.catalogue, settings=ignoring, now=case.now), name)
+    again = ask(Question(cluster=case.cluster, catalogue=case.catalogue, settings=ignoring, now=case.now), name)
     assert again is not None
     assert again.preferences == ()

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide import verdict
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from dovetail.plan.counterfactual import World, ask
+from dovetail.plan.counterfactual import ask
 from tests.decide.towns import build, shapes
 from tests.designs.world import Town, kind
 
@@ -19,7 +20,7 @@ nails = st.lists(st.sampled_from(["", "", "own", "nowhere"]), min_size=28, max_s
 
 def explained(town: Town, profile: Settings) -> list[tuple[str, str, str]]:
     """What `explain` says of every node."""
-    world = World(cluster=town.cluster, catalogue=town.catalogue, settings=profile, now=town.now)
+    world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=profile, now=town.now)
     found = []
     for node in sorted(town.nodes):
         answer = ask(world, node)

@@ -22,8 +22,10 @@ from dovetail.model.settings import (
     MinValuesPolicy,
     PreferencePolicy,
     Profile,
+    Search,
     Settings,
     Stabilization,
+    StabilizationEnds,
 )
 
 _Reader = Callable[[Any, str, Settings], Any]
@@ -181,7 +183,10 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "spotToSpotConsolidation": ("spot_to_spot_consolidation", _flag),
     "spotMinimumTypes": ("spot_minimum_types", _whole(0, 1000)),
     "batchMaximum": ("batch_maximum", _whole(1, 10_000)),
+    "search": ("search", _word(Search)),
+    "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
+    "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),

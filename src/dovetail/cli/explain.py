@@ -5,10 +5,16 @@ import difflib
 from pathlib import Path
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
+from dovetail.cli.inputs import (
+    add_input_options,
+    add_output_option,
+    load_question,
+    naming_the_culprit,
+    note_problems,
+    note_unmanaged,
+)
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.output import print_json
-from dovetail.cli.plan import managed_pools
 
 _EPILOG = """\
 examples:
@@ -36,30 +42,24 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation."""
-    from dovetail.plan.counterfactual import World, counterfactuals
+    from dovetail.plan.counterfactual import counterfactuals
     from dovetail.plan.explanation import explanation_document, explanation_text
 
     node = _node(args)
-    inputs = load_inputs(args, capture=lambda: capture_live(args))
-    note_problems(inputs.cluster, inputs.settings, launches=True)
-    world = World(
-        cluster=inputs.cluster,
-        catalogue=inputs.catalogue,
-        settings=inputs.settings,
-        now=inputs.now,
-        managed_pools=None if args.files else managed_pools(inputs),
-    )
-    with naming_the_culprit(inputs.cluster):
-        answer, opened = counterfactuals(world, node)
+    question = load_question(args, capture=lambda: capture_live(args))
+    note_problems(question.cluster, question.settings, launches=True)
+    note_unmanaged(args, question)
+    with naming_the_culprit(question.cluster):
+        answer, opened = counterfactuals(question, node)
     if answer is None:
-        known = sorted(entry.metadata.name for entry in inputs.cluster.nodes)
+        known = sorted(entry.metadata.name for entry in question.cluster.nodes)
         near = difflib.get_close_matches(node, known, n=1)
         some = f"name one of the {len(known)} that are there, such as {known[0]}" if known else "the input has no node"
         raise InputError(f'there is no node "{node}"; {f"did you mean {near[0]}?" if near else some}')
     if args.output == "json":
-        print_json(explanation_document(world, answer, opened))
+        print_json(explanation_document(question, answer, opened))
     else:
-        print(explanation_text(world, answer, opened))
+        print(explanation_text(question, answer, opened))
     return 0
 
 

@@ -10,13 +10,13 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from dovetail.api.findings import InputError
 
 if TYPE_CHECKING:
+    from dovetail.decide.question import Question
     from dovetail.model.catalogue import Catalogue
     from dovetail.model.cluster import Cluster
     from dovetail.model.settings import Settings
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 2.0
 _NOTES_MAX: Final = 10
 _YEARS: Final = (1970, 9000)
-_REGION: Final = "topology.kubernetes.io/region"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """What a command works on."""
-
-    cluster: "Cluster"
-    catalogue: "Catalogue"
-    settings: "Settings"
-    now: datetime
 
 
 def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
@@ -53,10 +42,13 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
     group.add_argument(
         "--catalog",
         metavar="C",
-        help="instance types and prices: aws:REGION (built in) or a JSON file; by default the region of the nodes",
+        help="instance types and prices: aws:REGION, azure:REGION or gcp:REGION (built in), aws-live:REGION (asks "
+        "AWS) or a JSON file; by default the cloud and region of the nodes",
     )
     group.add_argument(
-        "--now", metavar="T", help="the moment to look from, such as 2026-03-14T15:30:00Z; by default now"
+        "--now",
+        metavar="T",
+        help="the moment to look from, such as 2026-03-14T15:30:00Z, or now; by default the time of the capture",
     )
     group.add_argument(
         "--profile",
@@ -74,12 +66,36 @@ def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], d
     )
 
 
-def load_inputs(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> Inputs:
-    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one."""
+def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Question":
+    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one.
+
+    All pools of a captured cluster count as managed (contract.md, `pools`); of a live one, those that Dovetail manages.
+    """
     settings = load_settings_option(args)
-    now = parse_now(args.now)
+    check_now(args.now)
     cluster = load_cluster_option(args, capture)
-    return Inputs(cluster=cluster, catalogue=load_catalogue_option(args, cluster), settings=settings, now=now)
+    now = moment_of(args.now, cluster, noted=bool(getattr(args, "files", None)))
+    catalogue = load_catalogue_option(args, cluster)
+    from dovetail.decide.question import Question
+
+    pools = None if getattr(args, "files", None) else managed_pools(cluster, settings)
+    return Question(cluster=cluster, catalogue=catalogue, settings=settings, now=now, managed_pools=pools)
+
+
+def managed_pools(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
+    """Return the pools of a live cluster that Dovetail manages (spec section 10); None, which means all, if none is."""
+    from dovetail.model.names import MANAGE
+
+    labelled = [p.metadata.name for p in cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
+    return tuple(sorted({*labelled, *settings.pools})) or None
+
+
+def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:
+    """Print a note if a live cluster has no pool that Dovetail manages: the answer is for all pools then."""
+    from dovetail.model.names import MANAGE
+
+    if not args.files and question.managed_pools is None:
+        print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
 
 
 def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
@@ -133,34 +149,49 @@ def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
 
 
 def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":
-    """Load --catalog, or the built-in table of the nodes' region."""
+    """Load --catalog, or the built-in table of the nodes' cloud and region."""
     from dovetail.api.catalogue import CatalogueError, load_catalogue
+    from dovetail.api.clouds.detect import choose_catalogue
 
-    where = args.catalog
-    if where is None:
-        regions = sorted({node.metadata.labels[_REGION] for node in cluster.nodes if _REGION in node.metadata.labels})
-        if not regions:
-            raise InputError("no catalogue; give --catalog aws:REGION or a file, as no node says its region")
-        where = f"aws:{regions[0]}"
     try:
+        where = args.catalog
+        if where is None:
+            where, note = choose_catalogue(cluster.nodes)
+            if note:
+                print(f"note: {note}", file=sys.stderr)
         with patience(f"reading {where}"):
-            return load_catalogue(where)
+            return live_catalogue(where) if where.startswith("aws-live:") else load_catalogue(where)
     except CatalogueError as error:
-        hint = "" if args.catalog else "; give --catalog aws:REGION or a file"
-        raise InputError(f"{error}{hint}") from None
+        raise InputError(str(error)) from None
 
 
-def load_settings_option(args: argparse.Namespace) -> "Settings":
-    """Load --settings over --profile."""
+def live_catalogue(where: str) -> "Catalogue":
+    """Ask AWS for the prices of a region; the last ones or the built-in ones where it doesn't answer."""
+    from dovetail.live.aws_prices import PricesError
+    from dovetail.live.price_feed import live_prices
+
+    prices = live_prices(where)
+    assert prices is not None
+    try:
+        catalogue = prices.load()
+    except PricesError as error:
+        raise InputError(f"{error}; give --catalog aws:REGION or a file, or see to the credentials") from None
+    for text in prices.warnings:
+        print(f"warning: {text}", file=sys.stderr)
+    return catalogue
+
+
+def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
+    """Load --settings over --profile, or over another profile."""
     from dovetail.api.settings import load_settings
 
-    return load_settings(args.settings, args.profile)
+    return load_settings(args.settings, profile or args.profile)
 
 
-def parse_now(text: str | None) -> datetime:
-    """Read --now; the present moment where it is not given."""
+def check_now(text: str | None) -> datetime | None:
+    """Read --now; None where it is not given, or is the word now."""
     if text is None or text == "now":
-        return datetime.now(UTC)
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -170,6 +201,24 @@ def parse_now(text: str | None) -> datetime:
     if not _YEARS[0] <= moment.year <= _YEARS[1]:
         raise InputError(f'--now is "{text}"; write a time between {_YEARS[0]} and {_YEARS[1]}')
     return moment.astimezone(UTC)
+
+
+def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> datetime:
+    """Return the moment to judge a cluster at: --now, else the time of the capture, else the present."""
+    from dovetail.api.capture_time import capture_time
+
+    present = datetime.now(UTC)
+    given = check_now(text)
+    if given is not None or text == "now":
+        return given or present
+    found = capture_time(cluster, present)
+    if found is None:
+        return present
+    if noted:
+        shown = found.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        origin = "when it was captured" if found.is_exact else "the latest time found in it"
+        print(f"note: looking at the cluster as of {shown}, {origin}; --now says otherwise", file=sys.stderr)
+    return found.at
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ COMMANDS: Final = (
     CommandEntry("demo", "demo", "see it work: one cluster under the old rules and the new ones"),
     CommandEntry("plan", "plan", "what would be done next, and why, for a captured or a live cluster"),
     CommandEntry("explain", "explain", "every gate for one node, and what would open the first closed one"),
+    CommandEntry("blockers", "blockers", "which workloads, PDBs and policies hold back how much money"),
     CommandEntry("budgets", "budgets", "what each pool's budgets allow, now and over the coming days"),
     CommandEntry("place", "place", "where the pending pods would go"),
     CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
@@ -44,6 +45,7 @@ COMMANDS: Final = (
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
+    CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
     CommandEntry("crds", "crds", "print the CRDs"),
 )
 

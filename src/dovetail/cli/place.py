@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.inputs import add_input_options, add_output_option, load_inputs, naming_the_culprit, note_problems
+from dovetail.cli.inputs import add_input_options, add_output_option, load_question, naming_the_culprit, note_problems
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.output import print_json
 
@@ -35,13 +35,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Print the placement."""
     from dovetail.scheduling.place import place
-    from dovetail.scheduling.snapshot import Snapshot
 
-    inputs = load_inputs(args, capture=lambda: capture_live(args))
-    note_problems(inputs.cluster, inputs.settings, launches=True)
-    with naming_the_culprit(inputs.cluster):
-        snapshot = Snapshot.build(inputs.cluster, inputs.catalogue, inputs.settings, inputs.now)
-        document = _document(place(snapshot))
+    question = load_question(args, capture=lambda: capture_live(args))
+    note_problems(question.cluster, question.settings, launches=True)
+    with naming_the_culprit(question.cluster):
+        document = _document(place(question.snapshot()))
     if args.output == "json":
         print_json(document)
     else:

@@ -7,7 +7,7 @@ decide, between the rules and the methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import Ledger
 from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
 from dovetail.decide.gates.price import Refusal, Source
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.outcome import CandidateFigures
+from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.unready import Unready
@@ -30,38 +30,45 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.engine import ALL_TYPES
+from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
+    from dovetail.decide.search.found import Found
 
 
 class RoundContext:
-    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept."""
+    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
+
+    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`: what a `Decider` remembers.
+    """
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        settings: Settings,
-        now: datetime,
+        question: Question,
+        snapshot: Snapshot | None = None,
         *,
-        in_flight: InFlight = NOTHING_IN_FLIGHT,
-        stabilized_until: datetime | None = None,
-        managed_pools: Iterable[str] | None = None,
-        memory: FactsCache | None = None,
+        facts_cache: FactsCache | None = None,
+        launches_of: Callable[[Frame], Launches] = Launches,
     ) -> None:
-        self.snapshot, self.settings, self.now, self.in_flight = snapshot, settings, now, in_flight
-        self.stabilized_until = stabilized_until
-        self._memory = memory
-        managed = None if managed_pools is None or settings.is_karpenter else frozenset(managed_pools)
-        self.gate_context = GateContext(settings=settings, now=now, managed_pools=managed)
+        settings, pools = question.settings, question.managed_pools
+        self.question, self.settings, self.now = question, settings, question.now
+        self.snapshot = question.snapshot() if snapshot is None else snapshot
+        self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
+        self._memory, self._launches_of = facts_cache, launches_of
+        managed = None if pools is None or settings.is_karpenter else frozenset(pools)
+        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.searched: Found | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
+        self._simulations: dict[tuple[tuple[int, ...], bool, TypeBits], SimulationResult] = {}
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
@@ -104,14 +111,17 @@ class RoundContext:
     @cached
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
-        frame = self.snapshot.frame
-        launches = self._memory.launches(frame) if self._memory is not None else Launches(frame)
-        return Bounds(self.snapshot, self.closed, launches)
+        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
 
     @cached
     def unready(self) -> Unready:
         """What is certain to land on nodes on their way."""
         return Unready(self.snapshot, self.closed)
+
+    @property
+    def new_nodes_max(self) -> int:
+        """How many new nodes a cost action may open (spec sections 5 and 21)."""
+        return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property
     def stabilizing(self) -> bool:
@@ -192,23 +202,27 @@ class RoundContext:
         place = self.snapshot.node_index(facts.name)
         return -1 if place is None else place
 
-    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
+    def simulate(
+        self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: TypeBits = ALL_TYPES
+    ) -> SimulationResult:
         """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
 
-        A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
-        to the same question serves as well.
+        A cost action may open few new nodes and not move pods to closed nodes; without closed ones the unbounded answer
+        to the same question serves as well. `launchable`: instance types that new nodes may be of.
         """
         chosen = tuple(map(self.place, nodes))
-        key = (tuple(sorted(chosen)), for_cost)
+        key = (tuple(sorted(chosen)), for_cost, launchable)
         if key in self._simulations:
             return self._simulations[key]
-        if for_cost and not self.closed and (key[0], False) in self._simulations:
-            return self._simulations[(key[0], False)]
+        if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
+            return self._simulations[(key[0], False, launchable)]
         result = simulate(
             self.snapshot,
             chosen,
             closed=self.closed if for_cost else (),
-            new_nodes_max=1 if for_cost else None,
+            new_nodes_max=self.new_nodes_max if for_cost else None,
+            launchable=launchable,
+            under_way=self.in_flight.under_way,
         )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
@@ -216,7 +230,7 @@ class RoundContext:
 
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is known already where the pods of a node that has to go would land."""
-        return ((self.place(facts),), False) in self._simulations
+        return ((self.place(facts),), False, ALL_TYPES) in self._simulations
 
 
 def _source(facts: NodeFacts, now: datetime) -> Source:

@@ -1,16 +1,15 @@
 """What is already under way when a round begins: commands in flight and what they hold on to.
 
-A value that the engine hands to a round; a captured cluster has none. It decides nothing. The snapshot of the same
-round must know the same nodes as leaving (their pods have to be placed too): `marked_settings` is how it is told. Sits
-in decide, below the methods; `lifecycle.engine` fills it.
+A value that is part of the question put to a round; a captured cluster has none. It decides nothing. Sits in decide,
+below the question; `lifecycle.engine` fills it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dovetail.model.command import Method
-from dovetail.model.settings import Settings
+from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +29,13 @@ class InFlight:
     `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
     NodeClaims that have no node yet, that pods are on their way to: replacements and destinations (gate 4).
     `regrown`: pools whose last cost action did not hold (its pods opened a node again), and until when they try none.
+    `under_way`: where the pods of `leaving` are to go, and what will be launched for them.
     `back_off`: pools whose replacements failed to come, and until when no command launches another there.
     """
 
     leaving: tuple[LeavingNode, ...] = ()
     nominated: tuple[str, ...] = ()
+    under_way: UnderWay = NOTHING_UNDER_WAY
     back_off: Mapping[str, datetime] = field(default_factory=dict)
     regrown: Mapping[str, datetime] = field(default_factory=dict)
 
@@ -42,14 +43,6 @@ class InFlight:
     def leaving_names(self) -> tuple[str, ...]:
         """The names of all nodes that are leaving, in order."""
         return tuple(sorted({entry.node for entry in self.leaving}))
-
-    def marked_settings(self, settings: Settings) -> Settings:
-        """Return the settings to build the snapshot with: what is in flight counts as marked and as nominated."""
-        return replace(
-            settings,
-            marked_for_deletion_nodes=tuple(sorted({*settings.marked_for_deletion_nodes, *self.leaving_names})),
-            nominated_nodes=tuple(sorted({*settings.nominated_nodes, *self.nominated})),
-        )
 
 
 NOTHING_IN_FLIGHT = InFlight()

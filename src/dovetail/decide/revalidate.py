@@ -1,44 +1,30 @@
-"""Return whether a command is still right, some seconds later, on fresh state.
+"""Checks whether a command is still right, some seconds later, on fresh state.
 
 Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still
 be there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that
 still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements
-are new), or the gate that it failed at. Sits on top of decide, beside the round; `lifecycle` calls it.
+are new), or the gate that it failed at. Sits in decide, beside the round, below the decider.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from dovetail.decide.context import RoundContext
-from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates import price
 from dovetail.decide.gates.price import Refusal
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
-from dovetail.model.command import Command, Method
-from dovetail.model.settings import Settings
+from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.scheduling.snapshot import Snapshot
+from dovetail.scheduling.result import NewNode
 
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
-def revalidate(
-    command: Command,
-    snapshot: Snapshot,
-    settings: Settings,
-    now: datetime,
-    *,
-    in_flight: InFlight = NOTHING_IN_FLIGHT,
-    managed_pools: Iterable[str] | None = None,
-    memory: FactsCache | None = None,
-) -> Command | Refusal:
-    """Look at a command again; `in_flight` must not hold the command itself."""
-    context = RoundContext(snapshot, settings, now, in_flight=in_flight, managed_pools=managed_pools, memory=memory)
+def revalidate(command: Command, context: RoundContext) -> Command | Refusal:
+    """Check a command again; what is in flight must not contain the command itself."""
     standing, refusal = _still_standing(context, command)
     if refusal is not None and (not standing or not _only_empties(command)):
         return refusal
@@ -121,10 +107,11 @@ def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) 
 
 def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate again; what was chosen must still fit and still be worth it."""
-    move = cost_move(context, nodes)
+    move = cost_move(context, nodes, launchable=command.launchable)
     if isinstance(move, Refusal):
         return move
-    return score(context, move) or _same_or_less(context, command, move)
+    refusal = None if context.settings.is_karpenter else score(context, move)  # Karpenter does not ask again
+    return refusal or _same_or_less(context, command, move)
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
@@ -150,11 +137,15 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
             return Refusal(gate=Gate.NEW_NODES, why="The replacement that was planned would not do any more.")
     if command.method in _COST:
         # Price the very types that would be launched: some may have become dearer since.
-        planned_types = frozenset(command.replacements[0].instance_types)
-        chosen = own[0].with_types([kind for kind in own[0].instance_types if kind.name in planned_types])
-        judged = price.judge_replace(context.sources(move.nodes), chosen, context.settings)
+        chosen = [_as_planned(new, planned) for new, planned in zip(own, command.replacements, strict=True)]
+        judged = judge_new_nodes(context.sources(move.nodes), chosen, context.settings)
         if isinstance(judged, Refusal):
             return judged
-        assert judged.new_node is not None
-        fresh = command_of(context, command.method, replace(move, new_nodes=(judged.new_node,), approved=judged))
+        fresh = command_of(context, command.method, replace(move, new_nodes=judged.new_nodes, approved=judged))
     return fresh
+
+
+def _as_planned(new_node: NewNode, planned: Replacement) -> NewNode:
+    """Keep of a new node the types that the command would launch."""
+    types = frozenset(planned.instance_types)
+    return new_node.with_types([kind for kind in new_node.instance_types if kind.name in types])

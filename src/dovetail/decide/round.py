@@ -1,29 +1,26 @@
 """One round: each method asks in order, the first that has an action acts, and every node gets a verdict.
 
 Spec section 5; S4 (one lifecycle controller): empty, expired, drifted, several nodes for cost, one node for cost. A
-pure function of snapshot, settings, time and what is in flight. The methods don't know each other: this is the only
-module that knows them all. Sits on top of decide; `plan` and `lifecycle` call it.
+pure function of the question. The methods don't know each other: this is the only
+module that knows them all. Sits in decide, below the decider.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 
 from dovetail.decide.context import RoundContext
-from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.horizon import next_change
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.question import Question
+from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
-from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
-from dovetail.scheduling.snapshot import Snapshot
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.EMPTY: empty.run,
@@ -31,6 +28,12 @@ METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.DRIFTED: drifted.run,
     Method.MULTI_NODE: multi_node.run,
     Method.SINGLE_NODE: single_node.run,
+}
+
+_BY_VALUE: dict[Method, Callable[[RoundContext], MethodRun]] = {
+    **METHODS,
+    Method.MULTI_NODE: by_value.run_several,
+    Method.SINGLE_NODE: by_value.run_one,
 }
 
 _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
@@ -42,35 +45,13 @@ _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
 }
 
 
-def plan_round(
-    snapshot: Snapshot,
-    settings: Settings,
-    now: datetime,
-    *,
-    in_flight: InFlight = NOTHING_IN_FLIGHT,
-    stabilized_until: datetime | None = None,
-    every_method: bool = False,
-    every_candidate: bool = False,
-    managed_pools: Iterable[str] | None = None,
-    memory: FactsCache | None = None,
-) -> RoundResult:
-    """Decide what to do next.
+def plan_round(question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
+    """Decide what to do next. To ask again and again, use a `Decider`: it gives the same answers sooner.
 
     `every_method`: ask all methods, each on the untouched snapshot, though only the first that acts counts.
     `every_candidate`: also what drift and one-node cost would do with each candidate alone, budgets left aside.
-    `managed_pools`: pools that may be touched; None: all. `memory`: kept by whoever asks again and again, so that only
-    what changed is counted anew; it never changes an answer.
     """
-    context = RoundContext(
-        snapshot,
-        settings,
-        now,
-        in_flight=in_flight,
-        stabilized_until=stabilized_until,
-        managed_pools=managed_pools,
-        memory=memory,
-    )
-    return decide(context, every_method=every_method, every_candidate=every_candidate)
+    return decide(RoundContext(question), every_method=every_method, every_candidate=every_candidate)
 
 
 def decide(
@@ -78,7 +59,8 @@ def decide(
 ) -> RoundResult:
     """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
-    for method, ask in METHODS.items():
+    methods = _BY_VALUE if context.settings.searches_by_value else METHODS
+    for method, ask in methods.items():
         if method in without:
             continue
         runs[method] = ask(context)
@@ -94,9 +76,9 @@ def decide(
         warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
-        prices={facts.name: facts.price for facts in context.nodes},
+        prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         compute_verdicts=lambda: verdicts(
-            context, {method: runs.get(method) or ask(context) for method, ask in METHODS.items()}
+            context, {method: runs.get(method) or ask(context) for method, ask in methods.items()}
         ),
         list_methods=lambda: tuple(
             _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)

@@ -14,9 +14,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
+from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
+from dovetail.decide.question import Question
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -25,6 +27,7 @@ from dovetail.lifecycle.commands.records import DOVETAIL, Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
 from dovetail.lifecycle.commands.steps import instructions
 from dovetail.lifecycle.conditions import Conditions
+from dovetail.lifecycle.decisions import Decision, RoundDecider
 from dovetail.lifecycle.holds import COME_FIRST, Holds
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
@@ -44,7 +47,6 @@ from dovetail.lifecycle.messages import (
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
-from dovetail.lifecycle.planner import Ask, Decision, Planner, round_planner
 from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
@@ -87,7 +89,7 @@ class Engine:
         holds: bool = True,
         holds_first: bool = False,
         controller: str = DOVETAIL,
-        planner: Planner | None = None,
+        decider: RoundDecider | None = None,
         verdicts_every: int = VERDICTS_EVERY,
     ) -> None:
         self.settings = settings
@@ -103,7 +105,7 @@ class Engine:
         self.rounds = 0
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
-        self._planner: Planner = planner if planner is not None else round_planner()
+        self._decider: RoundDecider = decider if decider is not None else Decider()
         self._announcer = Announcer(verdicts_every)
         self._now: datetime | None = None
         self._elapsed = 0
@@ -190,6 +192,7 @@ class Engine:
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
+            under_way=flight.under_way(runs, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
             regrown={pool: self._wall(until) for pool, until in regrown.items()},
         )
@@ -429,11 +432,11 @@ class Engine:
         if held is not None:
             run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
             return
-        ask = self._ask(without=run.id)
-        if run.method in COST_METHODS and any(entry.pool in ask.in_flight.regrown for entry in run.candidates):
+        question = self._question(without=run.id)
+        if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
             return
-        answer = self._planner.validate(run.command, ask)
+        answer = self._decider.revalidate(run.command, question)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
             return
@@ -501,15 +504,15 @@ class Engine:
 
     # ------------------------------------------------------------ rounds
 
-    def _ask(self, without: str = "") -> Ask:
+    def _question(self, without: str = "") -> Question:
         assert self._now is not None
-        return Ask(
+        return Question(
             cluster=self.store.cluster(),
             catalogue=self.catalogue,
             settings=self.settings,
             now=self._now,
             in_flight=self.in_flight(without),
-            pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
+            managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
         )
 
@@ -540,7 +543,7 @@ class Engine:
             self._out.extend(self._announcer.verdicts_due(last, self._elapsed, publishes=self.acts))
             return
         self.rounds += 1
-        result = self._planner.plan(self._ask())
+        result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
         started = [command for command in result.commands if self._start(command)]
         figures = (("commands", len(started)), ("rounds", self.rounds), ("skipped", self.rounds_skipped))
@@ -576,7 +579,7 @@ class Engine:
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
             if self._proposed != figures:
                 self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
             return False
         assert self._now is not None
         self._started += 1

@@ -12,9 +12,9 @@ from typing import Final, get_args
 
 import msgspec
 
+from dovetail.lifecycle.decisions import RoundDecider
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Event, Instruction
-from dovetail.lifecycle.planner import Planner
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import Settings
 
@@ -117,7 +117,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Entry]:
             yield decode_line(line, number)
 
 
-def replay(lines: Iterable[bytes], planner: Callable[[], Planner] | None = None) -> Iterator[Difference]:
+def replay(lines: Iterable[bytes], decider: Callable[[], RoundDecider] | None = None) -> Iterator[Difference]:
     """Feed a journal to a fresh engine; gives the lines that came out otherwise, none where all is the same."""
     engine: Engine | None = None
     for number, line in enumerate(lines, start=1):
@@ -131,7 +131,7 @@ def replay(lines: Iterable[bytes], planner: Callable[[], Planner] | None = None)
                 holds=header.holds,
                 holds_first=header.holds_first,
                 controller=header.controller,
-                planner=None if planner is None else planner(),
+                decider=None if decider is None else decider(),
             )
             continue
         if not line.strip():

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.gates.budgets import REASONS, Allowance, flat_allowance, is_active
+from dovetail.decide.question import Question
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
-from dovetail.scheduling.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class PoolCalendar:
 
 def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
     """Every pool's calendar, by name."""
-    snapshot = Snapshot.build(cluster, Catalogue(instance_types=()), settings, now)  # budgets know no prices
-    context = RoundContext(snapshot, settings, now)
+    nothing = Catalogue(instance_types=())  # budgets know no prices
+    context = RoundContext(Question(cluster=cluster, catalogue=nothing, settings=settings, now=now))
     ledger, policies = context.ledger, context.policies
     end = now + timedelta(days=days)
     pools = []

@@ -17,24 +17,22 @@ import msgspec
 
 from dovetail.api.validate import read_annotation
 from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain, pod_name
 from dovetail.decide.gates.price import PRICE_GATES
 from dovetail.decide.horizon import node_times, window_times
-from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.decide.methods import leaving, single_node
 from dovetail.decide.methods.moves import Move, command_of
+from dovetail.decide.question import Question
 from dovetail.decide.round import METHODS
 from dovetail.decide.verdict import chains_of, deciding
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model import names
-from dovetail.model.catalogue import Catalogue
-from dovetail.model.cluster import Cluster
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
-from dovetail.model.settings import PreferencePolicy, Settings
+from dovetail.model.settings import PreferencePolicy
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.scheduling.snapshot import Snapshot
 
 PODS_MAX = 20
 """How many vetoes of pods are taken away one after the other before giving up."""
@@ -42,30 +40,8 @@ TIMES_MAX = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """The whole input of a round."""
-
-    cluster: Cluster
-    catalogue: Catalogue
-    settings: Settings
-    now: datetime
-    in_flight: InFlight = NOTHING_IN_FLIGHT
-    managed_pools: tuple[str, ...] | None = None
-
-    previous: Snapshot | None = None
-
-    def context(self) -> RoundContext:
-        """Look at it; what `previous` has read already is not read again."""
-        settings = self.in_flight.marked_settings(self.settings)
-        snapshot = Snapshot.build(self.cluster, self.catalogue, settings, self.now, previous=self.previous)
-        return RoundContext(
-            snapshot, self.settings, self.now, in_flight=self.in_flight, managed_pools=self.managed_pools
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How a node fares in a world: every method's chain, the one that decides, and what would be done with the node."""
+    """How a node fares: every method's chain, the one that decides, and what would be done with the node."""
 
     facts: NodeFacts
     chains: dict[Method, Chain]
@@ -95,7 +71,7 @@ class Answer:
             return ()
         found = self.context.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(
-            sorted({text for node in found if not node.serves_only_pending for text in node.kept_preferences()})
+            sorted({text for node in found if not node.serves_only_others for text in node.kept_preferences()})
         )
 
 
@@ -109,9 +85,9 @@ class Counterfactual:
     gate: str
 
 
-def ask(world: World, node: str) -> Answer | None:
-    """Run the core and give one node's part of the answer; None where there is no such node."""
-    context = world.context()
+def ask(question: Question, node: str, decider: Decider | None = None) -> Answer | None:
+    """Run the core and return one node's part of the answer; None if there is no such node."""
+    context = (decider or Decider(memory=False)).scene(question)
     facts = context.by_name.get(node)
     if facts is None:
         return None
@@ -136,18 +112,18 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command |
     return command_of(context, method, move) if isinstance(move, Move) else None
 
 
-def counterfactuals(world: World, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
+def counterfactuals(question: Question, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
     """Return the node's answer now and, where it stays, what came of each change that suggests itself."""
-    now = ask(world, node)
+    decider = Decider()
+    now = ask(question, node, decider)
     if now is None or now.eligible:
         return now, ()
     found = []
-    world = replace(world, previous=now.context.snapshot)
-    for if_, changed in _changes(world, now):
-        then = ask(changed, node)
+    for if_, changed in _changes(question, now):
+        then = ask(changed, node, decider)
         if then is None:
             continue
-        by_time_alone = changed.now != world.now
+        by_time_alone = changed.now != question.now
         if not by_time_alone or then.eligible:
             found.append(_told(if_, now, then))
         if by_time_alone and then.eligible:
@@ -175,20 +151,20 @@ def _fate(answer: Answer) -> str:
 
 # ---------------------------------------------------------------- which changes suggest themselves
 
-Changes = Iterator[tuple[str, World]]
+Changes = Iterator[tuple[str, Question]]
 
 
-def _changes(world: World, answer: Answer) -> Changes:
+def _changes(question: Question, answer: Answer) -> Changes:
     gate = answer.last.gate
     if gate in _BY_GATE:
-        yield from _BY_GATE[gate](world, answer)
-    yield from _later(world, answer)
+        yield from _BY_GATE[gate](question, answer)
+    yield from _later(question, answer)
 
 
-def _pod_veto(world: World, answer: Answer) -> Changes:
+def _pod_veto(question: Question, answer: Answer) -> Changes:
     """Take away do-not-disrupt, pod by pod, until another gate decides."""
     named: list[str] = []
-    changed = world
+    changed = question
     current: Answer | None = answer
     while current is not None and current.last.gate is Gate.POD_DO_NOT_DISRUPT and len(named) < PODS_MAX:
         assert current.facts.protection is not None
@@ -205,14 +181,14 @@ def _without_protection(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
-def _with_pods(world: World, name: str, change: Callable[[Pod], Pod]) -> World:
-    pods = tuple(change(pod) if pod_name(pod) == name else pod for pod in world.cluster.pods)
-    return replace(world, cluster=replace(world.cluster, pods=pods))
+def _with_pods(question: Question, name: str, change: Callable[[Pod], Pod]) -> Question:
+    pods = tuple(change(pod) if pod_name(pod) == name else pod for pod in question.cluster.pods)
+    return replace(question, cluster=replace(question.cluster, pods=pods))
 
 
-def _pdb(world: World, answer: Answer) -> Changes:
+def _pdb(question: Question, answer: Answer) -> Changes:
     """Let the PDB allow one disruption; where a pod has several, leave it one that allows one."""
-    changed = world
+    changed = question
     named: list[str] = []
     current: Answer | None = answer
     while current is not None and current.last.gate is Gate.PDB and len(named) < PODS_MAX:
@@ -228,13 +204,13 @@ def _pdb(world: World, answer: Answer) -> Changes:
     yield f"if {' and '.join(named)}", changed
 
 
-def _with_pdbs(world: World, allow: tuple[str, ...], drop: tuple[str, ...]) -> World:
+def _with_pdbs(question: Question, allow: tuple[str, ...], drop: tuple[str, ...]) -> Question:
     pdbs = []
-    for pdb in world.cluster.pdbs:
+    for pdb in question.cluster.pdbs:
         key = f"{pdb.metadata.namespace}/{pdb.metadata.name}"
         if key not in drop:
             pdbs.append(_allowing(pdb) if key in allow else pdb)
-    return replace(world, cluster=replace(world.cluster, pdbs=tuple(pdbs)))
+    return replace(question, cluster=replace(question.cluster, pdbs=tuple(pdbs)))
 
 
 def _allowing(pdb: PodDisruptionBudget) -> PodDisruptionBudget:
@@ -242,7 +218,7 @@ def _allowing(pdb: PodDisruptionBudget) -> PodDisruptionBudget:
     return msgspec.structs.replace(pdb, status=status)
 
 
-def _node_veto(world: World, answer: Answer) -> Changes:
+def _node_veto(question: Question, answer: Answer) -> Changes:
     """Take do-not-disrupt off the node and its claim."""
     unwanted = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
 
@@ -250,23 +226,24 @@ def _node_veto(world: World, answer: Answer) -> Changes:
         annotations = {k: v for k, v in item.metadata.annotations.items() if k not in unwanted}
         return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=annotations))
 
-    facts, cluster = answer.facts, world.cluster
+    facts, cluster = answer.facts, question.cluster
     nodes = tuple(bare(node) if node is facts.node else node for node in cluster.nodes)
     claims = tuple(bare(claim) if claim is facts.claim else claim for claim in cluster.node_claims)
-    yield "if the node had no do-not-disrupt", replace(world, cluster=replace(cluster, nodes=nodes, node_claims=claims))
+    changed = replace(question, cluster=replace(cluster, nodes=nodes, node_claims=claims))
+    yield "if the node had no do-not-disrupt", changed
 
 
-def _policy(world: World, answer: Answer) -> Changes:
-    yield _with_policy(world, answer, "consolidationPolicy", "WhenEmptyOrUnderutilized")
+def _policy(question: Question, answer: Answer) -> Changes:
+    yield _with_policy(question, answer, "consolidationPolicy", "WhenEmptyOrUnderutilized")
 
 
-def _consolidate_after(world: World, answer: Answer) -> Changes:
+def _consolidate_after(question: Question, answer: Answer) -> Changes:
     policy = answer.facts.policy
     if policy is not None and policy.consolidate_after is None:
-        yield _with_policy(world, answer, "consolidateAfter", "15s")
+        yield _with_policy(question, answer, "consolidateAfter", "15s")
 
 
-def _threshold(world: World, answer: Answer) -> Changes:
+def _threshold(question: Question, answer: Answer) -> Changes:
     """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
     refusal, facts = answer.last.figures, answer.facts
     cost = facts.disruption_cost(answer.context.now)
@@ -275,20 +252,20 @@ def _threshold(world: World, answer: Answer) -> Changes:
     enough = Fraction(str(refusal["savingsPerHour"])) / cost
     down = Context(prec=3, rounding=ROUND_DOWN)
     text = format(down.divide(Decimal(enough.numerator), Decimal(enough.denominator)).normalize(), "f")
-    yield _with_policy(world, answer, "consolidationSavingsThreshold", text)
+    yield _with_policy(question, answer, "consolidationSavingsThreshold", text)
 
 
-def _budget(world: World, answer: Answer) -> Changes:
+def _budget(question: Question, answer: Answer) -> Changes:
     """Allow one node more for the reason, whichever budgets stand against it."""
     reason = REASON_OF[answer.deciding.method].value
     used = answer.last.figures.get("used", 0)
     assert isinstance(used, int)
     wanted = [{"nodes": str(used + 1), "reasons": [reason]}]
-    _, changed = _with_policy(world, answer, "budgets", wanted)
+    _, changed = _with_policy(question, answer, "budgets", wanted)
     yield f"if the budgets of NodePool {answer.facts.pool_name} allowed {used + 1} nodes for {reason}", changed
 
 
-def _topology(world: World, answer: Answer) -> Changes:
+def _topology(question: Question, answer: Answer) -> Changes:
     """Drop the topology budgets and keep the flat ones."""
     pool = answer.facts.pool
     assert pool is not None
@@ -297,31 +274,31 @@ def _topology(world: World, answer: Answer) -> Changes:
     if annotation is not None:
         written = read_annotation(annotation).get("budgets", written)
     flat = [budget for budget in written if not budget.get("topologyKey")]
-    _, changed = _with_policy(world, answer, "budgets", flat)
+    _, changed = _with_policy(question, answer, "budgets", flat)
     yield f"if NodePool {answer.facts.pool_name} had no budget per {answer.last.figures.get('topologyKey')}", changed
 
 
-def _preferences(world: World, _: Answer) -> Changes:
-    if world.settings.preference_policy is PreferencePolicy.RESPECT:
-        changed = replace(world, settings=replace(world.settings, preference_policy=PreferencePolicy.IGNORE))
+def _preferences(question: Question, _: Answer) -> Changes:
+    if question.settings.preference_policy is PreferencePolicy.RESPECT:
+        changed = replace(question, settings=replace(question.settings, preference_policy=PreferencePolicy.IGNORE))
         yield "if preferences of pods were ignored (setting preferencePolicy: Ignore)", changed
 
 
-def _spot(world: World, _: Answer) -> Changes:
-    changed = replace(world, settings=replace(world.settings, spot_to_spot_consolidation=True))
+def _spot(question: Question, _: Answer) -> Changes:
+    changed = replace(question, settings=replace(question.settings, spot_to_spot_consolidation=True))
     yield "if spotToSpotConsolidation were on", changed
 
 
-def _flexibility(world: World, answer: Answer) -> Changes:
+def _flexibility(question: Question, answer: Answer) -> Changes:
     count = answer.last.figures.get("types", 0)
     assert isinstance(count, int)
-    changed = replace(world, settings=replace(world.settings, spot_minimum_types=count))
+    changed = replace(question, settings=replace(question.settings, spot_minimum_types=count))
     yield f"if {count} types were enough (setting spotMinimumTypes: {count})", changed
     if answer.facts.policy is not None and answer.facts.policy.savings_threshold:
-        yield _with_policy(world, answer, "consolidationSavingsThreshold", "0")
+        yield _with_policy(question, answer, "consolidationSavingsThreshold", "0")
 
 
-_BY_GATE: dict[Gate, Callable[[World, Answer], Changes]] = {
+_BY_GATE: dict[Gate, Callable[[Question, Answer], Changes]] = {
     Gate.POD_DO_NOT_DISRUPT: _pod_veto,
     Gate.PDB: _pdb,
     Gate.NODE_DO_NOT_DISRUPT: _node_veto,
@@ -338,18 +315,19 @@ _BY_GATE: dict[Gate, Callable[[World, Answer], Changes]] = {
 }
 
 
-def _with_policy(world: World, answer: Answer, key: str, value: Any) -> tuple[str, World]:
+def _with_policy(question: Question, answer: Answer, key: str, value: Any) -> tuple[str, Question]:
     """Write a policy field where it wins: into the annotation where there is one, else into the spec."""
     pool = answer.facts.pool
     assert pool is not None
-    changed = _rewritten(pool, key, value)
-    pools = tuple(changed if entry is pool else entry for entry in world.cluster.node_pools)
+    changed = with_policy_field(pool, key, value)
+    pools = tuple(changed if entry is pool else entry for entry in question.cluster.node_pools)
     shown = value if isinstance(value, str) else json.dumps(value)
     if_ = f"if NodePool {answer.facts.pool_name} had {key}: {shown}"
-    return if_, replace(world, cluster=replace(world.cluster, node_pools=pools))
+    return if_, replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 
-def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
+def with_policy_field(pool: NodePool, key: str, value: Any) -> NodePool:
+    """Return the pool with one policy field changed where it wins: in the annotation if there is one, else the spec."""
     value = float(value) if key == "consolidationSavingsThreshold" else value
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None:
@@ -365,13 +343,13 @@ def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
 # ---------------------------------------------------------------- time alone
 
 
-def _later(world: World, answer: Answer) -> Changes:
+def _later(question: Question, answer: Answer) -> Changes:
     """Ask again at the next times at which this node's answer could change by itself."""
     context = answer.context
     times = {*node_times(answer.facts, context), *_crossings(answer), *_windows(context, answer)}
-    for when in sorted(when for when in times if when > world.now)[:TIMES_MAX]:
-        wait = seconds(when - world.now)
-        yield f"at {clock(when)} (in {wait})", replace(world, now=when)
+    for when in sorted(when for when in times if when > question.now)[:TIMES_MAX]:
+        wait = seconds(when - question.now)
+        yield f"at {clock(when)} (in {wait})", replace(question, now=when)
 
 
 def _windows(context: RoundContext, answer: Answer) -> Iterator[datetime]:

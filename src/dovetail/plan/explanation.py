@@ -5,13 +5,15 @@ Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in pla
 
 from typing import Any
 
+from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
+from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
 from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
 from dovetail.model.policy import Budget, DisruptionPolicy
 from dovetail.model.verdicts import ELIGIBLE, Gate
-from dovetail.plan.counterfactual import Answer, Counterfactual, World
+from dovetail.plan.counterfactual import Answer, Counterfactual
 from dovetail.plan.document import Json, action, gate, prices
 from dovetail.plan.summary import LINE_MAX, prices_text
 from dovetail.report.words import safe
@@ -19,21 +21,21 @@ from dovetail.report.words import safe
 _OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 
 
-def explanation_document(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
+def explanation_document(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
     """Return everything as JSON."""
     facts = answer.facts
     return {
-        "now": clock(world.now),
-        "profile": world.settings.profile.value,
+        "now": clock(question.now),
+        "profile": question.settings.profile.value,
         "node": facts.name,
         "nodePool": facts.pool_name,
         "instanceType": facts.instance_type,
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
-        "price": facts.price_float,
-        "prices": prices(world.catalogue),
-        "disruptionCost": float(facts.disruption_cost(world.now)),
-        "lifetimeRemaining": float(facts.remaining(world.now)),
+        "price": None if facts.offering_price is None else facts.price_float,
+        "prices": prices(question.catalogue),
+        "disruptionCost": float(facts.disruption_cost(question.now)),
+        "lifetimeRemaining": float(facts.remaining(question.now)),
         "pods": len(facts.reschedulable),
         "verdict": ELIGIBLE if answer.eligible else answer.last.gate.value,
         "why": answer.last.why,
@@ -79,14 +81,19 @@ def budget_text(budget: Budget) -> str:
     return " ".join(parts)
 
 
-def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
+def _price(facts: NodeFacts) -> str:
+    return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
+
+
+def explanation_text(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
     """Return everything in words."""
     facts = answer.facts
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {_pods(len(facts.reschedulable))}, disruption cost "
-        f"{float(facts.disruption_cost(world.now)):.4g} ({float(facts.remaining(world.now)):.0%} of its life left)"
+        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
+        f"{float(facts.disruption_cost(question.now)):.4g} "
+        f"({float(facts.remaining(question.now)):.0%} of its life left)"
     )
     if answer.eligible:
         verdict = f"It would go ({answer.deciding.method.value})."
@@ -110,7 +117,7 @@ def explanation_text(world: World, answer: Answer, opened: tuple[Counterfactual,
         *_policy_lines(facts.policy),
         *_opening_lines(answer, opened),
         "",
-        prices_text(world.catalogue),
+        prices_text(question.catalogue),
     ]
     return "\n".join(safe(line, LINE_MAX) for line in lines).rstrip()  # names come from outside
 

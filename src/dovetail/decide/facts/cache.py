@@ -6,21 +6,19 @@ answer. Sits in decide, above facts and pod_sums, below reading and the context.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.refusals.launches import Launches
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
-from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.nodes import StateNode
 
 Pools = frozenset[str] | None
@@ -92,7 +90,7 @@ def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> b
 
 
 class FactsCache:
-    """What was read, by node, and the PDBs ready to be asked. Whoever asks round after round hands it to each."""
+    """What was read, by node, and the PDBs ready to be asked. `Decider` owns it."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
@@ -102,21 +100,15 @@ class FactsCache:
         self._looked_at: Sequence[PodDisruptionBudget] | None = None
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
-        self._launches: Launches | None = None
         self._managed: Pools = None
         self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
         self.guards = Guards(())
-
-    def launches(self, frame: Frame) -> Launches:
-        """Return what is known of the prices of launches."""
-        if self._launches is None or not self._launches.serves(frame):
-            self._launches = Launches(frame)
-        return self._launches
 
     def look_at(
         self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
     ) -> None:
         """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
+        settings = replace(settings, ties=0)  # chance in the simulations changes no fact
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last = {}, None
         self._settings, self._catalogue = settings, catalogue

@@ -88,6 +88,8 @@ class NodeFacts:
     protection: Protection | None
     pdb_veto: PdbVeto | None
     unreadable: tuple[str, ...] = ()
+    claiming: Pod | None = None
+    """A pod that would move and has resource claims."""
 
     def timer(self, period: int | None) -> Timer | None:
         """Return a timer that its last pod event started; None where there is none or no event is known."""

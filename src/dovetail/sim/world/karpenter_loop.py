@@ -13,15 +13,14 @@ from random import Random
 from typing import Final
 
 from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.decide.round import METHODS, decide
-from dovetail.lifecycle.planner import Ask
-from dovetail.lifecycle.rounds import RoundPlanner
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
-from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.world.clock import MINUTE, Clock
 from dovetail.sim.world.store import Change, Store
 
@@ -80,47 +79,39 @@ def _counts(old: object, new: object) -> bool:
     return False
 
 
-class LoopPlanner(RoundPlanner):
-    """Decides as Karpenter's loop does."""
+class LoopDecider:
+    """Decides as Karpenter's loop does, by asking a `Decider`."""
 
     def __init__(self, state: ConsolidationState, dice: Random) -> None:
-        super().__init__()
+        self._decider = Decider()
         self._state = state
         self._dice = dice
         self._settled: dict[Method, int] = {}
         self._passed: tuple[Method, ...] = ()
 
-    def _snapshot(self, ask: Ask) -> Snapshot:
-        ties = self._dice.randrange(1, 2**32)  # Karpenter goes through its maps in another order each time
-        return super()._snapshot(change(ask, settings=change(ask.settings, ties=ties)))
-
-    def plan(self, ask: Ask) -> RoundResult:
+    def round(self, question: Question) -> RoundResult:
         """Ask the methods that have not settled since the cluster last changed."""
         state = self._state.version()
         settled = tuple(method for method, since in self._settled.items() if since == state)
         without, self._passed = (*self._passed, *settled), ()
-        context = RoundContext(
-            self._snapshot(ask),
-            ask.settings,
-            ask.now,
-            in_flight=ask.in_flight,
-            stabilized_until=ask.cost_held_until,
-            managed_pools=ask.pools,
-            memory=self._pods,
-        )
+        context = self._decider.scene(self._by_chance(question))
         result = decide(context, without=without)
         self._settle(context, result, without, state)
         if state in self._settled.values():
             again = self._state.looks_again_at()
-            result.next_change = again if result.next_change is None else min(result.next_change, again)
+            result = change(result, next_change=min(result.next_change or again, again))
         return result
 
-    def validate(self, command: Command, ask: Ask) -> Command | Refusal:
-        """Look at a command again; where it is refused, the rest of the turn belongs to the methods after its own."""
-        answer = super().validate(command, ask)
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
+        """Check a command again; where it is refused, the rest of the turn belongs to the methods after its own."""
+        answer = self._decider.revalidate(command, self._by_chance(question))
         if isinstance(answer, Refusal) and command.method is not _ORDER[-1]:
             self._passed = _ORDER[: _ORDER.index(command.method) + 1]
         return answer
+
+    def _by_chance(self, question: Question) -> Question:
+        """Let equal domains go by chance: Karpenter iterates over its maps in another order each time."""
+        return change(question, settings=change(question.settings, ties=self._dice.randrange(1, 2**32)))
 
     def _settle(self, context: RoundContext, result: RoundResult, without: tuple[Method, ...], state: int) -> None:
         """Note which consolidation methods had candidates, were not short of budget, and still found nothing."""

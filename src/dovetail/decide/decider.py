@@ -1,0 +1,50 @@
+"""The one owner of what is remembered from one round to the next: the last snapshot, the facts and the launch prices.
+
+What is remembered never changes an answer, it only saves time: `Decider(memory=False)` is the oracle that the one with
+memory is tested against. Not safe to share between threads. Sits on top of decide; the engine, the planner and the
+simulated Karpenter ask it.
+"""
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
+from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.revalidate import revalidate
+from dovetail.decide.round import decide
+from dovetail.model.command import Command
+from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.snapshot import Snapshot
+
+
+class Decider:
+    """Answers questions, one after the other. `memory=False`: reads everything anew for every question."""
+
+    def __init__(self, *, memory: bool = True) -> None:
+        self._facts = FactsCache() if memory else None
+        self._snapshot: Snapshot | None = None
+        self._launches: Launches | None = None
+
+    def scene(self, question: Question) -> RoundContext:
+        """Return the view of the cluster that the methods of a round decide on."""
+        if self._facts is None:
+            return RoundContext(question)
+        self._snapshot = question.snapshot(previous=self._snapshot)
+        return RoundContext(question, self._snapshot, facts_cache=self._facts, launches_of=self._launches_of)
+
+    def round(self, question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
+        """Return what to do now, and why not more; the options are those of `plan_round`."""
+        return decide(self.scene(question), every_method=every_method, every_candidate=every_candidate)
+
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
+        """Check a command again on fresh state: return it or a part of it, or the gate that it fails at.
+
+        `question.in_flight` must not contain the command itself.
+        """
+        return revalidate(command, self.scene(question))
+
+    def _launches_of(self, frame: Frame) -> Launches:
+        if self._launches is None or not self._launches.serves(frame):
+            self._launches = Launches(frame)
+        return self._launches

@@ -1,0 +1,49 @@
+"""The question that a round answers: everything that a decision may look at, as one frozen value.
+
+Shells build it (from watches, from files, from a simulated world); `Decider` and `plan_round` answer it. It decides
+nothing. Sits in decide, below the context.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.settings import Settings
+from dovetail.scheduling.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """All that a decision depends on.
+
+    `in_flight`: what commands under way hold on to; a captured cluster has none. `managed_pools`: the pools that may be
+    disrupted; None: all. `cost_held_until`: no cost action starts before this time (stabilization, S4).
+    """
+
+    cluster: Cluster
+    catalogue: Catalogue
+    settings: Settings
+    now: datetime
+    in_flight: InFlight = NOTHING_IN_FLIGHT
+    managed_pools: tuple[str, ...] | None = None
+    cost_held_until: datetime | None = None
+
+    def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
+        """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.
+
+        The pods of nodes that are leaving need a place too, so nodes in flight count as marked and as nominated there.
+        """
+        settings, flight = self.settings, self.in_flight
+        if flight.leaving or flight.nominated:
+            settings = replace(
+                settings,
+                marked_for_deletion_nodes=_merged(settings.marked_for_deletion_nodes, flight.leaving_names),
+                nominated_nodes=_merged(settings.nominated_nodes, flight.nominated),
+            )
+        return Snapshot.build(self.cluster, self.catalogue, settings, self.now, previous=previous)
+
+
+def _merged(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*some, *others}))

@@ -1,0 +1,60 @@
+"""The seam between the engine and the decisions: what the engine reads of a round's result, and who answers.
+
+The engine knows when to decide; `decide` knows what, and `decide.decider.Decider` joins them. Tests put a decider of
+their own here. Sits in lifecycle, below `engine`.
+"""
+
+from datetime import datetime
+from typing import Protocol
+
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.question import Question
+from dovetail.model.command import Command
+from dovetail.model.verdicts import NodeVerdict
+
+
+class Decision(Protocol):
+    """What the engine reads of a round's result (`decide.outcome.RoundResult` has more)."""
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What to do now."""
+        ...
+
+    @property
+    def budgets(self) -> tuple[BudgetRow, ...]:
+        """What every pool allows, has used and has left."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know although nothing stops."""
+        ...
+
+    @property
+    def blocked(self) -> tuple[BlockedMove, ...]:
+        """Moves that the savings threshold refused."""
+        ...
+
+    @property
+    def next_change(self) -> datetime | None:
+        """When time alone could change the answer."""
+        ...
+
+    @property
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """Every node's verdict; computed on first access."""
+        ...
+
+
+class RoundDecider(Protocol):
+    """Whoever decides for an engine; `decide.decider.Decider` is the real one."""
+
+    def round(self, question: Question) -> Decision:
+        """Return what to do now, and why not more."""
+        ...
+
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
+        """Check a command again on fresh state: return it or a part of it, or why it is refused."""
+        ...
