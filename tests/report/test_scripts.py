@@ -71,7 +71,8 @@ def test_the_policy_names_what_the_page_holds() -> None:
 def test_the_types_are_those_of_the_schemas() -> None:
     """types.d.ts is what tools/build_web_types.py writes."""
     spec = importlib.util.spec_from_file_location("build_web_types", ROOT / "tools" / "build_web_types.py")
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     tool: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert (WEB / "types.d.ts").read_text() == tool.build()

@@ -29,11 +29,16 @@ def _run(scenario: Scenario, hours: float) -> tuple[Result, ...]:
 def comparisons() -> dict[str, Comparison]:
     """Short runs of the scenarios with the most different stories."""
     made = {}
-    for name, hours in (("issue-7146", 1.0), ("image-roll", 1.0), ("spot-market", 3.0), ("fleet-expiry", 2.0)):
+    for name, hours in (("issue-7146", 1.0), ("image-roll", 1.0), ("spot-market", 3.0), ("fleet-expiry", 4.5)):
         scenario = load_scenario(name)
         until = int(hours * _HOUR)
         made[name] = Comparison(
-            scenario=name, about=scenario.about, seed=0, until=until, results=_run(scenario, hours), start=scenario.start
+            scenario=name,
+            about=scenario.about,
+            seed=0,
+            until=until,
+            results=_run(scenario, hours),
+            start=scenario.start,
         )
     return made
 

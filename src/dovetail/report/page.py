@@ -90,16 +90,18 @@ def page(
     body: str,
     footer: str,
     *,
+    above: str = "",
     document: Mapping[str, Any] | None = None,
     connect: str = "'none'",
 ) -> str:
-    """Return the whole page; `lead` and `body` are markup, title and footer plain text.
+    """Return the whole page; `lead`, `above` and `body` are markup, title and footer plain text.
 
-    The script draws `document` into the element `view`, which stands between the lead and the body.
+    The script draws `document` into the element `view`, which stands between `above` and the body.
     """
     view = '<div id="view"></div><noscript><p>The pictures need JavaScript; the figures are all here.</p></noscript>'
     if document is None and connect == "'none'":
         view = ""
+    lead = f'<p class="lead">{lead}</p>' if lead else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -107,7 +109,6 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{policy_of(connect)}">'
         f'<link rel="icon" href="data:,"><title>{text(title)}</title><style>{style()}</style></head>'
         f'<body><div class="page"><header class="top"><span class="brand">{_LOGO}dovetail</span></header>'
-        f"<main><h1><bdi>{text(title)}</bdi></h1>{lead}{view}{body}</main><footer>{text(footer, 600)}</footer></div>"
+        f"<main><h1><bdi>{text(title)}</bdi></h1>{lead}{above}{view}{body}</main><footer>{text(footer, 600)}</footer></div>"
         f"{embedded(document)}<script>{script()}</script></body></html>\n"
     )
-

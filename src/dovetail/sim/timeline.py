@@ -292,7 +292,7 @@ class Recorder:
             return when if when == STAYS else max(0.0, round(when - shift, 1))
 
         places: dict[int, int] = {}
-        machines = []
+        machines: list[Machine] = []
         for place, machine in enumerate(self._machines):
             if machine.ended != STAYS and machine.ended <= shift:
                 continue

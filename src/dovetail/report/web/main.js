@@ -32,13 +32,13 @@ function themeButton() {
 }
 
 async function begin() {
-  const root = document.getElementById("view");
-  if (!root) return;
   themeButton();
-  const found = await readDocument();
-  if (found === null) return;
-  if (found.kind === "run") runView(root, found);
-  else if (found.kind === "sweep") sweepView(root, found);
+  const root = document.getElementById("view");
+  const found = root === null ? null : await readDocument();
+  if (root !== null && found !== null) {
+    if (found.kind === "run") runView(root, found);
+    else if (found.kind === "sweep") sweepView(root, found);
+  }
   document.documentElement.dataset.ready = "true";
 }
 

@@ -18,7 +18,7 @@ def simulation_page(comparison: Comparison, footer: str) -> str:
     pair = featured(comparison)
     before, after = pair[0], pair[-1]
     title = f"{comparison.scenario}: {count(len(comparison.results), 'policy', 'policies')}, the same world"
-    lead = html.story(story(comparison)) + html.cards(
+    above = html.story(story(comparison)) + html.cards(
         [
             (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pods moved"),
             (
@@ -29,7 +29,10 @@ def simulation_page(comparison: Comparison, footer: str) -> str:
                 _change(f"{before.short_lived_nodes:,}", f"{after.short_lived_nodes:,}"),
                 "nodes that lived under 15 minutes",
             ),
-            (_change(dollars(before.cost, 2), dollars(after.cost, 2)), _change(before.policy, after.policy, "the bill, ")),
+            (
+                _change(dollars(before.cost, 2), dollars(after.cost, 2)),
+                _change(before.policy, after.policy, "the bill, "),
+            ),
         ]
     )
     body = [
@@ -41,7 +44,7 @@ def simulation_page(comparison: Comparison, footer: str) -> str:
             + (f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else ""),
         ),
     ]
-    return html.page(title, lead, "".join(body), footer, document=run_document(comparison, title))
+    return html.page(title, "", "".join(body), footer, above=above, document=run_document(comparison, title))
 
 
 def _change(before: str, after: str, label: str = "") -> str:

@@ -68,9 +68,7 @@ def nodes_at_once(result: Result, fate: str) -> int:
 
 def _together(result: Result, fate: str) -> list[list[Machine]]:
     machines = leaving(result, fate)
-    return [
-        [other for other in machines if other.leaving <= entry.leaving < _end(other, result)] for entry in machines
-    ]
+    return [[other for other in machines if other.leaving <= entry.leaving < _end(other, result)] for entry in machines]
 
 
 def _end(machine: Machine, result: Result) -> float:
@@ -143,9 +141,8 @@ def _saving(result: Result, seconds: float) -> str:
     saved = sum(entry.savings for entry in commands if entry.outcome != "undone")
     pods = sum(entry.pods for entry in commands)
     if not commands:
-        return (
-            f"In {span(seconds)}, {result.policy} drained no node for cost; pods were moved {result.pods_disrupted:,} times."
-        )
+        moved = f"pods were moved {result.pods_disrupted:,} times"
+        return f"In {span(seconds)}, {result.policy} drained no node for cost; {moved}."
     each = f"{dollars(saved // pods)} per hour for each" if pods else f"{dollars(saved)} per hour in all"
     churn = (
         f"{count(result.short_lived_nodes, 'node')} lived under 15 minutes"

@@ -35,8 +35,10 @@ def sweep_page(found: Json, results: Sequence[Result] = (), start: datetime | No
     title = f"{found['scenario']}: {count(len(standings), 'policy', 'policies')}, {runs}"
     return html.page(
         title,
-        f'<p class="lead">{html.text(found["why"], 1000)}</p>',
-        html.panel("All policies", html.table(["policy", "place", "cost", "pods moved", "violations"], rows, (2, 3, 4))),
+        html.text(found["why"], 1000),
+        html.panel(
+            "All policies", html.table(["policy", "place", "cost", "pods moved", "violations"], rows, (2, 3, 4))
+        ),
         f"Dovetail {__version__}. The same grid gives the same page, on any engine.",
         document=sweep_document(found, title, results, start),
     )
