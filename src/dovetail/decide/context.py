@@ -8,6 +8,7 @@ decide, between the rules and the methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
 
 
+_Simulated = tuple[tuple[int, ...], bool]
+"""What a simulation is kept by: the places of the nodes that go, in order, and whether it is for cost."""
+
+
 class RoundContext:
     """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
 
@@ -64,7 +69,19 @@ class RoundContext:
         self.judged: dict[str, Move | Refusal] = {}
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[tuple[tuple[int, ...], bool], SimulationResult] = {}
+        self._simulations: dict[_Simulated, SimulationResult] = {}
+        self._results: dict[_Simulated, SimulationResult] = {}
+
+    def fork(self) -> RoundContext:
+        """Return a view that begins with what was asked here, and counts what it asks itself apart.
+
+        What is worked out in one is reused in the other, but does not count as asked there: so whoever reads a result
+        in parts gets the same parts in any order.
+        """
+        other = copy(self)
+        other.unscored, other.judged = dict(self.unscored), dict(self.judged)
+        other._simulations = dict(self._simulations)
+        return other
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
@@ -205,12 +222,10 @@ class RoundContext:
             return self._simulations[key]
         if for_cost and not self.closed and (key[0], False) in self._simulations:
             return self._simulations[(key[0], False)]
-        result = simulate(
-            self.snapshot,
-            chosen,
-            closed=self.closed if for_cost else (),
-            new_nodes_max=1 if for_cost else None,
-        )
+        result = self._results.get(key)
+        if result is None:
+            closed, new_nodes_max = (self.closed, 1) if for_cost else ((), None)
+            result = self._results[key] = simulate(self.snapshot, chosen, closed=closed, new_nodes_max=new_nodes_max)
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
         return result
