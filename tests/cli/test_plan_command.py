@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from dovetail.cli.main import main
 from dovetail.model import names
@@ -184,3 +185,70 @@ def test_a_broken_pool_is_a_warning(
     town.pool(disruption={"budgets": [{"nodes": "5", "schedule": "0 99 * * *", "duration": "1h"}]})
     assert main(["plan", *options(town), "-o", "json"]) == 0
     assert any("schedule" in text for text in json.loads(capsysbinary.readouterr().out)["warnings"])
+
+
+def test_to_the_end_as_json(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`--to-end` adds `steps` and `end` to the plan."""
+    assert main(["plan", *options(_mixed()), "--to-end", "-o", "json"]) == 0
+    plan = json.loads(capsysbinary.readouterr().out)
+    assert plan["steps"][0]["actions"] == plan["actions"]
+    assert [step["actions"][0]["action"] for step in plan["steps"]] == ["deleteEmpty", "replaceCost"]
+    assert plan["steps"][-1]["savedPerHour"] == plan["end"]["savedPerHour"] == "0.4"
+    assert {"nodes", "costPerHour", "savedPerHour", "podsMoved", "commands"} <= set(plan["end"])
+
+
+def test_compare_as_json(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`--compare` adds what the other profile would do and the nodes that differ."""
+    assert main(["plan", *options(_mixed()), "--compare", "karpenter-1.15", "-o", "json"]) == 0
+    compared = json.loads(capsysbinary.readouterr().out)["compare"]
+    assert compared["profile"] == "karpenter-1.15"
+    assert {"name", "verdict", "otherVerdict", "why"} <= set(compared["nodes"][0])
+
+
+@pytest.mark.parametrize("form", ["text", "wide", "html"])
+def test_every_method_and_candidate_are_shown(
+    form: str, options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What JSON has, text and pages have too: methods that are not the next to act, and each candidate alone."""
+    assert main(["plan", *options(_mixed()), "-o", form]) == 0
+    plain = capsys.readouterr().out
+    assert main(["plan", *options(_mixed()), "--every-method", "--every-candidate", "-o", form]) == 0
+    text = capsys.readouterr().out
+    assert "replaceCost" in text
+    assert "replaceCost" not in plain
+    assert "Every method" in text
+    assert "It is worth it." in text
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--rounds", "3"], "--rounds goes with --to-end"),
+        (["--to-end", "--rounds", "0"], "write a whole number from 1"),
+        (["--to-end", "--rounds", "many"], "--rounds"),
+        (["--compare", "karpenter"], "there is no profile"),
+    ],
+)
+def test_wrong_usage_of_the_new_options(
+    extra: list[str], said: str, options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence and status 2."""
+    assert main(["plan", *options(_mixed()), *extra]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("extra", [[], ["--to-end"], ["--compare", "karpenter-1.15"], ["--every-method"]])
+def test_the_plan_fits_eighty_columns(
+    extra: list[str], options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is wider than a plain terminal."""
+    assert main(["plan", *options(_mixed()), *extra]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_a_plan_as_yaml(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`-o yaml` is the JSON document in YAML."""
+    assert main(["plan", *options(_mixed()), "-o", "json"]) == 0
+    as_json = json.loads(capsysbinary.readouterr().out)
+    assert main(["plan", *options(_mixed()), "-o", "yaml"]) == 0
+    assert yaml.safe_load(capsysbinary.readouterr().out) == as_json

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.api.catalogue import encode_catalogue
-from dovetail.live.claims import node_claim_tree
+from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
@@ -45,9 +45,7 @@ class World:
             instance_types=(machine,),
             requirements=(SelectorRequirement(key=names.CAPACITY_TYPE, values=("on-demand",)),),
         )
-        tree = node_claim_tree(name, wanted, self.get("NodePool", pool), "")
-        for key in (names.DO_NOT_DISRUPT, names.HOLD, names.COMMAND):
-            del tree["metadata"]["annotations"][key]
+        tree = node_claim_tree(name, wanted, self.get("NodePool", pool), {})
         self.admin.apply(tree)
         eventually(lambda: self.is_ready(name))
         if pod_cpu:

@@ -14,6 +14,7 @@ from dovetail.scheduling.launch.machines import Machines, Resources
 from dovetail.scheduling.launch.templates import order_by_weight
 from dovetail.scheduling.pods import evictions
 from dovetail.scheduling.pods import pod as pods
+from dovetail.scheduling.pods.requests import pod_requests
 from dovetail.scheduling.result import LaunchPrice, launchable, worst_of
 from tests.golden.units import units
 
@@ -52,7 +53,7 @@ def test_pod_filters(question: dict[str, Any], answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("question", "answer"), units("podRequests"))
 def test_pod_requests(question: dict[str, Any], answer: dict[str, Any]) -> None:
     """Requests count containers, sidecars, init containers, pod-level resources and overhead as Karpenter does."""
-    assert pods.pod_requests(_pod(question["pod"])) == _amounts(answer["requests"])
+    assert pod_requests(_pod(question["pod"])) == _amounts(answer["requests"])
 
 
 @pytest.mark.parametrize(("question", "answer"), units("tolerates"))

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import msgspec
 
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
-from dovetail.lifecycle.commands.records import decode_record, is_our_taint
+from dovetail.lifecycle.commands.records import is_our_taint
+from dovetail.lifecycle.effects.effect import Acted, EffectContext
+from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
+from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
 from dovetail.lifecycle.messages import (
@@ -30,7 +33,6 @@ from dovetail.lifecycle.messages import (
     PublishEvent,
     ReleaseNode,
     Report,
-    SetPoolCondition,
     Synced,
     TaintNode,
     UntaintNode,
@@ -48,7 +50,6 @@ from dovetail.model.objects import (
     NodePool,
     ObjectMeta,
     Pod,
-    Taint,
 )
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate, NodeVerdict
@@ -219,85 +220,45 @@ class World:
 
     # ------------------------------------------------------------ instructions
 
-    def carry_out(self, instruction: Instruction) -> InstructionSucceeded | InstructionFailed:
-        """Do it, idempotently, as a good shell does."""
+    def carry_out(self, instruction: Acted) -> Answer:
+        """Carry out an instruction by the rules that every shell obeys."""
         failure = self.fail(instruction)
         if failure is not None:
-            return InstructionFailed(id=instruction.id, failure=failure)  # type: ignore[union-attr]
-        uid = ""
-        match instruction:
-            case TaintNode():
-                return self._taint(instruction)
-            case UntaintNode():
-                self._untaint(instruction)
-            case CreateNodeClaim():
-                uid = self._create(instruction)
-            case DeleteNodeClaim():
-                claim = self.get(NodeClaim, instruction.name)
-                if claim is None or claim.metadata.uid != instruction.uid:
-                    return InstructionFailed(id=instruction.id, failure=Failure.NOT_FOUND)
-                self.delete_claim(claim)
-            case ClearRecord():
-                self._clear(instruction)
-            case HoldNode():
-                self._note(instruction.node, {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"})
-            case ReleaseNode():
-                self._note(instruction.node, {names.HOLD: None, names.DO_NOT_DISRUPT: None})
-            case PublishEvent() | SetPoolCondition():
-                pass
+            return InstructionFailed(id=instruction.id, failure=failure)
+        if isinstance(instruction, PublishEvent):
+            return InstructionSucceeded(id=instruction.id)
+        return perform(instruction, self, EffectContext(now=self.now))
+
+    def read(self, ref: Ref) -> Tree | None:
+        """Return an object as JSON, or None."""
+        item = self.objects.get((ref.kind, ref.namespace, ref.name))
+        return None if item is None else tree_of(item)
+
+    def write(self, write: Write) -> str:
+        """Make a write, and let follow what Karpenter would do."""
+        ref = write.ref
+        item = self.objects.get((ref.kind, ref.namespace, ref.name))
+        match write:
+            case Create():
+                if item is not None:
+                    raise ConflictError(f"{ref.name} is there already")
+                self.created.append(ref.name)
+                made = self.put(object_of(write.tree))
+                if self.launches:
+                    self.later(self.launch_seconds, lambda: self.initialize(ref.name))
+                return made.metadata.uid
+            case Patch():
+                if item is None:
+                    raise ConflictError(f"{ref.name} is gone")
+                self.put(patched(item, write))
+            case Delete():
+                if not isinstance(item, NodeClaim) or item.metadata.uid != write.uid:
+                    raise ConflictError(f"{ref.name} is gone")
+                self.delete_claim(item)
+                return write.uid
             case _:
-                raise AssertionError(instruction)
-        return InstructionSucceeded(id=instruction.id, uid=uid)
-
-    def _note(self, name: str, notes: dict[str, str | None]) -> None:
-        node = self.get(Node, name)
-        if node is not None:
-            self.annotate(node, **notes)
-
-    def _taint(self, order: TaintNode) -> InstructionSucceeded | InstructionFailed:
-        node = self.get(Node, order.node)
-        if node is None:
-            return InstructionFailed(id=order.id, failure=Failure.NOT_FOUND)
-        taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
-        record = decode_record(node.metadata.annotations.get(names.COMMAND, ""))
-        if record is not None and record.id != order.command_id and taints != node.spec.taints:
-            return InstructionFailed(id=order.id, failure=Failure.TAKEN)
-        ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
-        tainted = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(*taints, ours)))
-        self.annotate(tainted, **{names.COMMAND: order.record})
-        return InstructionSucceeded(id=order.id)
-
-    def _untaint(self, order: UntaintNode) -> None:
-        node = self.get(Node, order.node)
-        if node is None:
-            return
-        record = decode_record(node.metadata.annotations.get(names.COMMAND, ""))
-        if record is not None and order.command_id and record.id != order.command_id:
-            return
-        taints = tuple(taint for taint in node.spec.taints if not is_our_taint(taint))
-        spec = msgspec.structs.replace(node.spec, taints=taints)
-        self.annotate(msgspec.structs.replace(node, spec=spec), **{names.COMMAND: None})
-
-    def _create(self, order: CreateNodeClaim) -> str:
-        known = self.get(NodeClaim, order.name)
-        if known is not None:
-            return known.metadata.uid
-        self.created.append(order.name)
-        labels = {names.NODEPOOL: order.replacement.node_pool}
-        notes = {names.COMMAND: order.record, names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
-        claim = self.put(NodeClaim(metadata=ObjectMeta(name=order.name, labels=labels, annotations=notes)))
-        if self.launches:
-            self.later(self.launch_seconds, lambda: self.initialize(order.name))
-        return claim.metadata.uid
-
-    def _clear(self, order: ClearRecord) -> None:
-        claim = self.get(NodeClaim, order.node_claim)
-        if claim is None:
-            return
-        self.annotate(claim, **{names.COMMAND: None})
-        node = self.get(Node, claim.status.node_name)
-        if node is not None:
-            self.annotate(node, **{names.COMMAND: None})
+                assert_never(write)
+        return ""
 
     def delete_claim(self, claim: NodeClaim) -> None:
         """Begin a graceful deletion."""

@@ -11,6 +11,7 @@ import msgspec
 from dovetail.model.objects import (
     Affinity,
     Container,
+    ContainerStatus,
     DaemonSet,
     LabelSelectorSpec,
     NodeAffinity,
@@ -134,15 +135,28 @@ def is_fully_blocked(pod: Pod, pdbs: Iterable[PodDisruptionBudget], now: datetim
 # Resources
 
 
+def _asked(pod: Pod, container: Container, statuses: Iterable[ContainerStatus]) -> Resources:
+    """What one container counts for: its spec, and what its kubelet says of a resize in place."""
+    own = amounts(container.resources.requests)
+    status = next((item for item in statuses if item.name == container.name), None)
+    if status is None or status.resources is None:
+        return own
+    there = largest(amounts(status.resources.requests), amounts(status.allocated_resources))
+    waiting = [item for item in pod.status.conditions if item.type == "PodResizePending"]
+    return there if waiting and waiting[0].reason == "Infeasible" else largest(own, there)
+
+
 def requests_of(pod: Pod) -> Resources:
     """The resources that the scheduler counts for a pod, and one of `pods`."""
     running: Resources = {}
     for container in pod.spec.containers:
-        running = add(running, amounts(container.resources.requests))
+        running = add(running, _asked(pod, container, pod.status.container_statuses))
     sidecars: Resources = {}
     starting: Resources = {}
     for container in pod.spec.init_containers:
-        own = amounts(container.resources.requests)
+        sidecar = container.restart_policy == "Always"
+        statuses = pod.status.init_container_statuses if sidecar else ()
+        own = _asked(pod, container, statuses)
         if container.restart_policy == "Always":
             running, sidecars = add(running, own), add(sidecars, own)
             starting = largest(starting, sidecars)

@@ -21,7 +21,7 @@ def launch(
     world: World, name: str = "fresh", *, kinds: tuple[str, ...] = ("small",), expire: str | None = None
 ) -> None:
     """Create a NodeClaim as Karpenter would."""
-    claim = claim_from(world.store.pools["blue"], name, Replacement(node_pool="blue", instance_types=kinds), {})
+    claim = claim_from(world.store.pools["blue"], name, Replacement(node_pool="blue", instance_types=kinds))
     claim = replace(
         claim,
         metadata=replace(claim.metadata, creation_timestamp=world.clock.instant()),

@@ -5,6 +5,7 @@ Only writing; what is written was made elsewhere.
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,28 @@ def print_json(document: Any) -> None:
     import msgspec
 
     print_bytes(msgspec.json.encode(document) + b"\n")
+
+
+def print_document(document: Any, form: str) -> None:
+    """Print one document as JSON, or as YAML."""
+    if form == "json":
+        print_json(document)
+        return
+    import msgspec
+
+    print_bytes(yaml_bytes(msgspec.to_builtins(document)))
+
+
+def yaml_bytes(tree: Any) -> bytes:
+    """Return a tree as YAML, keys in the order they stand in."""
+    import yaml
+
+    return bytes(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100).encode())
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print lines for people."""
+    print("\n".join(lines))
 
 
 def print_page(page: str) -> None:

@@ -31,17 +31,20 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
+    from dovetail.decide.search.found import Found
 
 
-_Simulated = tuple[tuple[int, ...], bool]
-"""What a simulation is kept by: the places of the nodes that go, in order, and whether it is for cost."""
+_Simulated = tuple[tuple[int, ...], bool, TypeBits]
+"""What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
 
 
 class RoundContext:
@@ -67,6 +70,7 @@ class RoundContext:
         self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.searched: Found | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
         self._simulations: dict[_Simulated, SimulationResult] = {}
@@ -130,6 +134,11 @@ class RoundContext:
     def unready(self) -> Unready:
         """What is certain to land on nodes on their way."""
         return Unready(self.snapshot, self.closed)
+
+    @property
+    def new_nodes_max(self) -> int:
+        """How many new nodes a cost action may open (spec sections 5 and 21)."""
+        return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property
     def stabilizing(self) -> bool:
@@ -210,29 +219,37 @@ class RoundContext:
         place = self.snapshot.node_index(facts.name)
         return -1 if place is None else place
 
-    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool) -> SimulationResult:
+    def simulate(
+        self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: TypeBits = ALL_TYPES
+    ) -> SimulationResult:
         """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
 
-        A cost action may open one new node and not move pods to closed nodes; without closed nodes the unbounded answer
-        to the same question serves as well.
+        A cost action may open few new nodes and not move pods to closed nodes; without closed ones the unbounded answer
+        to the same question serves as well. `launchable`: instance types that new nodes may be of.
         """
         chosen = tuple(map(self.place, nodes))
-        key = (tuple(sorted(chosen)), for_cost)
+        key = (tuple(sorted(chosen)), for_cost, launchable)
         if key in self._simulations:
             return self._simulations[key]
-        if for_cost and not self.closed and (key[0], False) in self._simulations:
-            return self._simulations[(key[0], False)]
+        if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
+            return self._simulations[(key[0], False, launchable)]
         result = self._results.get(key)
         if result is None:
-            closed, new_nodes_max = (self.closed, 1) if for_cost else ((), None)
-            result = self._results[key] = simulate(self.snapshot, chosen, closed=closed, new_nodes_max=new_nodes_max)
+            result = self._results[key] = simulate(
+                self.snapshot,
+                chosen,
+                closed=self.closed if for_cost else (),
+                new_nodes_max=self.new_nodes_max if for_cost else None,
+                launchable=launchable,
+                under_way=self.in_flight.under_way,
+            )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
         return result
 
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is known already where the pods of a node that has to go would land."""
-        return ((self.place(facts),), False) in self._simulations
+        return ((self.place(facts),), False, ALL_TYPES) in self._simulations
 
 
 def _source(facts: NodeFacts, now: datetime) -> Source:

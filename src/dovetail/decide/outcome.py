@@ -81,7 +81,8 @@ class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
 
     `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
-    budget's window opens or closes, a node expires. None: never by time alone. `prices`: what each node costs per hour.
+    budget's window opens or closes, a node expires. None: never by time alone. `prices`: what each
+    node with a known price costs per hour.
 
     Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
     5,000 sentences; each is the same whether, when and in which order they are read. `methods` always lists all: one

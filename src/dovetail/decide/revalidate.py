@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates import price
 from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
-from dovetail.model.command import Command, Method
+from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.result import NewNode
 
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
@@ -106,10 +107,11 @@ def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) 
 
 def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate again; what was chosen must still fit and still be worth it."""
-    move = cost_move(context, nodes)
+    move = cost_move(context, nodes, launchable=command.launchable)
     if isinstance(move, Refusal):
         return move
-    return score(context, move) or _same_or_less(context, command, move)
+    refusal = None if context.settings.is_karpenter else score(context, move)  # Karpenter does not ask again
+    return refusal or _same_or_less(context, command, move)
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
@@ -135,11 +137,15 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
             return Refusal(gate=Gate.NEW_NODES, why="The replacement that was planned would not do any more.")
     if command.method in _COST:
         # Price the very types that would be launched: some may have become dearer since.
-        planned_types = frozenset(command.replacements[0].instance_types)
-        chosen = own[0].with_types([kind for kind in own[0].instance_types if kind.name in planned_types])
-        judged = price.judge_replace(context.sources(move.nodes), chosen, context.settings)
+        chosen = [_as_planned(new, planned) for new, planned in zip(own, command.replacements, strict=True)]
+        judged = judge_new_nodes(context.sources(move.nodes), chosen, context.settings)
         if isinstance(judged, Refusal):
             return judged
-        assert judged.new_node is not None
-        fresh = command_of(context, command.method, replace(move, new_nodes=(judged.new_node,), approved=judged))
+        fresh = command_of(context, command.method, replace(move, new_nodes=judged.new_nodes, approved=judged))
     return fresh
+
+
+def _as_planned(new_node: NewNode, planned: Replacement) -> NewNode:
+    """Keep of a new node the types that the command would launch."""
+    types = frozenset(planned.instance_types)
+    return new_node.with_types([kind for kind in new_node.instance_types if kind.name in types])

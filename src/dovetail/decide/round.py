@@ -16,9 +16,11 @@ from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
+from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, NodeVerdict
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
@@ -27,6 +29,12 @@ METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.DRIFTED: drifted.run,
     Method.MULTI_NODE: multi_node.run,
     Method.SINGLE_NODE: single_node.run,
+}
+
+_BY_VALUE: dict[Method, Callable[[RoundContext], MethodRun]] = {
+    **METHODS,
+    Method.MULTI_NODE: by_value.run_several,
+    Method.SINGLE_NODE: by_value.run_one,
 }
 
 _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
@@ -52,7 +60,7 @@ def decide(
 ) -> RoundResult:
     """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
-    for method, ask in METHODS.items():
+    for method, ask in _methods(context.settings).items():
         if method in without:
             continue
         runs[method] = ask(context)
@@ -68,15 +76,21 @@ def decide(
         warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
-        prices={facts.name: facts.price for facts in context.nodes},
+        prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )
 
 
+def _methods(settings: Settings) -> Mapping[Method, Callable[[RoundContext], MethodRun]]:
+    """Return the methods in the order in which they are asked."""
+    return _BY_VALUE if settings.searches_by_value else METHODS
+
+
 def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
     """Return every node's verdict; methods that were not asked are asked now."""
-    return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in METHODS.items()})
+    methods = _methods(context.settings)
+    return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
 
 
 def _method_results(

@@ -18,7 +18,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -44,6 +44,7 @@ from dovetail.lifecycle.messages import (
     Report,
     SettingsChanged,
     Synced,
+    ViewGrewOld,
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
@@ -192,6 +193,7 @@ class Engine:
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
+            under_way=flight.under_way(runs, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
             regrown={pool: self._wall(until) for pool, until in regrown.items()},
         )
@@ -253,6 +255,9 @@ class Engine:
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
+            case ViewGrewOld(kinds=kinds):
+                self.is_synced = False
+                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -480,8 +485,8 @@ class Engine:
     def _blame(self, run: Run, view: View) -> None:
         """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
-        if cause is None or run.attempts.any_failed(Failure.TAKEN):
-            return  # nobody's fault: another controller was quicker
+        if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
+            return  # nobody's fault: another controller was quicker, or a pod was
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
             self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
@@ -578,7 +583,7 @@ class Engine:
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
             if self._proposed != figures:
                 self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
             return False
         assert self._now is not None
         self._started += 1

@@ -6,6 +6,7 @@ types, architectures) and plain numbers stay, since rules read them. Free text a
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ _NAME_FIELDS: Final = frozenset(
         "nominatedNodeName", "providerID", "volumeHandle", "schedulerName", "imageID", "generateName",
     }
 )  # fmt: skip
-_UNNAMED_PARTS: Final = frozenset({"containers", "initContainers", "volumes", "schedulingGates", "ports", "drivers"})
+_CONTAINERS: Final = frozenset({"containers", "initContainers", "containerStatuses", "initContainerStatuses"})
+_UNNAMED_PARTS: Final = _CONTAINERS | {"volumes", "schedulingGates", "ports", "drivers"}
+_NUMBERED: Final = re.compile(r"[ci][0-9]+")
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _DROPPED: Final = frozenset({"message", "imageID", "generateName", "finalizers"})
 
@@ -104,10 +107,14 @@ def _entry(key: str, entry: Any, rename: Callable[[str, str], str]) -> Any:
     if "key" in entry:
         return _requirement(entry, rename)
     if key in _UNNAMED_PARTS:  # parts of a pod: their names mean nothing to any rule
-        entry = {k: v for k, v in entry.items() if k != "name" or key == "drivers"}
-        kept = {"name": entry["name"]} if key == "drivers" and "name" in entry else {}
+        kept = {"name": entry["name"]} if "name" in entry and _keeps_name(key, entry["name"]) else {}
         return {**_walk({k: v for k, v in entry.items() if k != "name"}, rename), **kept}
     return _walk(entry, rename)
+
+
+def _keeps_name(key: str, name: str) -> bool:
+    """Return whether a part keeps its name: drivers are known by theirs, containers may have been numbered."""
+    return key == "drivers" or (key in _CONTAINERS and _NUMBERED.fullmatch(name) is not None)
 
 
 def _requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:

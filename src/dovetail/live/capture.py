@@ -12,13 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.api.capture_document import capture_document
 from dovetail.api.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
 from dovetail.live.client import ApiClient, ApiError
 from dovetail.live.resources import RESOURCES, Resource
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
-from dovetail.model.objects import AnyObject
+from dovetail.model.objects import AnyObject, Pod
+from dovetail.scheduling.pods.requests import resized_spec
 
 # Annotations that some rule reads; all others may hold anything and are left out.
 _ANNOTATIONS: Final = frozenset(
@@ -102,6 +104,8 @@ def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
     trees = [_tree(item) for item in _objects(cluster)]
     if anonymise:
         trees = anonymise_trees(trees)
+    if cluster.captured_at is not None:
+        trees.insert(0, capture_document(cluster.captured_at))
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})
 
 
@@ -129,6 +133,10 @@ _VERSIONS: Final = {resource.kind: resource.api_version for resource in RESOURCE
 
 
 def _tree(item: AnyObject) -> dict[str, Any]:
+    if isinstance(item, Pod) and resized_spec(item) is item.spec:
+        # Its kubelet says nothing new of its containers, as nearly always.
+        status = msgspec.structs.replace(item.status, container_statuses=(), init_container_statuses=())
+        item = msgspec.structs.replace(item, status=status)
     tree: dict[str, Any] = msgspec.to_builtins(item)
     tree["apiVersion"] = _VERSIONS[tree["kind"]]
     _cut(tree)
@@ -148,14 +156,33 @@ def _cut(tree: Any) -> None:
         for key in _IN_TREE_VOLUMES:
             if tree.get(key) is not None:
                 tree[key] = {}  # that it is one is all that counts
-        for key, value in tree.items():
-            if key in ("containers", "initContainers"):
-                for container in value:
-                    container.pop("name", None)
+        _cut_container_names(tree)
+        for value in tree.values():
             _cut(value)
     elif isinstance(tree, list | tuple):
         for value in tree:
             _cut(value)
+
+
+def _cut_container_names(tree: dict[str, Any]) -> None:
+    """Drop the names of containers and claims; number containers whose statuses are kept, which are found by name."""
+    spec, status = tree.get("spec"), tree.get("status")
+    if not isinstance(spec, dict) or "containers" not in spec:
+        return
+    reported = isinstance(status, dict) and ("containerStatuses" in status or "initContainerStatuses" in status)
+    for claim in spec.get("resourceClaims", ()):
+        claim.pop("name", None)
+    known: dict[str, str] = {}
+    for key, letter in (("containers", "c"), ("initContainers", "i")):
+        for number, container in enumerate(spec.get(key, ())):
+            name = container.pop("name", "")
+            if reported:
+                known[name] = container["name"] = f"{letter}{number}"
+            for claim in container.get("resources", {}).get("claims", ()):
+                claim.pop("name", None)
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for entry in status.get(key, ()) if isinstance(status, dict) else ():
+            entry["name"] = known.get(entry.get("name", ""), "")
 
 
 def _cut_annotations(tree: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.lifecycle.conditions import POLICY_READABLE
-from dovetail.live.actuate import hold_patch, release_patch
+from dovetail.lifecycle.effects.effect import hold_patch, release_patch
 from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.resources import BY_KIND, Resource
 from dovetail.model import names

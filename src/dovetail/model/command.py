@@ -64,7 +64,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One decision: these nodes go, these replacements come first, these pods move there, for this money."""
+    """One decision: these nodes go, these replacements come first, these pods move there, for this money.
+
+    `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
+    """
 
     action: Action
     method: Method
@@ -75,6 +78,7 @@ class Command:
     required_savings: Money = 0
     disruption_cost: float = 0.0
     pods: int = 0
+    launchable: tuple[str, ...] = ()
 
     @property
     def reason(self) -> Reason:

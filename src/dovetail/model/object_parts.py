@@ -98,11 +98,18 @@ class NodeSelector(ApiStruct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class ResourceClaimName(ApiStruct, frozen=True):
+    """The name of a resource claim of a pod (dynamic resource allocation); that there is one is all that counts."""
+
+    name: str = ""
+
+
 class ResourceRequirements(ApiStruct, frozen=True):
-    """Requests and limits of a container (or of a pod as a whole)."""
+    """Requests and limits of a container (or of a pod as a whole), and the resource claims it uses."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
+    claims: tuple[ResourceClaimName, ...] = ()
 
 
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:

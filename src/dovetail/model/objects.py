@@ -19,6 +19,7 @@ from dovetail.model.object_parts import (
     ObjectMeta,
     OwnerReference,
     Quantity,
+    ResourceClaimName,
     ResourceList,
     ResourceRequirements,
     Scalar,
@@ -28,9 +29,11 @@ from dovetail.model.object_parts import (
     is_true,
 )
 from dovetail.model.pod_objects import (
+    ActualResources,
     Affinity,
     Container,
     ContainerPort,
+    ContainerStatus,
     DaemonSet,
     EphemeralVolumeSource,
     NodeAffinity,
@@ -72,6 +75,7 @@ from dovetail.model.pool_objects import (
 
 __all__ = [
     "KINDS",
+    "ActualResources",
     "Affinity",
     "AnyObject",
     "ApiStruct",
@@ -80,6 +84,7 @@ __all__ = [
     "Condition",
     "Container",
     "ContainerPort",
+    "ContainerStatus",
     "CsiNodeDriver",
     "CsiNodeSpec",
     "CsiVolumeSource",
@@ -124,6 +129,7 @@ __all__ = [
     "PriorityClass",
     "Quantity",
     "ReplicaSet",
+    "ResourceClaimName",
     "ResourceList",
     "ResourceRequirements",
     "Scalar",

@@ -13,6 +13,7 @@ from dovetail.model.object_parts import (
     NodeSelector,
     NodeSelectorTerm,
     ObjectMeta,
+    ResourceClaimName,
     ResourceList,
     ResourceRequirements,
 )
@@ -162,11 +163,26 @@ class PodSpec(ApiStruct, frozen=True):
     priority_class_name: str = ""
     preemption_policy: str | None = None
     volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[ResourceClaimName, ...] = ()
     scheduler_name: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
     restart_policy: str = ""
+
+
+class ActualResources(ApiStruct, frozen=True):
+    """What a running container has been given, as its kubelet reports it."""
+
+    requests: ResourceList = {}
+
+
+class ContainerStatus(ApiStruct, frozen=True):
+    """How a container is doing: only its resources matter here (resizing a pod in place)."""
+
+    name: str = ""
+    resources: ActualResources | None = None
+    allocated_resources: ResourceList = {}
 
 
 class PodStatus(ApiStruct, frozen=True):
@@ -175,6 +191,8 @@ class PodStatus(ApiStruct, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
     start_time: Instant | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
 
 

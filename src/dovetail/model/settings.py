@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from dovetail.model.karpenter import KarpenterSettings
+
 _SECOND: Final = 1_000_000_000
 _MINUTE: Final = 60 * _SECOND
 
@@ -40,6 +42,20 @@ class MinValuesPolicy(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+class Search(StrEnum):
+    """How a round looks for a cost command (spec sections 5 and 21)."""
+
+    PREFIX = "prefix"
+    VALUE = "value"
+
+
+class StabilizationEnds(StrEnum):
+    """When the pause after a cost command ends (spec section 25)."""
+
+    WINDOW = "window"
+    LANDED = "landed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stabilization:
     """How long no cost action starts after an action of each kind has finished (S4, LifecycleAction Tunables); ns."""
@@ -55,7 +71,8 @@ class Settings:
     """All tunables. `profile` decides the rules that are no setting of their own.
 
     `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
-    do. Only a simulated Karpenter asks for that.
+    do. Only a simulated Karpenter asks for that. The last four are for the live controller alone: how its Lease is
+    kept, and how old its view of any kind may be before it decides nothing.
     """
 
     profile: Profile = Profile.DOVETAIL
@@ -64,7 +81,10 @@ class Settings:
     spot_to_spot_consolidation: bool = True
     spot_minimum_types: int = 15
     batch_maximum: int = 100
+    search: Search = Search.PREFIX
+    replacements_max: int = 1
     stabilization: Stabilization = field(default_factory=Stabilization)
+    stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND
@@ -73,12 +93,22 @@ class Settings:
     nominated_nodes: tuple[str, ...] = ()
     marked_for_deletion_nodes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    karpenter: KarpenterSettings = field(default_factory=KarpenterSettings)
     ties: int = 0
+    lease_duration: int = 30 * _SECOND
+    renew_deadline: int = 20 * _SECOND
+    retry_period: int = 2 * _SECOND
+    view_age_maximum: int = 2 * _MINUTE
 
     @property
     def is_karpenter(self) -> bool:
         """Return whether Karpenter's own behaviour is asked for, flaws included."""
         return self.profile is Profile.KARPENTER_1_15
+
+    @property
+    def searches_by_value(self) -> bool:
+        """Return whether a round looks for the cost command of greatest value; never as Karpenter does."""
+        return self.search is Search.VALUE and not self.is_karpenter
 
 
 DOVETAIL: Final = Settings()

@@ -27,6 +27,7 @@ class Gate(StrEnum):
     NOT_EXPIRED = "not-expired"
     NOT_DRIFTED = "not-drifted"
     INSTANCE_TYPE_KNOWN = "instance-type-known"
+    DYNAMIC_RESOURCES = "dynamic-resources"
     STABILIZATION = "stabilization"
     BUDGET = "budget"
     TOPOLOGY_BUDGET = "topology-budget"

@@ -11,7 +11,7 @@ from dovetail.decide.words import clock
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.summary import FIRST_STEP, prices_text
+from dovetail.plan.summary import FIRST_STEP, price_text, prices_text, total_price
 from dovetail.report import page as html
 from dovetail.report.svg import bar_chart
 from dovetail.report.words import count, dollars
@@ -20,18 +20,20 @@ _FOLD_AT = 40
 _EXACT = "Figures are exact; money is shown rounded."
 
 
-def plan_page(result: RoundResult, catalogue: Catalogue | None = None) -> str:
-    """The whole page; with a catalogue, its foot says where the prices are from and of which day."""
+def plan_page(result: RoundResult, catalogue: Catalogue | None = None, sections: Sequence[str] = ()) -> str:
+    """Return the whole page; with a catalogue, its foot says where the prices are from and of which day.
+
+    `sections`: markup of `plan.page_sections`, for what options asked for.
+    """
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
     groups = _groups(verdicts, taken)
-    total = sum(result.prices.values())
     saved = sum(command.savings for command in result.commands)
     pods = sum(command.pods for command in result.commands)
     body = [
         html.cards(
             [
-                (f"{len(verdicts):,}", f"nodes, {dollars(total, 2)} per hour"),
+                (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
                 (f"{len(taken):,}", "would go now"),
                 (dollars(saved, 2), "saved per hour"),
                 (f"{pods:,}", "pods restarted"),
@@ -40,6 +42,7 @@ def plan_page(result: RoundResult, catalogue: Catalogue | None = None) -> str:
         "<h2>Now</h2>",
         "".join(_command(command) for command in result.commands)
         or "<p>Nothing: no node passes every gate at this moment.</p>",
+        *sections,
         "<h2>What holds the rest back</h2>",
         _held(result, groups),
         "<h2>Budgets</h2>",
@@ -101,19 +104,22 @@ def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) 
         return "<p>Nothing is held back.</p>"
     rows = []
     for gate, members in held:
-        worth = sum(result.prices.get(entry.node, 0) for entry in members)
         step = FIRST_STEP.get(Gate(gate), "")
         rows.append(
             [
                 f"<code>{html.text(gate)}</code>",
                 f"{len(members):,}",
-                f"{dollars(worth, 2)}/h",
+                price_text(result, members),
                 f"{html.name(members[0].node)}: {html.text(members[0].why)}",
                 html.text(step),
             ]
         )
     chart = bar_chart("nodes by gate", [(gate, float(len(members))) for gate, members in held[:10]], y_label="nodes")
-    return chart + html.table(["gate", "nodes", "worth", "for example", "what would help"], rows, (1, 2))
+    head = ["gate", "nodes", "price of these nodes", "for example", "what would help"]
+    note = (
+        "<p>The price is what these nodes cost, not what could be saved: <code>dovetail blockers</code> finds that.</p>"
+    )
+    return chart + html.table(head, rows, (1, 2)) + note
 
 
 def _budgets(result: RoundResult) -> str:

@@ -11,9 +11,12 @@ from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.report.words import safe
+from dovetail.plan.document import unpriced_nodes
+from dovetail.report.table import WIDTH, paragraph, text_table
+from dovetail.report.words import count, listing, safe
 
 WARNINGS_MAX = 5
+CANDIDATES_MAX = 20
 LINE_MAX = 2000
 
 FIRST_STEP = {
@@ -33,6 +36,7 @@ FIRST_STEP = {
     Gate.SPOT_FLEXIBILITY: "allow more instance types in the spot pool",
     Gate.MIN_VALUES: "lower minValues in the pool",
     Gate.BALANCED: "use WhenEmptyOrUnderutilized where Balanced is too careful",
+    Gate.DYNAMIC_RESOURCES: "restart the pods with resource claims elsewhere yourself: Karpenter moves none of them",
     Gate.INSTANCE_TYPE_KNOWN: "give a catalogue that has these instance types",
 }
 
@@ -42,42 +46,68 @@ def prices_text(catalogue: Catalogue | None) -> str:
     return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.") if catalogue and catalogue.as_of else ""
 
 
-def plan_text(result: RoundResult) -> str:
-    """Return the plan in words."""
+def plan_text(
+    result: RoundResult, *, wide: bool = False, every_method: bool = False, every_candidate: bool = False
+) -> str:
+    """Return the plan in words; `wide` lists every node and cuts nothing.
+
+    `every_method` and `every_candidate` add what the round was asked for beside its own answer.
+    """
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
-    total = sum(result.prices.values())
-    size = f"{_count(len(verdicts), 'node')} in {_count(pools, 'pool')}, {dollars(total, places=2)}/h"
+    size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {total_price(result)}"
     lines = [
         f"{clock(result.now)}, profile {result.profile.value}: {size}",
         "",
-        *_actions(result.commands),
-        *_rest(result, verdicts),
+        *_actions(result, wide=wide),
+        *remaining_lines(result, wide=wide),
     ]
+    if every_method:
+        lines += methods_lines(result, wide=wide)
+    if every_candidate:
+        lines += candidates_lines(result, wide=wide)
     if result.next_change is not None:
         wait = seconds(result.next_change - result.now)
-        lines.append(f"By time alone this could change at {clock(result.next_change)} (in {wait}).")
+        lines += paragraph(f"By time alone this could change at {clock(result.next_change)} (in {wait}).")
     if result.warnings:
-        lines.extend(["", f"{_count(len(result.warnings), 'warning')}:"])
-        lines.extend(f"  {text}" for text in result.warnings[:WARNINGS_MAX])
-        if len(result.warnings) > WARNINGS_MAX:
-            lines.append(f"  and {len(result.warnings) - WARNINGS_MAX} more (-o json lists all)")
+        lines += ["", f"{count(len(result.warnings), 'warning')}:"]
+        shown = result.warnings if wide else result.warnings[:WARNINGS_MAX]
+        for text in shown:
+            lines += paragraph(text, indent="  ")
+        if len(result.warnings) > len(shown):
+            lines.append(f"  and {len(result.warnings) - len(shown)} more (-o wide lists all)")
     return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def total_price(result: RoundResult) -> str:
+    """Say what all nodes cost, and of how many the price is not known."""
+    unknown = len(unpriced_nodes(result))
+    if unknown and not result.prices:
+        return "price unknown"
+    known = f"{dollars(sum(result.prices.values()), places=2)}/h"
+    return f"{known} and {count(unknown, 'node')} of unknown price" if unknown else known
 
 
-def _actions(commands: Sequence[Command]) -> list[str]:
-    if not commands:
+def savings_text(result: RoundResult, command: Command) -> str:
+    """Say what a command saves, as far as the prices of its nodes are known."""
+    unknown = sum(name not in result.prices for name in command.nodes)
+    if unknown and unknown == len(command.nodes):
+        return "saves an unknown amount (the catalogue has no price for what goes)"
+    required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
+    more = f" and what {count(unknown, 'node')} of unknown price cost" if unknown else ""
+    return f"saves {dollars(command.savings)}/h{more}{required}"
+
+
+def _actions(result: RoundResult, *, wide: bool) -> list[str]:
+    if not result.commands:
         return ["Nothing would be done now."]
     lines = []
-    for command in commands:
-        lines.append(f"Now: {command.action.value} {_some(command.nodes)}")
-        lines.extend(f"  and launch {_replacement(entry)} first" for entry in command.replacements)
-        required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
-        lines.append(f"  saves {dollars(command.savings)}/h{required}, {_disturbs(command)}")
+    for command in result.commands:
+        nodes = ", ".join(command.nodes) if wide else _some(command.nodes)
+        lines += paragraph(f"Now: {command.action.value} {nodes}")
+        for entry in command.replacements:
+            lines += paragraph(f"and launch {_replacement(entry)} first", indent="  ")
+        lines += paragraph(f"{savings_text(result, command)}, {_disturbs(command)}", indent="  ")
     return lines
 
 
@@ -88,7 +118,7 @@ def _disturbs(command: Command) -> str:
     moving.extend(pod for replacement in command.replacements for pod in replacement.pods)
     # Placements also say where pending pods and those of leaving nodes would land: these are not restarted by it.
     which = f": {_some(moving)}" if len(moving) == command.pods else ""
-    return f"restarts {_count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}){which}"
+    return f"restarts {count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g}){which}"
 
 
 def _replacement(entry: Replacement) -> str:
@@ -104,40 +134,107 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
-def _rest(result: RoundResult, verdicts: Sequence[NodeVerdict]) -> list[str]:
+def remaining_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
+    """Return what holds back the nodes that no command takes now, gate by gate, and the first thing to change."""
     taken = frozenset(name for command in result.commands for name in command.nodes)
     groups: dict[str, list[NodeVerdict]] = {}
-    for entry in verdicts:
+    for entry in result.verdicts:
         if entry.node not in taken:
             groups.setdefault(entry.verdict, []).append(entry)
     waiting = groups.pop(ELIGIBLE, [])
     lines = []
     if waiting:
-        lines.append(
-            f"Next: {_count(len(waiting), 'more node')} could go in later rounds: {_some([v.node for v in waiting])}"
-        )
+        names = [verdict.node for verdict in waiting]
+        some = ", ".join(names) if wide else _some(names)
+        lines += paragraph(f"Next: {count(len(waiting), 'more node')} could go in later rounds: {some}")
     if not groups:
         return lines
-    ordered = sorted(groups.items(), key=lambda group: (-_worth(result, group[1]), group[0]))
-    lines.extend(["", "What holds the rest back:"])
-    for name, members in ordered:
-        worth, example = dollars(_worth(result, members), places=2), members[0]
-        lines.append(f"  {len(members):>5} {name:<24} {worth:>10}/h  e.g. {example.node}: {example.why}")
-    lines.extend(_first_step(ordered))
+    ordered = sorted(groups.items(), key=lambda group: (-_price(result, group[1]), group[0]))
+    rows = [
+        (
+            f"  {len(members):>5}",
+            name,
+            price_text(result, members),
+            f"{members[0].node}: {members[0].why}",
+        )
+        for name, members in ordered
+    ]
+    lines += ["", "What holds the rest back (nodes, gate, price of the nodes, an example):"]
+    lines += text_table(rows[0], rows[1:], right=(2,), width=None if wide else WIDTH)
+    lines += _first_step(result, ordered)
     return lines
 
 
-def _worth(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
+def _price(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
     return sum(result.prices.get(entry.node, 0) for entry in members)
 
 
-def _first_step(groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
-    """Name what to change for the dearest group that a change could help."""
+def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
+    """Say what nodes cost together; unknown if no price is known."""
+    known = any(entry.node in result.prices for entry in members)
+    return f"{dollars(_price(result, members), places=2)}/h" if known else "unknown"
+
+
+def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
+    """Name what to change for the dearest group that a change could help; the catalogue if it lacks prices."""
+    unpriced = unpriced_nodes(result)
+    if unpriced:
+        lacking = f"It has no price for {count(len(unpriced), 'node')}, such as {unpriced[0]}"
+        remedy = "give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in)"
+        return paragraph(f"First thing to change: the catalogue. {lacking}; {remedy}.")
     for name, members in groups:
         step = FIRST_STEP.get(Gate(name))
         if step is not None:
-            return [
-                "",
-                f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it.",
-            ]
+            text = f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it."
+            return paragraph(text)
     return []
+
+
+def methods_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
+    """Return what every method would do on the untouched cluster; only the first that acts counts."""
+    rows = []
+    for entry in result.methods:
+        nodes = [name for command in entry.commands for name in command.nodes]
+        actions = ", ".join(sorted({command.action.value for command in entry.commands})) or "nothing"
+        rows.append(
+            (
+                f"  {entry.method.value}",
+                f"{len(entry.candidates):,}",
+                actions,
+                f"{len(nodes):,}",
+                f"{dollars(sum(command.savings for command in entry.commands), places=2)}",
+                f"{sum(command.pods for command in entry.commands):,}",
+                (", ".join(nodes) if wide else listing(nodes, 2)) or "-",
+            )
+        )
+    head = ("  METHOD", "CANDIDATES", "WOULD DO", "NODES", "SAVES/H", "PODS", "WHICH")
+    table = text_table(head, rows, right=(1, 3, 4, 5), width=None if wide else WIDTH)
+    return ["", "Every method, each on the cluster as it is now:", *table]
+
+
+def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
+    """Return what drift and one-node cost would do with each candidate alone, budgets left aside."""
+    lines: list[str] = []
+    for entry in result.methods:
+        if entry.alone is None:
+            continue
+        lines += ["", f"Every candidate of {entry.method.value}, alone, budgets left aside:"]
+        if not entry.alone:
+            lines.append("  none")
+            continue
+        shown = entry.alone if wide else entry.alone[:CANDIDATES_MAX]
+        rows = [
+            (
+                f"  {each.node}",
+                "-" if each.command is None else each.command.action.value,
+                "-" if each.command is None else dollars(each.command.savings, places=2),
+                "-" if each.command is None else f"{each.command.pods:,}",
+                each.why,
+            )
+            for each in shown
+        ]
+        head = ("  NODE", "WOULD", "SAVES/H", "PODS", "WHY")
+        lines += text_table(head, rows, right=(2, 3), width=None if wide else WIDTH)
+        if len(shown) < len(entry.alone):
+            lines.append(f"  and {len(entry.alone) - len(shown):,} more (-o wide or -o json lists all)")
+    return lines

@@ -5,23 +5,12 @@ shown as a visible escape; nothing is dropped silently. Knows nothing of where t
 top of this (`report.page`).
 """
 
-import unicodedata
 from collections.abc import Iterable
 
 from dovetail.model.money import Money, format_money
+from dovetail.model.text import safe
 
-_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-
-
-def safe(text: str, length_max: int = 300) -> str:
-    r"""The text with control, format and separator characters as `\u{..}`, cut to a length that fits a line."""
-    if not text.isascii() or not text.isprintable():
-        text = "".join(
-            f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSAFE_CATEGORIES else char for char in text
-        )
-    if len(text) > length_max:
-        text = text[: length_max - 1] + "…"
-    return text
+__all__ = ["count", "dollars", "exact", "listing", "safe", "span"]
 
 
 def dollars(amount: Money, places: int = 4) -> str:

@@ -12,7 +12,7 @@ from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim, Taint, is_true
 from dovetail.model.settings import Settings
-from dovetail.scheduling.pods.pod import Amounts, amounts
+from dovetail.scheduling.pods.requests import Amounts, amounts
 
 _PASSING: Final = (
     ("node.kubernetes.io/not-ready", "NoSchedule"),

@@ -44,6 +44,7 @@ from dovetail.scheduling.pods.bindings import Bindings, NodeNames
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.requests import resized_spec
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.validation import why_ignored
@@ -273,6 +274,11 @@ class Snapshot:
         earlier, self._earlier_nodes = self._earlier_nodes, {}
         return tuple(self._view(i, earlier.get(state.name)) for i, state in enumerate(self.states))
 
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The places of all nodes, by name."""
+        return self._index
+
     def node_index(self, name: str) -> int | None:
         """The place of a node, by name."""
         return self._index.get(name)
@@ -321,7 +327,7 @@ class Snapshot:
         """A pod's class and flags; a pod from elsewhere is classed as it comes."""
         found = self.bindings.record(pod)
         if found is None:
-            info = self._memory.classes.spec_info(pod.spec)
+            info = self._memory.classes.spec_info(resized_spec(pod))
             found = (self._memory.classes.class_of(pod, info), flags_of(pod))
         return found
 
@@ -431,7 +437,8 @@ class Snapshot:
         pools = usable_pools(self.cluster.node_pools)
         columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods)
+        ignoring = self.settings.karpenter.ignore_dra_requests
+        daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
         for daemon in daemons:
             for name in daemon.requests:
                 memory.resources.place(name)

@@ -18,9 +18,9 @@ import msgspec
 
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
+from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.lifecycle.store import Store
-from dovetail.live.claims import node_claim_tree
 from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError
 from dovetail.live.logs import Log
@@ -387,11 +387,9 @@ class Provider:
             requirements=node.requirements,
             requests=node.requests,
         )
-        tree = node_claim_tree("", replacement, pool, "")
+        tree = node_claim_tree("", replacement, pool, {})
         tree["metadata"]["generateName"] = f"{node.pool}-"
         del tree["metadata"]["name"]
-        for key in (names.DO_NOT_DISRUPT, names.HOLD, names.COMMAND):
-            del tree["metadata"]["annotations"][key]
         body = msgspec.json.encode(tree)
         made = await self.client.request("POST", BY_KIND["NodeClaim"].path(), body=body, content_type=JSON)
         self._awaited[msgspec.json.decode(made)["metadata"]["name"]] = time.monotonic() + _AWAITED_SECONDS

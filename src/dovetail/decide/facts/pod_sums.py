@@ -13,13 +13,24 @@ from dovetail.scheduling.snapshot import Snapshot
 class PodSums:
     """What the pods of one node come to."""
 
-    __slots__ = ("all", "moving", "positive", "protection", "reschedulable", "tracked", "unreadable", "veto")
+    __slots__ = (
+        "all",
+        "claiming",
+        "moving",
+        "positive",
+        "protection",
+        "reschedulable",
+        "tracked",
+        "unreadable",
+        "veto",
+    )
 
     def __init__(self) -> None:
         self.reschedulable: list[Pod] = []
         self.moving = self.positive = self.all = self.tracked = 0
         self.protection: Protection | None = None
         self.veto: PdbVeto | None = None
+        self.claiming: Pod | None = None
         self.unreadable: list[str] = []
 
     def add(self, pod: Pod, flags: int) -> None:
@@ -68,4 +79,8 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> Pod
         meta = pod.metadata
         if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
             sums.ask(pod, guards, now)
+        if flags & RESCHEDULABLE and bindings.class_at(place).info.claims and sums.claiming is None:
+            movers = snapshot.movers(index)
+            pairs = zip(movers.pods, movers.classes, strict=True)
+            sums.claiming = next((mover for mover, cls in pairs if cls.info.claims), None)
     return sums

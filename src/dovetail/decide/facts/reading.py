@@ -157,6 +157,7 @@ class Reader:
             protection=sums.protection,
             pdb_veto=sums.veto,
             unreadable=tuple(sums.unreadable),
+            claiming=sums.claiming,
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
@@ -42,8 +43,14 @@ def pool_totals(
     for pool, members in prices.items():
         claimed = [facts for facts in members if facts.claim is not None]
         own = [_own_disruption(facts, chains, settings) for facts in members]
+        tracked = claimed
+        if settings.is_karpenter:
+            # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
+            tracked = [facts for facts in claimed if _is_tracked(facts)]
+            if not any(facts.price_float for facts in tracked):
+                tracked = [facts for facts in members if _passes_pods(chains[facts.name][Method.EMPTY])]
         cost_float = 0.0
-        for facts in claimed:
+        for facts in tracked:
             cost_float += facts.price_float
         disruption_float = 0.0
         for amount in own:
@@ -55,6 +62,12 @@ def pool_totals(
             disruption_float=disruption_float,
         )
     return totals
+
+
+def _is_tracked(facts: NodeFacts) -> bool:
+    """Return whether Karpenter's running total of a pool's cost has the node's claim in it."""
+    labels = facts.claim.metadata.labels if facts.claim is not None else {}
+    return all(labels.get(key) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE, names.NODEPOOL))
 
 
 def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
@@ -95,7 +108,7 @@ def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Se
     """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
     if not asks(facts):
         return None
-    best = Approved(new_node=None, savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
+    best = Approved(savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
     own = totals.get(facts.pool_name)
     if own is None or own.cost <= 0:
         return None

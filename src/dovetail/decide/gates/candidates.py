@@ -17,7 +17,7 @@ from dovetail.decide.gates import timers
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Pod, is_true
+from dovetail.model.objects import NodeClaim, Pod, is_true
 from dovetail.model.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
@@ -294,16 +294,32 @@ def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
+    if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
+        # Karpenter finds out in its simulation; a static pool's node goes without one.
+        return passed(gate, "No pod that would move has resource claims.")
+    return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))
+
+
+def claims_why(pod: Pod, settings: Settings) -> str:
+    """Say why a pod with resource claims keeps its node."""
+    if settings.karpenter.ignore_dra_requests:
+        return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
+    return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
+
+
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed),
-    Method.EXPIRED: (_expired,),
-    Method.DRIFTED: (_drifted,),
+    Method.EXPIRED: (_expired, _no_resource_claims),
+    Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (
         _occupied_only,
         _underutilized_allowed,
         _price_known,
         _consolidate_after_passed,
         _grace_period_passed,
+        _no_resource_claims,
     ),
 }
 OWN_RULES[Method.SINGLE_NODE] = OWN_RULES[Method.MULTI_NODE]
@@ -344,7 +360,7 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
         return {method: Chain(method, common) for method in Method}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
-    if not strict[-1].passed and _bounded(facts):
+    if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
     chains: dict[Method, Chain] = {}
     for method in Method:
@@ -358,9 +374,9 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     return chains
 
 
-def _bounded(facts: NodeFacts) -> bool:
-    """Return whether the NodeClaim has a terminationGracePeriod, which ends every drain in time."""
-    period = facts.claim.spec.termination_grace_period if facts.claim is not None else None
+def is_bounded(claim: NodeClaim) -> bool:
+    """Return whether a NodeClaim has a terminationGracePeriod, which ends every drain in time."""
+    period = claim.spec.termination_grace_period
     return period is not None and is_length(period)  # what can't be read lifts nothing
 
 

@@ -64,12 +64,17 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """A command that is worth it: what comes (None: nothing), what it saves and what it had to save."""
+    """A command that is worth it: what comes, what it saves and what it had to save."""
 
-    new_node: NewNode | None
+    new_nodes: tuple[NewNode, ...] = ()
     savings: Money
     savings_float: float
     required: Fraction
+
+    @property
+    def value(self) -> Fraction:
+        """What it saves beyond what it had to save (spec section 21)."""
+        return self.savings - self.required
 
 
 Judgement = Approved | Refusal
@@ -78,37 +83,37 @@ Judgement = Approved | Refusal
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     """Judge taking nodes away for nothing: the whole price is saved (S1, Consolidate-delete behavior)."""
     price = sum(source.price for source in sources)
-    required = _required(sources, settings)
+    required = required_of(sources, settings)
     if not settings.is_karpenter and price < required:
-        return _below_threshold(price, price, required, replaced=False)
-    return Approved(new_node=None, savings=price, savings_float=_float_sum(sources), required=required)
+        return below_threshold(price, price, required, replaced=False)
+    return Approved(savings=price, savings_float=float_sum(sources), required=required)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
     """Judge replacing nodes by one: gates 1 to 5 of section 8. `new_node` has its types sorted by price (gate 1)."""
     price = sum(source.price for source in sources)
-    required = _required(sources, settings)
-    spot_to_spot = all(s.capacity_type == names.SPOT for s in sources) and _may_be_spot(new_node, settings)
+    required = required_of(sources, settings)
+    spot_to_spot = all(s.capacity_type == names.SPOT for s in sources) and may_be_spot(new_node, settings)
     if spot_to_spot:
         if not settings.spot_to_spot_consolidation:
-            return _spot_switched_off(price)
+            return spot_switched_off(price)
         new_node = new_node.narrowed(names.SPOT)
         new_node = new_node.with_types(new_node.offered_types())
     gates = _FloatGates(sources) if settings.is_karpenter else _ExactGates(price, required)
     kept = gates.cheaper(new_node)
-    refusal = _refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
+    refusal = refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
     if refusal:
         return refusal
     new_node = new_node.with_types(kept)
     if not spot_to_spot:
-        new_node = _spot_only_if_mixed(new_node, settings)
+        new_node = spot_only_if_mixed(new_node, settings)
     elif len(sources) == 1:
-        judged = _flexible_enough(new_node, settings, price)
+        judged = flexible_enough(new_node, settings, price)
         if isinstance(judged, Refusal):
             return judged
         new_node = judged
     if len(sources) > 1:
-        judged = _drop_same_type(sources, new_node, settings)
+        judged = drop_same_type(sources, new_node, settings)
         if isinstance(judged, Refusal):
             return judged
         new_node = judged
@@ -137,7 +142,7 @@ def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPr
     if savings * unit >= amount:
         return None
     replaced = savings != price
-    return _below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
+    return below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
 
 
 @lru_cache(maxsize=1024)
@@ -152,21 +157,23 @@ def _not_less(price: Money, least: Money) -> Refusal:
     )
 
 
-def _required(sources: Sequence[Source], settings: Settings) -> Fraction:
+def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
     """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
     if settings.is_karpenter:
         return Fraction(0)
     return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
 
 
-def _float_sum(sources: Sequence[Source]) -> float:
+def float_sum(sources: Sequence[Source]) -> float:
+    """Add prices up as Karpenter does."""
     total = 0.0
     for source in sources:
         total += source.price_float
     return total
 
 
-def _may_be_spot(new_node: NewNode, settings: Settings) -> bool:
+def may_be_spot(new_node: NewNode, settings: Settings) -> bool:
+    """Return whether a spot machine could come."""
     if settings.is_karpenter:
         return new_node.allows(names.CAPACITY_TYPE, names.SPOT)
     return names.SPOT in new_node.capacity_types
@@ -195,8 +202,8 @@ class _ExactGates:
         amounts = [launch.amount for launch in launches if launch is not None]
         cheapest = min(amounts, default=None)
         if cheapest is None or cheapest >= self.price:
-            return _no_cheaper(self.price, cheapest)
-        return _below_threshold(
+            return no_cheaper(self.price, cheapest)
+        return below_threshold(
             self.price - cheapest,
             self.price,
             self.required,
@@ -209,7 +216,7 @@ class _FloatGates:
     """Gate 2 as Karpenter's floats have it; it has no gate 3."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.price = _float_sum(sources)
+        self.price = float_sum(sources)
         self.exact = sum(source.price for source in sources)
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
@@ -221,7 +228,7 @@ class _FloatGates:
         if kept:
             return None
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
-        return _no_cheaper(self.exact, min((p.amount for p in launches if p is not None), default=None))
+        return no_cheaper(self.exact, min((p.amount for p in launches if p is not None), default=None))
 
 
 def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
@@ -233,7 +240,7 @@ def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
     return kept
 
 
-def _refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
+def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
     """Check minValues again on what is left (Karpenter does, after each price filter); best effort lets it pass."""
     if not new_node.has_min_values:
         return None
@@ -253,7 +260,8 @@ def _refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings
     )
 
 
-def _no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
+def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
+    """Say that nothing cheaper would do."""
     if cheapest is None:
         why = "No instance type that fits can be launched now."
     else:
@@ -266,7 +274,7 @@ def _no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
     return Refusal(gate=Gate.PRICE, why=why, figures=figures)
 
 
-def _below_threshold(
+def below_threshold(
     savings: Money,
     price: Money,
     required: Fraction,
@@ -275,6 +283,7 @@ def _below_threshold(
     cheaper: int | None = None,
     simulated: bool = True,
 ) -> Refusal:
+    """Say that it saves too little for what it disturbs."""
     figures: dict[str, Figure] = {
         "savingsPerHour": dollars(savings, bare=True),
         "requiredSavingsPerHour": dollars(required, bare=True),
@@ -293,7 +302,8 @@ def _below_threshold(
     )
 
 
-def _spot_switched_off(price: Money) -> Refusal:
+def spot_switched_off(price: Money) -> Refusal:
+    """Say that spot to spot is switched off."""
     return Refusal(
         gate=Gate.SPOT_TO_SPOT,
         why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",
@@ -301,7 +311,7 @@ def _spot_switched_off(price: Money) -> Refusal:
     )
 
 
-def _flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
+def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
     """Ask for enough types and launch the cheapest of them (S1, Spot interaction)."""
     least = settings.spot_minimum_types
     count = len(new_node.instance_types)
@@ -317,7 +327,7 @@ def _flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> New
     return new_node.with_types(new_node.instance_types[:least])
 
 
-def _spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
+def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
     """Ask for spot alone where both could come: a dearer on-demand node must not come instead (section 8, gate 5)."""
     if settings.is_karpenter:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
@@ -328,7 +338,7 @@ def _spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
     return new_node
 
 
-def _drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
+def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
     """Drop what keeping one of the nodes would do as well (section 8, gate 4).
 
     If a removed node's type is among the types kept, every type priced at or above the cheapest such node goes.
@@ -347,7 +357,7 @@ def _drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Sett
             kept.append(kind)
     if not kept:
         return _same_type(same, ceiling)
-    return _refuse_few_values(new_node, kept, settings) or new_node.with_types(kept)
+    return refuse_few_values(new_node, kept, settings) or new_node.with_types(kept)
 
 
 def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
@@ -359,7 +369,7 @@ def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: S
             prices[source.instance_type] = source.offering_price if known is None else min(known, source.offering_price)
     ceiling = min((prices.get(source.instance_type, 0.0) for source in same), default=float("inf"))
     kept = _cheaper_than(new_node, ceiling)
-    refusal = _refuse_few_values(new_node, kept, settings)
+    refusal = refuse_few_values(new_node, kept, settings)
     if refusal is None and not kept:
         refusal = _same_type(same, min((s.price for s in same), default=0))
     return refusal or new_node.with_types(kept)
@@ -379,10 +389,10 @@ def _approve(sources: Sequence[Source], new_node: NewNode, required: Fraction, s
     """Work out what is saved: never overstated by default, Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
     cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
-    estimate = _float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
+    estimate = float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
     if settings.is_karpenter:
         savings = price - (cheapest.amount if cheapest else 0)
     else:
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
         savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
-    return Approved(new_node=new_node, savings=savings, savings_float=estimate, required=required)
+    return Approved(new_nodes=(new_node,), savings=savings, savings_float=estimate, required=required)

@@ -12,13 +12,17 @@ from fractions import Fraction
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
-from dovetail.decide.gates.candidates import pod_name
+from dovetail.decide.gates.candidates import claims_why, pod_name
 from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from dovetail.model.money import nearest
-from dovetail.model.verdicts import Gate
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Figure, Gate
+from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
 
@@ -30,36 +34,38 @@ class Move:
     simulation: SimulationResult
     new_nodes: tuple[NewNode, ...]
     approved: Approved
+    launchable: tuple[str, ...] = ()
 
 
-def cost_move(context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: bool = False) -> Move | Refusal:
+def cost_move(
+    context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: bool = False, launchable: tuple[str, ...] = ()
+) -> Move | Refusal:
     """Judge taking these nodes away together to save money; the Balanced score is asked apart (`score`).
 
     `in_full`: gate after gate. Otherwise what no simulation could save is refused without one, by a later gate than
-    the first closed one perhaps: the same yes or no for less.
+    the first closed one perhaps: the same yes or no for less. `launchable`: types that new nodes are limited to.
     """
     hopeless = None if in_full else _hopeless(context, nodes)
     if hopeless:
         return hopeless
     sources = context.sources(nodes)
-    simulation = context.simulate(nodes, for_cost=True)
-    refusal = refuse_unplaced(simulation)
+    types = context.snapshot.frame.machines.named(launchable) if launchable else ALL_TYPES
+    simulation = context.simulate(nodes, for_cost=True, launchable=types)
+    refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
-    if len(own) > 1:
-        return _too_many(len(own), certain=not simulation.stopped_early)
-    if not own:
-        judged = price.judge_delete(sources, context.settings)
-    else:
-        judged = price.judge_replace(sources, own[0], context.settings) if own[0].instance_types else _nothing(own[0])
+    if len(own) > context.new_nodes_max:
+        return _too_many(len(own), context.new_nodes_max, certain=not simulation.stopped_early)
+    barren = next((node for node in own if not node.instance_types), None)
+    judged = _nothing(barren) if barren else judge_new_nodes(sources, own, context.settings)
     if isinstance(judged, Refusal):
         return judged
-    kept = () if judged.new_node is None else (judged.new_node,)
+    kept = judged.new_nodes
     backing_off = refuse_back_off(context, kept)
     if backing_off:
         return backing_off
-    return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged)
+    return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged, launchable=launchable)
 
 
 def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
@@ -71,8 +77,8 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
     if refusal:
         return refusal
     least = context.bounds.new_nodes_at_least(places)
-    if least > 1:
-        return _too_many_for_certain(least)
+    if least > context.new_nodes_max:
+        return _too_many_for_certain(least, context.new_nodes_max)
     return price.refuse_at_most(context.sources(nodes), context.settings)
 
 
@@ -80,8 +86,10 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
     place, launch = context.place(facts), None
     for least, launch in context.bounds.replacement_at_least(place):
-        if least > 1:
-            return _too_many_for_certain(least)
+        if least > context.new_nodes_max:
+            return _too_many_for_certain(least, context.new_nodes_max)
+        if context.new_nodes_max > 1:
+            launch = None  # two small machines may cost less than one that holds all
         if launch:
             refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
             if refusal:
@@ -116,7 +124,7 @@ def score(context: RoundContext, move: Move) -> Refusal | None:
 def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refusal:
     """Take nodes away that have to go: every pod must land, on as many new nodes as it takes (spec section 5)."""
     simulation = context.simulate(nodes, for_cost=False)
-    refusal = refuse_unplaced(simulation)
+    refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
@@ -127,19 +135,23 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     for node in own:
         launches = [node.worst_launch_price(kind) for kind in node.instance_types]
         paid -= min((launch.amount for launch in launches if launch is not None), default=0)
-    approved = Approved(new_node=None, savings=paid, savings_float=0.0, required=Fraction(0))
+    approved = Approved(savings=paid, savings_float=0.0, required=Fraction(0))
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=own, approved=approved)
 
 
 # ---------------------------------------------------------------- refusals of the simulation (gate 9)
 
 
-def refuse_unplaced(simulation: SimulationResult) -> Refusal | None:
+def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal | None:
     """Say which pod finds no place, or only one that is not ready for it."""
     blocking = simulation.blocking
     if not blocking:
         return None
     homeless = [entry for entry in blocking if entry in simulation.unplaced]
+    claiming = next((entry.pod for entry in homeless if uses_resource_claims(entry.pod.spec)), None)
+    if claiming is not None:
+        figures: dict[str, Figure] = {"pod": pod_name(claiming), "pods": len(homeless)}
+        return Refusal(gate=Gate.DYNAMIC_RESOURCES, why=claims_why(claiming, settings), figures=figures)
     if homeless:
         return _no_place(homeless[0], len(homeless))
     entry = blocking[0]
@@ -159,17 +171,17 @@ def _no_place(entry: Unplaced, count: int) -> Refusal:
     )
 
 
-def _too_many(count: int, *, certain: bool) -> Refusal:
+def _too_many(count: int, most: int, *, certain: bool) -> Refusal:
     least = "" if certain else "at least "
     return Refusal(
         gate=Gate.NEW_NODES,
-        why=f"Its pods would need {least}{count} new nodes; a cost action may open one.",
-        figures={"newNodes": count, "newNodesMax": 1},
+        why=f"Its pods would need {least}{count} new nodes; a cost action may open {'one' if most == 1 else most}.",
+        figures={"newNodes": count, "newNodesMax": most},
     )
 
 
-def _too_many_for_certain(least: int) -> Refusal:
-    return replace(_too_many(least, certain=False), simulated=False)
+def _too_many_for_certain(least: int, most: int) -> Refusal:
+    return replace(_too_many(least, most, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:
@@ -212,6 +224,7 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
             for entry in move.simulation.placements
         ),
         approved=move.approved,
+        launchable=move.launchable,
     )
 
 
@@ -220,7 +233,7 @@ def bare_command(
 ) -> Command:
     """Write down a command that needed no simulation: empty nodes, or a static pool's replacement."""
     saved = 0 if replacements else sum(facts.price for facts in nodes)
-    approved = Approved(new_node=None, savings=saved, savings_float=0.0, required=Fraction(0))
+    approved = Approved(savings=saved, savings_float=0.0, required=Fraction(0))
     return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
 
 
@@ -232,6 +245,7 @@ def _command(
     replacements: tuple[Replacement, ...],
     placements: tuple[Placement, ...],
     approved: Approved,
+    launchable: tuple[str, ...] = (),
 ) -> Command:
     return Command(
         action=_ACTIONS[method][1 if replacements else 0],
@@ -243,6 +257,7 @@ def _command(
         required_savings=nearest(approved.required),
         disruption_cost=context.disruption_cost(nodes),
         pods=sum(len(facts.reschedulable) for facts in nodes),
+        launchable=launchable,
     )
 
 

@@ -20,12 +20,12 @@ from dovetail.model.objects import (
     NodeSelectorTerm,
     Pod,
     PodSpec,
-    ResourceRequirements,
     Taint,
     Toleration,
 )
-from dovetail.scheduling.pods.pod import Amounts, HostPort, host_ports, spec_requests, tolerates
+from dovetail.scheduling.pods.pod import HostPort, host_ports, tolerates
 from dovetail.scheduling.pods.relax import TOLERATE_PREFERENCES
+from dovetail.scheduling.pods.requests import Amounts, resized_spec, spec_requests, uses_resource_claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,13 @@ class Daemon:
     ports: tuple[HostPort, ...]
 
 
-def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[Daemon, ...]:
-    """The expected pods of all DaemonSets; `pods` are the daemon pods of the cluster."""
+def daemons_of(
+    daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod], *, ignore_claims: bool = True
+) -> tuple[Daemon, ...]:
+    """Return the expected pods of all DaemonSets; `pods` are the daemon pods of the cluster.
+
+    `ignore_claims`: DaemonSets with resource claims are not expected anywhere, as with Karpenter's own default.
+    """
     newest: dict[str, Pod] = {}
     for pod in pods:
         for owner in pod.metadata.owner_references:
@@ -48,23 +53,31 @@ def daemons_of(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> tuple[D
                 best = newest.get(owner.uid)
                 if best is None or _later(pod, best):
                     newest[owner.uid] = pod
-    return tuple(_daemon(item, newest.get(item.metadata.uid)) for item in daemon_sets)
+    pairs = [(item, newest.get(item.metadata.uid)) for item in daemon_sets]
+    return tuple(_daemon(item, pod) for item, pod in pairs if not (ignore_claims and _has_claims(item, pod)))
+
+
+def _has_claims(item: DaemonSet, pod: Pod | None) -> bool:
+    return uses_resource_claims(item.spec.template.spec if pod is None else pod.spec)
 
 
 class Daemons:
     """Keeps the last answer: daemon pods come and go with nodes, not with other pods."""
 
-    __slots__ = ("_found", "_pods", "_sets")
+    __slots__ = ("_found", "_ignoring", "_pods", "_sets")
 
     def __init__(self) -> None:
         self._sets: Sequence[DaemonSet] = ()
         self._pods: Sequence[Pod] = ()
         self._found: tuple[Daemon, ...] = ()
+        self._ignoring = True
 
-    def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod]) -> tuple[Daemon, ...]:
+    def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod], *, ignore_claims: bool) -> tuple[Daemon, ...]:
         """The expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
-        if not (are_the_same(daemon_sets, self._sets) and are_the_same(pods, self._pods)):
-            self._sets, self._pods, self._found = daemon_sets, pods, daemons_of(daemon_sets, pods)
+        same = ignore_claims == self._ignoring and are_the_same(daemon_sets, self._sets)
+        if not (same and are_the_same(pods, self._pods)):
+            self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
+            self._found = daemons_of(daemon_sets, pods, ignore_claims=ignore_claims)
         return self._found
 
 
@@ -75,7 +88,7 @@ def _later(pod: Pod, other: Pod) -> bool:
 
 def _daemon(item: DaemonSet, pod: Pod | None) -> Daemon:
     template = item.spec.template.spec
-    spec = pod.spec if pod is not None else _defaulted(template)
+    spec = resized_spec(pod) if pod is not None else _defaulted(template)
     required = _required(template) or _required(spec)
     base = Requirements.from_labels(spec.node_selector)
     terms: tuple[NodeSelectorTerm, ...] = required.node_selector_terms if required is not None else ()
@@ -101,7 +114,7 @@ def _defaulted(spec: PodSpec) -> PodSpec:
 
     def filled(container: Container) -> Container:
         given = container.resources
-        merged = ResourceRequirements(requests={**given.limits, **given.requests}, limits=given.limits)
+        merged = msgspec.structs.replace(given, requests={**given.limits, **given.requests})
         return msgspec.structs.replace(container, resources=merged)
 
     return msgspec.structs.replace(

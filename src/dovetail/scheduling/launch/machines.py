@@ -226,6 +226,10 @@ class Machines:
                 self.allocatable[i, resources.index[name]] = amount
         self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
 
+    def named(self, types: Iterable[str]) -> TypeBits:
+        """The types of these names; names that no type has are passed over."""
+        return sum(1 << self.place[name] for name in dict.fromkeys(types) if name in self.place)
+
     def within(self, name: str, amount: int) -> TypeBits:
         """The types whose capacity of a resource is no more than that."""
         steps = self._less.get(name)

@@ -16,7 +16,8 @@ from dovetail.model.listing import are_the_same
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.launch.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
-from dovetail.scheduling.pods.pod import HostPort, amounts
+from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.requests import amounts
 
 HOST_PLACEHOLDER = "hostname-placeholder"
 

@@ -15,6 +15,7 @@ from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.pods.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
+from dovetail.scheduling.pods.requests import resized_spec
 
 Column = npt.NDArray[np.int64]
 _SHORT = 1 << 16
@@ -102,7 +103,7 @@ class Bindings:
         for place in places:
             pod = pods[place]
             flags = flags_of(pod)
-            info = classes.spec_info(pod.spec, daemon=bool(flags & DAEMON))
+            info = classes.spec_info(resized_spec(pod), daemon=bool(flags & DAEMON))
             fresh.append((place, flags))
             infos.append(info)
             flags_column.append(flags)

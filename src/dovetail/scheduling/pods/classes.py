@@ -13,6 +13,7 @@ import msgspec
 from dovetail.model.objects import Affinity, LabelSelectorSpec, Pod, PodSpec
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods import pod as filters
+from dovetail.scheduling.pods.requests import spec_requests, uses_resource_claims
 
 TERMINAL: Final = 1
 TERMINATING: Final = 2
@@ -27,17 +28,18 @@ _PREFIX: Final = len('{"nodeName":"')
 class SpecInfo:
     """What follows from a spec alone."""
 
-    __slots__ = ("anti_affinity", "id", "keys", "need", "ports", "requests", "spec", "volumes")
+    __slots__ = ("anti_affinity", "claims", "id", "keys", "need", "ports", "requests", "spec", "volumes")
 
     def __init__(self, number: int, spec: PodSpec, resources: Resources) -> None:
         self.id = number
         self.spec = spec
-        self.requests = filters.spec_requests(spec)
+        self.requests = spec_requests(spec)
         self.requests["pods"] = 1
         self.need: tuple[tuple[int, int], ...] = tuple(
             (resources.place(name), amount) for name, amount in self.requests.items() if amount > 0
         )
         self.ports = filters.host_ports(spec)
+        self.claims = uses_resource_claims(spec)
         self.keys = frozenset(_selector_keys(spec))
         self.volumes = any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
         anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None

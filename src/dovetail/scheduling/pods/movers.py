@@ -128,7 +128,7 @@ class Movers:
         """The pods as those of a node that is leaving already: they may land anywhere."""
         if self._waiting is None:
             pairs = zip(self.pods, self.classes, strict=True)
-            self._waiting = [Entry(pod, cls, exempt=True, pending=False) for pod, cls in pairs]
+            self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
 
     def leaving(self, index: int) -> Leaving:
@@ -173,6 +173,8 @@ def _count(classes: Iterable[PodClass]) -> Specs:
     counts: Counter[int] = Counter()
     infos: dict[int, SpecInfo] = {}
     for cls in classes:
+        if cls.info.claims:
+            continue  # it is never placed, so it needs no room anywhere
         counts[cls.info.id] += 1
         infos[cls.info.id] = cls.info
     return tuple((infos[number], count) for number, count in counts.items())

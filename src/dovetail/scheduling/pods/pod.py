@@ -1,7 +1,7 @@
-"""What a single pod is to the scheduler: its filters, its requests, its host ports, what it tolerates.
+"""What a single pod is to the scheduler: its filters, its host ports, what it tolerates.
 
 Pure questions about one pod, answered as Karpenter v1.15 answers them. Knows nothing of nodes, pools or other pods;
-`scheduling.classes` asks once per class of equal pods and keeps the answers.
+`scheduling.classes` asks once per class of equal pods and keeps the answers. Requests are in `requests`.
 """
 
 import ipaddress
@@ -11,12 +11,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dovetail.model import names
-from dovetail.model.objects import Container, Pod, PodSpec, ResourceList, Taint, Toleration
-from dovetail.model.quantity import resource_amount
+from dovetail.model.objects import Pod, PodSpec, Taint, Toleration
+from dovetail.scheduling.pods.requests import Amounts
 
-Amounts = dict[str, int]
-
-_POD_LEVEL: Final = ("cpu", "memory")
 _DISRUPTED: Final = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
 _STUCK_AFTER: Final = timedelta(minutes=1)
 
@@ -147,59 +144,6 @@ def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> boo
 def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> Taint | None:
     """The first taint that is not tolerated."""
     return next((x for x in taints if not any(_tolerates_one(t, x) for t in tolerations)), None)
-
-
-def amounts(resources: ResourceList) -> Amounts:
-    """A resource list as integers."""
-    return {name: resource_amount(name, text) for name, text in resources.items()}
-
-
-def add_into(total: Amounts, more: Amounts) -> None:
-    """Adds resource by resource, in place."""
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise_to(total: Amounts, other: Amounts) -> None:
-    for name, amount in other.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
-
-
-def spec_requests(spec: PodSpec) -> Amounts:
-    """What the scheduler counts for a pod but for the pods resource: containers, sidecars, init, overhead."""
-    total: Amounts = {}
-    for container in spec.containers:
-        add_into(total, amounts(container.resources.requests))
-    sidecars: Amounts = {}
-    start_up: Amounts = {}
-    for container in spec.init_containers:
-        own = amounts(container.resources.requests)
-        if _is_sidecar(container):
-            add_into(total, own)
-            add_into(sidecars, own)
-            own = dict(sidecars)
-        else:
-            add_into(own, sidecars)
-        _raise_to(start_up, own)
-    _raise_to(total, start_up)
-    if spec.resources is not None:
-        for name, amount in amounts(spec.resources.requests).items():
-            if name in _POD_LEVEL or name.startswith("hugepages-"):
-                total[name] = amount
-    add_into(total, amounts(spec.overhead))
-    return total
-
-
-def pod_requests(pod: Pod) -> Amounts:
-    """What a pod takes from a node, the pods resource included."""
-    total = spec_requests(pod.spec)
-    total["pods"] = 1
-    return total
 
 
 def fits(wanted: Amounts, room: Amounts) -> bool:

@@ -22,6 +22,8 @@ from dovetail.scheduling.topology import AFFINITY, ANTI_AFFINITY, SPREAD, Group,
 if TYPE_CHECKING:
     from dovetail.scheduling.frame import Frame
 
+NEEDS_DEVICES = "it has resource claims, and nobody can say where their devices would be allocated"
+
 
 class Rule:
     """A group as it binds one variant: whether the pod counts itself, and the domains its own requirements allow."""
@@ -84,7 +86,7 @@ class Variant:
         volumes = frame.volume_needs(cls)
         self.alternatives: tuple[ReqSet, ...] = tuple(frame.machines.intern(r) for r in volumes.alternatives)
         self.attached = volumes.attached
-        self.lost = volumes.lost
+        self.lost = NEEDS_DEVICES if cls.info.claims else volumes.lost
         self.owned: list[Group] = self._groups(respect=respect)
         self._inverse: list[Group] | None = None
         self._compile_rules()

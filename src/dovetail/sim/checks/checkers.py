@@ -16,6 +16,7 @@ from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, condition
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.checks.budget_checker import BudgetChecker
+from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
@@ -278,6 +279,7 @@ class GraceChecker(Checker):
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._before: dict[str, tuple[int, datetime | None]] = {}
+        self._judged: set[str] = set()
 
     def changed(self, change: Change) -> None:
         """Remember the last pod event but one while the newest may not be known yet."""
@@ -293,6 +295,9 @@ class GraceChecker(Checker):
         """Judge each node that a cost action closes."""
         if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
             return
+        if instruction.id in self._judged:
+            return  # asked for again because a call failed; it was decided when it was first asked for
+        self._judged.add(instruction.id)
         record = decode_record(instruction.record)
         claim = self.store.claims.get(self.store.claim_of.get(instruction.node, ""))
         if record is None or claim is None or record.method not in COST or is_tainted(self._node(instruction)):
@@ -415,6 +420,7 @@ ALL: Final[tuple[type[Checker], ...]] = (
     EmptyReplacementChecker,
     GraceChecker,
     CycleChecker,
+    LaunchChecker,
 )
 
 

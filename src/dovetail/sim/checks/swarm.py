@@ -18,6 +18,7 @@ import msgspec
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import (
+    Affinity,
     Container,
     DisruptionSpec,
     LabelSelectorSpec,
@@ -27,6 +28,8 @@ from dovetail.model.objects import (
     NodePool,
     NodePoolSpec,
     ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodSpec,
@@ -185,6 +188,12 @@ class Trial:
                     label_selector=LabelSelectorSpec(match_labels=labels),
                 ),
             )
+        affinity = None
+        if dice.random() < 0.2:
+            term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels=labels))
+            affinity = Affinity(
+                pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
+            )
         requests: ResourceList = {
             "cpu": dice.choice(("150m", "400m", "900m")),
             "memory": dice.choice(("128Mi", "512Mi", "1Gi")),
@@ -197,6 +206,7 @@ class Trial:
             labels=labels,
             spec=PodSpec(
                 topology_spread_constraints=spread,
+                affinity=affinity,
                 termination_grace_period_seconds=30,
                 containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
             ),
@@ -283,7 +293,9 @@ class Trial:
 
         for _ in range(dice.randrange(2, 7)):
             world.clock.at(begin + dice.randrange(TROUBLED), self._scale)
-        some(0.35, lambda at: world.clock.at(at, lambda: world.set_image("default", "image-2")))
+        within = dice.choice((0, 0, 5 * MINUTE))
+        some(0.35, lambda at: world.clock.at(at, lambda: world.set_image("default", "image-2", within=within)))
+        some(0.2, lambda at: world.clock.at(at, lambda: self._new_template(within)))
         some(0.25, lambda at: self.trouble.stillborn(at, 6 * MINUTE))
         some(0.25, self.trouble.death)
         some(0.2, lambda at: self.trouble.clock_jump(at, self.hosts[0], timedelta(seconds=dice.randrange(-600, 600))))
@@ -293,6 +305,10 @@ class Trial:
         some(0.3, lambda at: self.trouble.out_of_stock(at, 5 * MINUTE))
         if len(self.hosts) == 1:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
+
+    def _new_template(self, within: int) -> None:
+        for pool in sorted(self.world.store.pools):
+            self.world.set_template_labels(pool, {"team": "b"}, within=within)
 
     def _scale(self) -> None:
         sets = [("ReplicaSet", key) for key in self.world.workloads.keys("ReplicaSet")]

@@ -19,7 +19,6 @@ from dovetail.model.objects import (
     Node,
     NodeClaim,
     NodeClaimStatus,
-    NodePool,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -36,6 +35,7 @@ from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.store import Change, Store
 
+FINALIZER: Final = "karpenter.sh/termination"
 POD_EVENT_DEDUPE: Final = 10 * SECOND
 DRIFT_CHECK: Final = 5 * MINUTE
 LAUNCH_TIMEOUT: Final = 5 * MINUTE
@@ -285,26 +285,39 @@ class Karpenter:
 
     # ------------------------------------------------------------ drift, expiry, interruption, death
 
-    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
-        """Roll out a machine image: from now on nodes of another one drift, each when Karpenter next looks at it."""
+    def set_image(self, node_class: str, image: str, *, bad: bool = False, within: int = DRIFT_CHECK) -> None:
+        """Roll out a machine image: nodes of another one drift, each when Karpenter next looks at it, `within` that."""
         self.images[node_class] = image
         if bad:
             self.bad_images.add(image)
-        for name in sorted(self.store.claims):
-            claim = self.store.claims[name]
-            if claim.spec.node_class_ref.name == node_class:
-                wait = self.dice.of(f"drift/{image}", name).randrange(DRIFT_CHECK)
-                self.clock.after(wait, self._judge_drift, name, claim.metadata.uid)
+        claims = self.store.claims
+        old = [name for name in sorted(claims) if claims[name].spec.node_class_ref.name == node_class]
+        self._look_for_drift(old, f"drift/{image}", within)
+
+    def template_changed(self, pool: str, *, within: int = DRIFT_CHECK) -> None:
+        """Look at the nodes of a pool whose template has changed: those of an older one drift."""
+        claims = self.store.claims
+        old = [name for name in sorted(claims) if claims[name].metadata.labels.get(names.NODEPOOL) == pool]
+        self._look_for_drift(old, f"drift/{pool}", within)
+
+    def _look_for_drift(self, claims: list[str], why: str, within: int) -> None:
+        for name in claims:
+            wait = self.dice.of(why, name).randrange(within) if within else 0
+            self.clock.after(wait, self._judge_drift, name, self.store.claims[name].metadata.uid)
 
     def _judge_drift(self, name: str, uid: str) -> None:
         claim = self._mine(name, uid)
         if claim is None or not is_true(claim.status.conditions, names.CONDITION_LAUNCHED):
             return
-        wanted = self.images.get(claim.spec.node_class_ref.name, claim.status.image_id)
+        image = self.images.get(claim.spec.node_class_ref.name, claim.status.image_id)
+        pool = self.store.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
+        written = claim.metadata.annotations.get(names.NODEPOOL_HASH)
+        template = None if pool is None else pool.metadata.annotations.get(names.NODEPOOL_HASH)
+        old = claim.status.image_id != image or (written is not None and template is not None and written != template)
         known = is_true(claim.status.conditions, names.CONDITION_DRIFTED)
-        if claim.status.image_id != wanted and not known:
+        if old and not known:
             self._set(claim, names.CONDITION_DRIFTED, "True")
-        elif claim.status.image_id == wanted and known:
+        elif known and not old:
             status = replace(
                 claim.status, conditions=without_condition(claim.status.conditions, names.CONDITION_DRIFTED)
             )
@@ -431,7 +444,7 @@ def node_of(claim: NodeClaim, now: datetime) -> Node:
             labels=labels,
             annotations=dict(claim.metadata.annotations),
             creation_timestamp=now,
-            finalizers=("karpenter.sh/termination",),
+            finalizers=(FINALIZER,),
         ),
         spec=NodeSpec(
             provider_id=claim.status.provider_id,
@@ -443,9 +456,3 @@ def node_of(claim: NodeClaim, now: datetime) -> Node:
             conditions=(Condition(type="Ready", status="False", last_transition_time=now),),
         ),
     )
-
-
-def pool_hash(pool: NodePool) -> dict[str, str]:
-    """The annotations by which Karpenter tells whether a NodeClaim is of the pool's present template."""
-    wanted = (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION)
-    return {key: pool.metadata.annotations[key] for key in wanted if key in pool.metadata.annotations}

@@ -180,7 +180,7 @@ class Provisioner:
             startup_taints=new.startup_taints,
         )
         name = self.new_name(new.pool)
-        claim = claim_from(pool, name, wanted, {})
+        claim = claim_from(pool, name, wanted)
         self.store.put(replace(claim, metadata=replace(claim.metadata, creation_timestamp=self.clock.instant())))
         self.opened += 1
         self.karpenter.created(name)

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace as change
 
+from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Instruction, TaintNode
@@ -29,7 +30,7 @@ from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
 from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
-from dovetail.sim.world.karpenter import Karpenter, with_condition
+from dovetail.sim.world.karpenter import DRIFT_CHECK, Karpenter, with_condition
 from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.provisioner import Provisioner
@@ -143,7 +144,7 @@ class World:
     def add_pool(self, pool: NodePool) -> None:
         """Bring a NodePool in, ready."""
         now = self.clock.instant()
-        metadata = change(pool.metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
+        metadata = change(_with_hash(pool).metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
         status = change(pool.status, conditions=with_condition(pool.status.conditions, "Ready", "True", now))
         self.store.put(change(pool, metadata=metadata, status=status))
 
@@ -152,7 +153,7 @@ class World:
         found = self._kind(kind)
         name = name or self.provisioner.new_name(pool)
         born = self.clock.instant_of(self.clock.now - age)
-        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)), {})
+        claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)))
         claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
         self.cloud.adopt(name, found, zone, capacity_type, self.clock.now - age)
         self.karpenter.adopt(claim, self.cloud.instances[name], born)
@@ -208,10 +209,19 @@ class World:
         self.outside(f"{key} scaled to {replicas}")
         self.workloads.scale(kind, key, replicas)
 
-    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
-        """Roll out a machine image."""
+    def set_image(self, node_class: str, image: str, *, bad: bool = False, within: int = DRIFT_CHECK) -> None:
+        """Roll out a machine image; Karpenter looks at every node within that time."""
         self.outside(f"image {image}")
-        self.karpenter.set_image(node_class, image, bad=bad)
+        self.karpenter.set_image(node_class, image, bad=bad, within=within)
+
+    def set_template_labels(self, pool: str, labels: dict[str, str], *, within: int = DRIFT_CHECK) -> None:
+        """Change a pool's template: all its nodes drift; Karpenter looks at every node within that time."""
+        self.outside(f"template of {pool}")
+        found = self.store.pools[pool]
+        template = found.spec.template
+        template = change(template, metadata=change(template.metadata, labels={**template.metadata.labels, **labels}))
+        self.store.put(_with_hash(change(found, spec=change(found.spec, template=template))))
+        self.karpenter.template_changed(pool, within=within)
 
     def kill(self, claim: str) -> None:
         """A machine dies."""
@@ -249,6 +259,12 @@ class World:
 def karpenter_settings(world: World) -> Settings:
     """Karpenter's profile, with every pool of the world as its own."""
     return replace(KARPENTER_1_15, pools=tuple(sorted(world.store.pools)))
+
+
+def _with_hash(pool: NodePool) -> NodePool:
+    """The pool with the hash of its template, as Karpenter writes it."""
+    written = {names.NODEPOOL_HASH: pool_hash(pool), names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
+    return change(pool, metadata=change(pool.metadata, annotations={**pool.metadata.annotations, **written}))
 
 
 def managed(pool: NodePool) -> NodePool:

@@ -1,0 +1,1 @@
+"""The search for the cost command of greatest value (spec section 21): proposals, and the simulation as their judge."""

@@ -1,0 +1,223 @@
+"""The cost command of greatest value that a round can find in bounded time (spec section 21).
+
+Value = savings per hour - what its disturbance has to save. Proposals come from `growth`; every one is judged as a
+command of its own, by the exact simulation and all gates. What sections 5 and 8 alone would have found is always among
+those compared, so it is never worse. Ties go to fewer pods, then to names. Bounded by pods placed, never by time. Sits
+in decide, above the two methods for cost, whose place it takes.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods import multi_node, single_node
+from dovetail.decide.methods.method import MethodRun, held_back
+from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.search.found import Found, Tried
+from dovetail.decide.search.growth import Chosen, Growth, Value
+from dovetail.decide.search.sums import Sums
+from dovetail.model.command import Method
+from dovetail.model.money import UNIT
+from dovetail.model.verdicts import Gate, GateResult
+
+JUDGED_MAX: Final = 160
+"""How many proposals are simulated in a round, at most."""
+WORK_MAX: Final = 24_000
+"""How many plain pods they may place together."""
+HOPELESS_MAX: Final = 24
+"""How many proposals in a row may fail from the start before the cluster counts as packed."""
+SPLIT_ALONE_MAX: Final = 3
+"""For how many nodes alone smaller machines are tried."""
+
+_SEVERAL: Final = Refusal(gate=Gate.NEW_NODES, why="It opens several new nodes.")
+
+
+def run_several(context: RoundContext) -> MethodRun:
+    """Return the best command where it takes several nodes."""
+    return _run(context, Method.MULTI_NODE)
+
+
+def run_one(context: RoundContext) -> MethodRun:
+    """Return the best command where it takes one node."""
+    return _run(context, Method.SINGLE_NODE)
+
+
+def _run(context: RoundContext, method: Method) -> MethodRun:
+    candidates = multi_node.candidates(context)
+    if context.stabilizing:
+        held = _held(context, candidates)
+        return MethodRun(method=method, candidates=candidates, held=held)
+    found = best_of(context)
+    move = found.move
+    mine = move is not None and (len(move.nodes) == 1) == (method is Method.SINGLE_NODE)
+    return MethodRun(
+        method=method,
+        candidates=candidates,
+        commands=(command_of(context, method, move),) if move is not None and mine else (),
+        held=found.held,
+        refused=found.refused if method is Method.SINGLE_NODE or mine else (),
+    )
+
+
+def best_of(context: RoundContext) -> Found:
+    """Return the best move of a round; looked for once."""
+    known = context.searched
+    if known is None:
+        known = context.searched = _search(context)
+    return known
+
+
+def _held(context: RoundContext, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
+    left = context.left(Method.MULTI_NODE)
+    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if left.get(facts.pool_name, 0) <= 0])
+
+
+def _search(context: RoundContext) -> Found:
+    candidates = multi_node.candidates(context)
+    held = _held(context, candidates)
+    open_ones = [facts for facts in candidates if facts.name not in held]
+    judges = _Judges(context, open_ones)
+    judges.ask_as_ever()
+    if open_ones:
+        sums = Sums(context, open_ones)
+        orders = sums.orders()
+
+        def growth(judge: Callable[[Chosen], Value]) -> Growth:
+            return Growth(sums, judge, allows=judges.allows, spent=lambda: judges.is_spent(sums.work))
+
+        best = growth(judges.value).run(orders, judges.passed)
+        if context.new_nodes_max > 1:
+            _split(judges, sums, best, orders[0], growth)
+    return Found(move=judges.best, held=held, refused=tuple(judges.refused))
+
+
+def _split(
+    judges: "_Judges",
+    sums: Sums,
+    best: Chosen,
+    order: Sequence[int],
+    growth: Callable[[Callable[[Chosen], Value]], Growth],
+) -> None:
+    """Try smaller machines for what would open new nodes, or might: several small ones may cost less than one big."""
+    limits = sums.each_at_most((), order)
+    likely = sorted(range(len(order)), key=lambda at: (-limits[at], at))[:SPLIT_ALONE_MAX]
+    sets = [best, *((order[at],) for at in likely if limits[at] > 0)]
+    for chosen in dict.fromkeys(entry for entry in sets if entry):
+        if judges.opens_none(chosen):
+            continue
+        values = {}
+        for types in sums.smaller():
+            if judges.is_spent(sums.work):
+                return
+            values[types] = judges.value(chosen, types) or 0.0
+        types = max(values, key=lambda key: values[key], default=())
+        if types and judges.best is not None and judges.best.launchable == types:
+            search = growth(partial(judges.value, launchable=types))
+            search.best, search.best_value = chosen, values[types]
+            search.improve(order)
+
+
+class _Judges:
+    """Judges sets of candidates, each once, and remembers the best."""
+
+    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts]) -> None:
+        self._context, self._candidates = context, candidates
+        self._left = context.left(Method.MULTI_NODE)
+        self._places = {facts.name: place for place, facts in enumerate(candidates)}
+        self._known: dict[tuple[Chosen, tuple[str, ...]], Move | Refusal] = {}
+        self._searching = False
+        self._judged = 0
+        self._asked: list[Chosen] = []
+        self.refused: list[Tried] = []
+        self.best: Move | None = None
+
+    @property
+    def passed(self) -> list[Chosen]:
+        """The sets that passed so far."""
+        return [chosen for (chosen, _), outcome in self._known.items() if isinstance(outcome, Move)]
+
+    def opens_none(self, chosen: Chosen) -> bool:
+        """Return whether a set is known to go without any new node."""
+        known = self._known.get((chosen, ()))
+        return isinstance(known, Move) and not known.new_nodes
+
+    def allows(self, chosen: Sequence[int]) -> bool:
+        """Return whether budgets and the batch maximum allow a set."""
+        if len(chosen) > self._context.settings.batch_maximum:
+            return False
+        used: dict[str, int] = {}
+        for place in chosen:
+            pool = self._candidates[place].pool_name
+            used[pool] = used.get(pool, 0) + 1
+        return all(count <= self._left.get(pool, 0) for pool, count in used.items())
+
+    def is_spent(self, work: Sequence[int]) -> bool:
+        """Return whether the search has had its share, or has found nothing for long."""
+        self._searching = True
+        if self.best is None and self._judged >= HOPELESS_MAX:
+            return True
+        return self._judged >= JUDGED_MAX or sum(work[place] for c in self._asked for place in c) >= WORK_MAX
+
+    def value(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Value:
+        """Return what a set is worth as one command, in dollars per hour; None where a gate is closed."""
+        outcome = self.judge(chosen, launchable)
+        return float(outcome.approved.value / UNIT) if isinstance(outcome, Move) else None
+
+    def judge(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Move | Refusal:
+        """Judge a set by every gate; `launchable`: types that new nodes are limited to."""
+        known = self._known.get((chosen, launchable))
+        if known is not None:
+            return known
+        nodes = tuple(self._candidates[place] for place in chosen)
+        if self._searching:
+            self._judged += 1
+            self._asked.append(chosen)
+        outcome = self._judge(nodes, launchable)
+        self._known[(chosen, launchable)] = outcome
+        if isinstance(outcome, Move):
+            self._keep(outcome)
+        elif not self._searching:
+            self.refused.append((nodes, outcome))
+        return outcome
+
+    def _judge(self, nodes: tuple[NodeFacts, ...], launchable: tuple[str, ...]) -> Move | Refusal:
+        if len(nodes) == 1 and not launchable:
+            return single_node.judge(self._context, nodes[0])
+        outcome = cost_move(self._context, nodes, launchable=launchable)
+        return (score(self._context, outcome) if isinstance(outcome, Move) else None) or outcome
+
+    def _keep(self, move: Move) -> None:
+        if self.best is None or _rank(move) < _rank(self.best):
+            self.best = move
+
+    def ask_as_ever(self) -> None:
+        """Ask what sections 5 and 8 ask: the largest prefix of the order that opens one node at most; else one node."""
+        order = list(range(len(self._candidates)))
+        taken: list[int] = []
+        for place in order:
+            if self.allows([*taken, place]):
+                taken.append(place)
+        asked: dict[int, Move | Refusal] = {}
+
+        def attempt(size: int) -> Move | Refusal:
+            outcome = self.judge(tuple(taken[:size]))
+            if isinstance(outcome, Move) and len(outcome.new_nodes) > 1:
+                outcome = _SEVERAL
+            asked[size] = outcome
+            return outcome
+
+        pods = [len(self._candidates[place].reschedulable) for place in taken]
+        multi_node.search(attempt, len(taken), asked, pods)
+        if not any(isinstance(outcome, Move) for outcome in asked.values()):
+            for place in order:
+                if isinstance(self.judge((place,)), Move):
+                    break
+
+
+def _rank(move: Move) -> tuple[Fraction, int, tuple[str, ...]]:
+    pods = sum(len(facts.reschedulable) for facts in move.nodes)
+    return -move.approved.value, pods, tuple(sorted(facts.name for facts in move.nodes))

@@ -1,0 +1,20 @@
+"""What a search found, as a value. Sits in decide, below the search."""
+
+from dataclasses import dataclass
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods.moves import Move
+from dovetail.model.verdicts import GateResult
+
+Tried = tuple[tuple[NodeFacts, ...], Refusal]
+"""A set of nodes that was judged and refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found: the best move, if any; what budgets held back; what was refused."""
+
+    move: Move | None
+    held: dict[str, GateResult]
+    refused: tuple[Tried, ...]

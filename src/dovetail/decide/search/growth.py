@@ -1,0 +1,149 @@
+"""Looks for the set of greatest value: sets grow along orders, then one node is dropped or exchanged for another.
+
+Knows places of candidates, a bound on what a set could be worth (`Sums`) and a judge that says what it is worth;
+nothing of clusters. Bounded by what is judged, not by time: the same question always takes the same way. Sits in
+decide, below `by_value`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+Chosen = tuple[int, ...]
+"""Places of candidates, sorted."""
+Value = float | None
+"""What a set is worth in dollars per hour; None: it does not pass."""
+
+_FRACTIONS: Final = (1.0, 0.92, 0.84, 0.76, 0.66, 0.55, 0.42, 0.3, 0.18)
+"""Which parts of the prefix that sums like best are tried."""
+_SKIPS_MAX: Final = 12
+"""How many nodes in a row may fail to join a set before it stops growing."""
+_EXCHANGES_MAX: Final = 24
+"""How many exchanges are tried before a set counts as the best of its kind."""
+_EPSILON: Final = 1e-9
+
+
+class Bound(Protocol):
+    """What sums say of sets."""
+
+    def at_most(self, chosen: Sequence[int]) -> float:
+        """Return what a set could be worth at best."""
+        ...
+
+    def prefixes_at_most(self, order: Sequence[int]) -> Sequence[float]:
+        """Return the same of every prefix."""
+        ...
+
+    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> Sequence[float]:
+        """Return the same of a set with each of some others."""
+        ...
+
+
+class Growth:
+    """One search. `judge` gives a set's value, or None; `fits`: whether budgets allow a set; `spent`: stop now."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        judge: Callable[[Chosen], Value],
+        *,
+        allows: Callable[[Sequence[int]], bool],
+        spent: Callable[[], bool],
+    ) -> None:
+        self._bound, self._judge = bound, judge
+        self._allows, self._spent = allows, spent
+        self.best: Chosen = ()
+        self.best_value = 0.0
+
+    def run(self, orders: Sequence[Sequence[int]], known: Sequence[Chosen] = ()) -> Chosen:
+        """Return the best set found; `known`: sets that pass already."""
+        for chosen in known:
+            self._try(chosen)
+        for order in orders:
+            if self._spent():
+                break
+            self._follow(order)
+        self.improve([place for order in orders[:1] for place in order])
+        return self.best
+
+    def _try(self, places: Sequence[int]) -> float | None:
+        """Judge a set; remember it where it is the best so far."""
+        chosen = tuple(sorted(places))
+        value = self._judge(chosen)
+        if value is not None and value > self.best_value + _EPSILON:
+            self.best, self.best_value = chosen, value
+        return value
+
+    def _follow(self, order: Sequence[int]) -> None:
+        """Try parts of an order's most promising prefix, then let the best of them grow along the order."""
+        allowed = self._allowed(order)
+        if not allowed:
+            return
+        limits = self._bound.prefixes_at_most(allowed)
+        peak = max(range(len(allowed)), key=lambda at: (limits[at], -at)) + 1
+        size, value = 0, 0.0
+        for tried in dict.fromkeys(max(1, round(peak * share)) for share in _FRACTIONS):
+            if self._spent():
+                return
+            if limits[tried - 1] <= max(value, 0.0) + _EPSILON:
+                continue
+            found = self._try(allowed[:tried])
+            if found is not None and found > value:
+                size, value = tried, found
+                if value >= limits[peak - 1] * 0.97:
+                    break
+        self._grow(list(allowed[:size]), value, allowed[size:])
+
+    def _allowed(self, order: Sequence[int]) -> list[int]:
+        """Keep of an order what budgets allow as one set."""
+        kept: list[int] = []
+        for place in order:
+            if self._allows([*kept, place]):
+                kept.append(place)
+        return kept
+
+    def _grow(self, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float]:
+        """Add nodes of an order as long as that adds value: several at once while it goes well, one by one else."""
+        at, chunk, skipped = 0, 4, 0
+        while at < len(rest) and skipped < _SKIPS_MAX and not self._spent():
+            more = [place for place in rest[at : at + chunk] if place not in chosen]
+            trial = [*chosen, *more]
+            promising = bool(more) and self._allows(trial) and self._bound.at_most(trial) > value + _EPSILON
+            found = self._try(trial) if promising else None
+            if found is not None and found > value + _EPSILON:
+                chosen, value, at, chunk, skipped = trial, found, at + chunk, chunk * 2, 0
+            elif chunk > 1:
+                chunk = max(1, chunk // 2)
+            else:
+                at += 1
+                skipped += 1 if promising else 0
+        return chosen, value
+
+    def improve(self, order: Sequence[int]) -> None:
+        """Drop or exchange single nodes of the best set until nothing helps any more."""
+        while self.best and not self._spent():
+            before = self.best_value
+            for trial in self._neighbours(order):
+                if self._spent():
+                    return
+                found = self._try(trial)
+                if self.best_value > before + _EPSILON and found is not None:
+                    break
+            else:
+                return
+            outside = [place for place in order if place not in self.best]
+            self._grow(list(self.best), self.best_value, outside)
+
+    def _neighbours(self, order: Sequence[int]) -> Iterator[list[int]]:
+        """Give sets that differ in one node, the most promising first."""
+        best = list(self.best)
+        outside = [place for place in order if place not in self.best]
+        found: list[tuple[float, list[int]]] = []
+        for leaver in best:
+            rest = [place for place in best if place != leaver]
+            found.append((self._bound.at_most(rest), rest))
+            if outside:
+                limits = self._bound.each_at_most(rest, outside)
+                found.extend((float(limit), [*rest, joiner]) for limit, joiner in zip(limits, outside, strict=True))
+        found = [entry for entry in found if entry[0] > self.best_value + _EPSILON]
+        found.sort(key=lambda entry: (-entry[0], entry[1]))
+        yield from (trial for _, trial in found[:_EXCHANGES_MAX] if self._allows(trial))

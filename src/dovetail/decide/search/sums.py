@@ -1,0 +1,136 @@
+"""What a set of nodes could be worth at best, by sums alone: a bound and orders for proposals, no decision.
+
+A node that goes takes its free room with it, and its pods need room elsewhere: together they are what its going
+consumes of the room that the cluster has. What is short of that has to be launched, and no launch is cheaper than the
+cheapest share of a machine. Labels, taints, topology and whole pods only ever make it worse. Rounded numbers: the exact
+simulation and the price gates judge what is proposed. Sits in decide, below the search.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.model.money import UNIT
+from dovetail.scheduling.frame import Frame
+
+Floats = npt.NDArray[np.float64]
+RULED = 5
+"""How many plain pods one pod with topology rules, ports or volumes takes to place."""
+
+
+SIZES_MAX = 6
+"""How many sets of smaller machines are tried."""
+
+
+class Sums:
+    """Candidates as rows: what each is worth and consumes. Sets are lists of their places."""
+
+    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts]) -> None:
+        frame = context.snapshot.frame
+        count = frame.room.shape[1]
+        takes = frame.open.copy()
+        takes[list(context.closed)] = False
+        room = np.where(takes[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+        places = [context.place(facts) for facts in candidates]
+        movers = [context.snapshot.movers(place) for place in places]
+        self.demand = np.array([_row(each.demand.total, count) for each in movers]).reshape(len(places), count)
+        self.consumes = self.demand + room[places].reshape(len(places), count)
+        going = [context.snapshot.movers(at).demand.total for at, _ in context.snapshot.leaving]
+        self.room = np.maximum(room.sum(axis=0) - sum((_row(total, count) for total in going), np.zeros(count)), 0.0)
+        required = [source.required for source in context.sources(candidates)]
+        self.price = np.array([facts.price / UNIT for facts in candidates])
+        self.required = np.array([float(amount / UNIT) for amount in required])
+        self.worth = self.price - self.required
+        first = frame.first
+        self.work = [sum(1 if first(cls).simple else RULED for cls in each.classes) for each in movers]
+        self._machines = _machine_prices(frame)
+        self._kinds = frame.machines.kinds
+        self.unit_price = _unit_prices(frame, self._machines, count)
+        self.least_launch = min(self._machines.values(), default=1e9)
+
+    def at_most(self, chosen: Sequence[int]) -> float:
+        """Return what taking these away could be worth at best, in dollars per hour."""
+        places = list(chosen)
+        short = np.maximum(self.consumes[places].sum(axis=0) - self.room, 0.0)
+        return float(self.worth[places].sum() - self._launch_at_least(short[None, :])[0])
+
+    def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
+        """Return the same of every prefix of an order, the shortest first."""
+        places = list(order)
+        short = np.maximum(np.cumsum(self.consumes[places], axis=0) - self.room, 0.0)
+        best: list[float] = (np.cumsum(self.worth[places]) - self._launch_at_least(short)).tolist()
+        return best
+
+    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
+        """Return the same of a set with each of some others added to it."""
+        places, more = list(chosen), list(others)
+        base = self.consumes[places].sum(axis=0)
+        short = np.maximum(base + self.consumes[more] - self.room, 0.0)
+        best: list[float] = (self.worth[places].sum() + self.worth[more] - self._launch_at_least(short)).tolist()
+        return best
+
+    def _launch_at_least(self, short: Floats) -> Floats:
+        share: Floats = (short * self.unit_price).max(axis=1, initial=0.0)
+        return np.where(share > 0, np.maximum(share, self.least_launch), 0.0)
+
+    def smaller(self) -> list[tuple[str, ...]]:
+        """Return sets of machines without the dearest, larger sets first: several small may cost less than one big."""
+        steps = sorted(set(self._machines.values()))
+        if len(steps) > SIZES_MAX:
+            at = [round((index + 1) * (len(steps) - 1) / (SIZES_MAX + 1)) for index in range(SIZES_MAX)]
+            steps = [steps[place] for place in dict.fromkeys(at)] + steps[-1:]
+        return [
+            tuple(sorted(self._kinds[place].name for place, price in self._machines.items() if price <= most))
+            for most in reversed(steps[:-1])
+        ]
+
+    def orders(self) -> list[list[int]]:
+        """Return orders in which sets may grow: most value first, for what it consumes or disturbs."""
+        total = self.room + self.demand.sum(axis=0)
+        scarce = np.where(total > 0, self.consumes.sum(axis=0) / np.maximum(total, 1.0), 0.0)
+        shares = np.where(total > 0, self.consumes / np.maximum(total, 1.0), 0.0)
+        kinds = [int(at) for at in np.argsort(-scarce, kind="stable")[:3] if scarce[at] > 0]
+        replaced = (self.demand * self.unit_price).max(axis=1, initial=0.0)
+        rankings = [
+            self.worth / np.maximum(shares.max(axis=1, initial=0.0), 1e-12),
+            *(self.worth / np.maximum(shares[:, kind], 1e-12) for kind in kinds),
+            self.worth - replaced,
+            (self.worth - replaced) / np.maximum(self.price, 1e-12),
+            self.price / np.maximum(self.required, 1e-12),
+        ]
+        found = [[int(at) for at in np.argsort(-ranking, kind="stable")] for ranking in rankings]
+        return [list(order) for order in dict.fromkeys(map(tuple, found))]
+
+
+def _row(total: dict[int, int], count: int) -> Floats:
+    row = np.zeros(count)
+    for column, amount in total.items():
+        row[column] = amount
+    return row
+
+
+def _machine_prices(frame: Frame) -> dict[int, float]:
+    """Return the cheapest price of every machine that some pool could launch, by place."""
+    prices: dict[int, float] = {}
+    for template in frame.templates:
+        for place in template.reqs.order:
+            launch = template.reqs.prices(frame.machines.kinds[place])[1]
+            if template.types >> place & 1 and launch is not None:
+                amount = launch.amount / UNIT
+                prices[place] = min(prices.get(place, amount), amount)
+    return prices
+
+
+def _unit_prices(frame: Frame, prices: dict[int, float], count: int) -> Floats:
+    """Return the cheapest price of one unit of each resource on a new machine; a fortune where none has any."""
+    unit = np.full(count, 1e9)
+    allocatable = frame.machines.allocatable.astype(np.float64)
+    width = allocatable.shape[1]
+    for place, amount in prices.items():
+        has = allocatable[place]
+        share = np.divide(amount, has, out=np.full(width, 1e9), where=has > 0)
+        unit[:width] = np.minimum(unit[:width], share)
+    return unit

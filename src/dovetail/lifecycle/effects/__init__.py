@@ -1,0 +1,1 @@
+"""What an instruction means for the cluster as it is now: writes, "done already", or a failure."""

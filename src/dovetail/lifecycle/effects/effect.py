@@ -1,0 +1,335 @@
+"""What each instruction means for the objects as they are: the one place that decides it.
+
+`effect` is pure. A shell asks it with what it has read so far, reads what it asks for, makes the writes it names, and
+starts again if something changed in between. So the real cluster, the simulated one and the worlds of the tests obey
+the same rules, and a fault in the simulator meets the rules that production has (spec sections 9 and 10).
+
+To add an instruction: a class in `messages`, its name in `Acted`, and a case in `effect`; mypy finds what is missing.
+
+| instruction | the object is gone | the object is another command's or a person's |
+|---|---|---|
+| TaintNode | not-found | taken |
+| UntaintNode, ClearRecord | done | left alone, done |
+| CreateNodeClaim | created; without its pool not-found | refused |
+| DeleteNodeClaim | not-found, also if the uid differs | - |
+| HoldNode, ReleaseNode | done | left alone, done |
+| SetPoolCondition | done | - |
+| PublishEvent | - | counted again |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final, assert_never
+
+from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.effects.node_claims import node_claim_tree
+from dovetail.lifecycle.effects.writes import (
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Outcome,
+    Patch,
+    Read,
+    Ref,
+    Tree,
+    Writes,
+    annotation,
+    listing,
+    mapping,
+    text,
+)
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Failure,
+    HoldNode,
+    PublishEvent,
+    ReleaseNode,
+    SetPoolCondition,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.model import names
+from dovetail.model.text import safe
+
+Acted = (
+    TaintNode
+    | UntaintNode
+    | CreateNodeClaim
+    | DeleteNodeClaim
+    | ClearRecord
+    | HoldNode
+    | ReleaseNode
+    | PublishEvent
+    | SetPoolCondition
+)
+Known = Mapping[Ref, Tree | None]
+EVENTS_IN: Final = "default"  # where events about objects without a namespace live
+_EVENT_NAME_MAX: Final = 200
+_NOTE_BYTES_MAX: Final = 1024
+_MESSAGE_MAX: Final = 1000
+_API_VERSIONS: Final = {"Node": "v1", "Pod": "v1", "NodeClaim": "karpenter.sh/v1", "NodePool": "karpenter.sh/v1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectContext:
+    """All that an effect depends on besides the instruction and the objects.
+
+    `identity` names this controller in events; `holds`: whether what it creates is kept from Karpenter's own
+    disruption; `uid_of` returns the uid of an object by kind and name, or "".
+    """
+
+    now: datetime
+    identity: str = "dovetail"
+    holds: bool = True
+    uid_of: Callable[[str, str], str] = lambda kind, name: ""
+
+
+def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
+    """Return what to do about an instruction, given the objects read so far."""
+    match asked:
+        case TaintNode():
+            return _about(_node(asked.node), known, lambda node: _taint(asked, node, context))
+        case UntaintNode():
+            return _about(_node(asked.node), known, lambda node: _untaint(asked, node))
+        case HoldNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, hold_patch))
+        case ReleaseNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
+        case CreateNodeClaim():
+            return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
+        case DeleteNodeClaim():
+            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim))
+        case ClearRecord():
+            return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known))
+        case SetPoolCondition():
+            return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
+        case PublishEvent():
+            return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _about(ref: Ref, known: Known, decide: Callable[[Tree | None], Outcome]) -> Outcome:
+    return decide(known[ref]) if ref in known else Read(ref=ref)
+
+
+def _node(name: str) -> Ref:
+    return Ref(kind="Node", name=name)
+
+
+def _claim(name: str) -> Ref:
+    return Ref(kind="NodeClaim", name=name)
+
+
+def _pool(name: str) -> Ref:
+    return Ref(kind="NodePool", name=name)
+
+
+def _patch(ref: Ref, item: Tree, tree: Tree, subresource: str = "") -> Patch:
+    version = text(item, "metadata", "resourceVersion")
+    return Patch(ref=ref, resource_version=version, tree=tree, subresource=subresource)
+
+
+def _patched(ref: Ref, item: Tree | None, change: Callable[[Tree], Tree | None]) -> Outcome:
+    """Patch an object if it is there and needs it."""
+    tree = None if item is None else change(item)
+    return Done() if item is None or tree is None else Writes(writes=(_patch(ref, item, tree),))
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def _taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outcome:
+    if node is None:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"Node {asked.node} is gone")
+    taints = listing(node, "spec", "taints")
+    tainted = any(map(_is_ours, taints))
+    holder = _holder(node)
+    if tainted and holder and holder != asked.command_id:
+        return Failed(failure=Failure.TAKEN, detail=f"command {holder} holds node {asked.node}")
+    foreign = next((taint for taint in taints if _clashes(taint)), None)
+    if foreign is not None:
+        detail = f"node {asked.node} carries {names.DISRUPTION_TAINT}={foreign.get('value', '')} of somebody else"
+        return Failed(failure=Failure.TAKEN, detail=detail)
+    if tainted and annotation(node, names.COMMAND) == asked.record:
+        return Done()
+    tree: Tree = {"metadata": {"annotations": {names.COMMAND: asked.record}}}
+    if not tainted:
+        # The time is what "longest in flight" is judged by (spec section 7).
+        ours = {
+            "key": names.DISRUPTION_TAINT,
+            "value": names.DISRUPTION_TAINT_VALUE,
+            "effect": "NoSchedule",
+            "timeAdded": _stamp(context.now),
+        }
+        tree["spec"] = {"taints": [*taints, ours]}
+    return Writes(writes=(_patch(_node(asked.node), node, tree),))
+
+
+def _untaint(asked: UntaintNode, node: Tree | None) -> Outcome:
+    taints = listing(node, "spec", "taints")
+    kept = [taint for taint in taints if not _is_ours(taint)]
+    record = annotation(node, names.COMMAND)
+    if node is None or (len(kept) == len(taints) and record is None):
+        return Done()
+    if record is not None and _holder(node) not in ("", asked.command_id):
+        return Done()  # another command has taken the node since: its taint is not ours to remove
+    tree: Tree = {"metadata": {"annotations": {names.COMMAND: None}}}
+    if len(kept) < len(taints):
+        tree["spec"] = {"taints": kept or None}
+    return Writes(writes=(_patch(_node(asked.node), node, tree),))
+
+
+def _holder(item: Tree) -> str:
+    """Return the id of the command whose record an object carries; empty where there is none, or none to be read."""
+    record = decode_record(annotation(item, names.COMMAND) or "")
+    return "" if record is None else record.id
+
+
+def _is_ours(taint: Tree) -> bool:
+    return taint.get("key") == names.DISRUPTION_TAINT and taint.get("value") == names.DISRUPTION_TAINT_VALUE
+
+
+def _clashes(taint: Tree) -> bool:
+    """Return whether a taint has our key and effect but another value: one of both can be on a node, not two."""
+    return taint.get("key") == names.DISRUPTION_TAINT and taint.get("effect") == "NoSchedule" and not _is_ours(taint)
+
+
+def hold_patch(node: Tree) -> Tree | None:
+    """Return the patch that holds a node, or None if it is held or a person said do-not-disrupt (spec section 10)."""
+    if annotation(node, names.HOLD) is not None and annotation(node, names.DO_NOT_DISRUPT) == "true":
+        return None
+    if annotation(node, names.DO_NOT_DISRUPT) is not None and annotation(node, names.HOLD) is None:
+        return None
+    return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}}}
+
+
+def release_patch(item: Tree) -> Tree | None:
+    """Return the patch that takes our hold off a node or claim, or None if it isn't ours."""
+    if annotation(item, names.HOLD) is None:
+        return None
+    return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: None, names.HOLD: None}}}
+
+
+# ---------------------------------------------------------------- claims
+
+
+def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
+    if claim is not None:
+        if _holder(claim) == asked.command_id:
+            return Done(uid=text(claim, "metadata", "uid"))
+        return Failed(failure=Failure.REFUSED, detail=f"a NodeClaim {asked.name} of somebody else is there")
+    ref = _pool(asked.replacement.node_pool)
+    if ref not in known:
+        return Read(ref=ref)
+    pool = known[ref]
+    if pool is None:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"NodePool {ref.name} is gone")
+    marks = {names.COMMAND: asked.record}
+    if context.holds:
+        marks |= {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
+    tree = node_claim_tree(asked.name, asked.replacement, pool, marks)
+    return Writes(writes=(Create(ref=_claim(asked.name), tree=tree),))
+
+
+def _delete(asked: DeleteNodeClaim, claim: Tree | None) -> Outcome:
+    if claim is None:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is gone")
+    if not asked.uid or text(claim, "metadata", "uid") != asked.uid:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is another one by now")
+    if mapping(claim, "metadata").get("deletionTimestamp") is not None:
+        return Done(uid=asked.uid)
+    return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
+
+
+def _clear(asked: ClearRecord, claim: Tree | None, known: Known) -> Outcome:
+    """Clear a claim and its Node. Without a command's id a record is meant that can't be read: it belongs to nobody."""
+    if claim is None:
+        return Done()
+    found = [(_claim(asked.node_claim), claim)]
+    name = text(claim, "status", "nodeName")
+    if name:
+        ref = _node(name)
+        if ref not in known:
+            return Read(ref=ref)
+        node = known[ref]
+        found += [] if node is None else [(ref, node)]
+    writes = tuple(
+        _patch(ref, item, {"metadata": {"annotations": {names.COMMAND: None}}})
+        for ref, item in found
+        if annotation(item, names.COMMAND) is not None and _holder(item) == asked.command_id
+    )
+    return Writes(writes=writes) if writes else Done()
+
+
+# ---------------------------------------------------------------- telling people
+
+
+def _condition(asked: SetPoolCondition, pool: Tree | None, context: EffectContext) -> Outcome:
+    if pool is None:
+        return Done()
+    conditions = listing(pool, "status", "conditions")
+    before = next((entry for entry in conditions if entry.get("type") == asked.type), {})
+    wanted: Tree = {
+        "type": asked.type,
+        "status": asked.status,
+        "reason": asked.reason,
+        "message": safe(asked.message, _MESSAGE_MAX),
+    }
+    if all(before.get(key) == value for key, value in wanted.items()):
+        return Done()
+    since = before.get("lastTransitionTime") if before.get("status") == asked.status else None
+    wanted["lastTransitionTime"] = since or _stamp(context.now)
+    others = [entry for entry in conditions if entry.get("type") != asked.type]
+    patch = _patch(_pool(asked.node_pool), pool, {"status": {"conditions": [*others, wanted]}}, "status")
+    return Writes(writes=(patch,))
+
+
+def _event_ref(asked: PublishEvent, context: EffectContext) -> Ref:
+    """Name an event by what it says of what: the same again within the hour that events live is the same event."""
+    uid = context.uid_of(asked.kind, asked.name)
+    digest = sha256("\x00".join((uid, asked.reason, asked.message)).encode()).hexdigest()[:16]
+    name = f"{asked.name[:_EVENT_NAME_MAX].rstrip('-.')}.{digest}"
+    return Ref(kind="Event", name=name, namespace=EVENTS_IN)
+
+
+def _publish(asked: PublishEvent, event: Tree | None, context: EffectContext) -> Outcome:
+    ref, now = _event_ref(asked, context), context.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if event is not None:
+        count: Any = mapping(event, "series").get("count", 1)
+        again = {"series": {"count": count + 1 if isinstance(count, int) else 2, "lastObservedTime": now}}
+        return Writes(writes=(_patch(ref, event, again),))
+    regarding = {
+        "apiVersion": _API_VERSIONS.get(asked.kind, "v1"),
+        "kind": asked.kind,
+        "name": asked.name,
+        "uid": context.uid_of(asked.kind, asked.name),
+    }
+    tree = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "eventTime": now,
+        "reportingController": "dovetail.dev/controller",
+        "reportingInstance": _fitting(context.identity, 128),
+        "action": "Disrupt",
+        "reason": asked.reason,
+        "note": _fitting(asked.message, _NOTE_BYTES_MAX),
+        "type": "Warning" if asked.warning else "Normal",
+        "regarding": regarding,
+    }
+    return Writes(writes=(Create(ref=ref, tree=tree),))
+
+
+def _fitting(words: str, bytes_max: int) -> str:
+    """Return safe text of at most so many bytes: the server counts bytes where people count characters."""
+    return safe(words, bytes_max).encode()[:bytes_max].decode(errors="ignore")
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

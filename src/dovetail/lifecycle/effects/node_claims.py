@@ -1,0 +1,98 @@
+"""The NodeClaim that a replacement becomes: as Karpenter would have made it itself, plus our hold and record.
+
+Built from the NodePool as it is on the server (every field of its template carries over), so that Karpenter launches
+it and does not see it as drifted: owner reference, pool and node-class labels, hash annotations, requirements with the
+instance types.
+Pure: a tree in, a tree out. Sits in effects, below `effect`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dovetail.lifecycle.effects.writes import Tree, annotation, mapping, text
+from dovetail.model import names
+from dovetail.model.command import Replacement
+from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.quantity import format_amount
+
+# Only the scheduling simulation sees these; a real NodeClaim must not ask for them.
+_SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.HOSTNAME})
+_INSTANCE_TYPES_MAX: Final = 600
+
+
+def node_claim_tree(name: str, replacement: Replacement, pool: Tree, marks: Mapping[str, str]) -> Tree:
+    """Return a NodeClaim of a pool. `pool` is the NodePool's own JSON, `marks` are annotations to add."""
+    template = mapping(pool, "spec", "template")
+    pool_name = text(pool, "metadata", "name")
+    labels = mapping(template, "metadata", "labels")
+    labels[names.NODEPOOL] = pool_name
+    class_ref = mapping(template, "spec", "nodeClassRef")
+    if class_ref.get("group") and class_ref.get("kind"):
+        labels[f"{class_ref['group']}/{class_ref['kind'].lower()}"] = class_ref.get("name", "")
+    annotations = mapping(template, "metadata", "annotations")
+    for key in (names.NODEPOOL_HASH, names.NODEPOOL_HASH_VERSION):
+        value = annotation(pool, key)
+        if value:
+            annotations[key] = value
+    annotations |= marks
+    requirements = _requirements(replacement)
+    for entry in requirements:
+        if _is_custom(entry["key"]) and entry["operator"] == "In" and entry.get("values"):
+            labels.setdefault(entry["key"], entry["values"][0])
+    spec = mapping(template, "spec")
+    spec["requirements"] = requirements
+    spec["resources"] = {
+        "requests": {key: format_amount(key, amount) for key, amount in sorted(replacement.requests.items())}
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [
+                {
+                    "apiVersion": "karpenter.sh/v1",
+                    "kind": "NodePool",
+                    "name": pool_name,
+                    "uid": text(pool, "metadata", "uid"),
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def _is_custom(key: str) -> bool:
+    """Return whether a label is the user's own: those of a provider depend on the machine that comes, not on us."""
+    domain = key.rpartition("/")[0]
+    provided = domain.startswith("karpenter.") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
+    return key not in WELL_KNOWN and not provided
+
+
+def _requirements(replacement: Replacement) -> list[Tree]:
+    passing = {*_SIMULATION_ONLY, names.INSTANCE_TYPE} if replacement.instance_types else _SIMULATION_ONLY
+    kept = [entry for entry in replacement.requirements if entry.key not in passing]
+    trees = [_tree(entry) for entry in sorted(kept, key=lambda entry: (entry.key, entry.operator))]
+    if replacement.instance_types:
+        floor = next((e.min_values for e in replacement.requirements if e.key == names.INSTANCE_TYPE), None)
+        types = SelectorRequirement(
+            key=names.INSTANCE_TYPE,
+            operator="In",
+            values=replacement.instance_types[:_INSTANCE_TYPES_MAX],
+            min_values=floor,
+        )
+        trees.append(_tree(types))
+    return trees
+
+
+def _tree(entry: SelectorRequirement) -> Tree:
+    tree: Tree = {"key": entry.key, "operator": entry.operator}
+    if entry.values:
+        tree["values"] = list(entry.values)
+    if entry.min_values is not None:
+        tree["minValues"] = entry.min_values
+    return tree

@@ -1,0 +1,191 @@
+"""`plan --compare PROFILE`: what another profile would do on the same input, node by node, and why they differ.
+
+Both answers are the core's own. What is added here is which of the two rules is behind each difference. Sits in plan;
+`cli.plan` prints it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dovetail.decide.outcome import RoundResult
+from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.document import Json, action
+from dovetail.report.table import WIDTH, paragraph, text_table
+from dovetail.report.words import count, dollars
+
+_SHOWN = 12
+
+RULES: dict[str, str] = {
+    Gate.SAVINGS_THRESHOLD.value: "karpenter-1.15 has no savings threshold",
+    Gate.GRACE_PERIOD.value: "karpenter-1.15 has no consolidationGracePeriod",
+    Gate.TOPOLOGY_BUDGET.value: "karpenter-1.15 has no budgets per topology domain",
+    Gate.CONSOLIDATE_AFTER.value: (
+        "dovetail counts consolidateAfter from the last pod event, karpenter-1.15 reads the condition Consolidatable"
+    ),
+    Gate.SPOT_TO_SPOT.value: "spot to spot is off in karpenter-1.15 unless its feature gate is on, and on in dovetail",
+    Gate.BUDGET.value: "the two read this budget differently (a broken one, a time zone) or take others first",
+    Gate.NOT_EXPIRED.value: "dovetail retires expired nodes gracefully, karpenter-1.15 by force and outside its rounds",
+    Gate.NOT_EMPTY.value: "karpenter-1.15 calls a node empty if none of its pods has a positive cost",
+    Gate.SIMULATION.value: (
+        "karpenter-1.15 moves no pod to a node within its consolidateAfter, and counts pending pods in every simulation"
+    ),
+    Gate.NEW_NODES.value: (
+        "karpenter-1.15 moves no pod to a node within its consolidateAfter, and counts pending pods in every simulation"
+    ),
+    Gate.PRICE.value: "the two see different room: karpenter-1.15 hides nodes within their consolidateAfter",
+    Gate.BALANCED.value: "the two measure disruption differently",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A node that the two profiles judge differently."""
+
+    node: str
+    node_pool: str
+    verdict: str
+    other_verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What another profile would do, and where it differs."""
+
+    own: RoundResult
+    other: RoundResult
+    differences: tuple[Difference, ...]
+
+    def to_dict(self) -> Json:
+        """Return `compare` as the contract promises it."""
+        return {
+            "profile": self.other.profile.value,
+            "actions": [action(command) for command in self.other.commands],
+            "nodes": [
+                {
+                    "name": entry.node,
+                    "nodePool": entry.node_pool,
+                    "verdict": entry.verdict,
+                    "otherVerdict": entry.other_verdict,
+                    "why": entry.why,
+                }
+                for entry in self.differences
+            ],
+        }
+
+
+def compare(own: RoundResult, other: RoundResult) -> Comparison:
+    """Compare two rounds on the same input."""
+    theirs = {entry.node: entry for entry in other.verdicts}
+    found = []
+    for mine in own.verdicts:
+        his = theirs.get(mine.node)
+        if his is not None and mine.verdict != his.verdict:
+            found.append(
+                Difference(
+                    node=mine.node,
+                    node_pool=mine.node_pool,
+                    verdict=mine.verdict,
+                    other_verdict=his.verdict,
+                    why=_why(own.profile.value, mine, other.profile.value, his),
+                )
+            )
+    return Comparison(own=own, other=other, differences=tuple(found))
+
+
+def _why(profile: str, mine: NodeVerdict, other_profile: str, his: NodeVerdict) -> str:
+    taken, closed = (mine, his) if mine.verdict == ELIGIBLE else (his, mine)
+    expired = taken.verdict == ELIGIBLE and any(entry.gate is Gate.NOT_EXPIRED for entry in taken.gates)
+    rule = RULES.get(Gate.NOT_EXPIRED.value if expired else closed.verdict, "") if profile != other_profile else ""
+    because = f" ({rule})" if rule else ""
+    return f"{profile}: {_sentence(mine)} {other_profile}: {_sentence(his)}{because}"
+
+
+def _sentence(verdict: NodeVerdict) -> str:
+    return verdict.why if verdict.why.endswith((".", "?")) else f"{verdict.why}."
+
+
+# ---------------------------------------------------------------- in words
+
+
+def comparison_text(comparison: Comparison, *, wide: bool = False) -> str:
+    """Return the comparison in words: actions, pools, nodes that differ."""
+    own, other = comparison.own, comparison.other
+    mine, theirs = own.profile.value, other.profile.value
+    width = None if wide else WIDTH
+    lines = [f"{mine} against {theirs}, on the same cluster now", ""]
+    rows = [_now_row(mine, own), _now_row(theirs, other)]
+    lines += text_table(
+        ("PROFILE", "NOW", "NODES", "SAVES/H", "PODS", "COULD GO"), rows, right=(2, 3, 4, 5), flexible=(1,), width=width
+    )
+    lines += [
+        "",
+        *text_table(
+            ("POOL", "NODES", f"GO: {mine}", f"GO: {theirs}", "DIFFER"),
+            _pool_rows(comparison),
+            right=(1, 2, 3, 4),
+            flexible=(0,),
+            width=width,
+        ),
+    ]
+    if not comparison.differences:
+        return "\n".join([*lines, "", "Every node gets the same verdict from both."])
+    lines += ["", f"{count(len(comparison.differences), 'node')} differ:"]
+    shown = comparison.differences if wide else _examples(comparison.differences)
+    lines += text_table(
+        ("NODE", "POOL", mine.upper(), theirs.upper()),
+        [(entry.node, entry.node_pool, entry.verdict, entry.other_verdict) for entry in shown],
+        flexible=(0, 1),
+        width=width,
+    )
+    if len(shown) < len(comparison.differences):
+        lines.append(f"and {len(comparison.differences) - len(shown):,} more (-o wide or -o json lists all)")
+    lines += ["", "Why, one example of each kind:"]
+    for entry in _one_of_each(comparison.differences):
+        lines += paragraph(f"{entry.node}: {entry.why}", indent="  ")
+    return "\n".join(lines)
+
+
+def _now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
+    commands = result.commands
+    what = ", ".join(sorted({command.action.value for command in commands})) or "nothing"
+    return (
+        profile,
+        what,
+        f"{sum(len(command.nodes) for command in commands):,}",
+        dollars(sum(command.savings for command in commands), 2),
+        f"{sum(command.pods for command in commands):,}",
+        f"{sum(entry.verdict == ELIGIBLE for entry in result.verdicts):,}",
+    )
+
+
+def _pool_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    pools = sorted({entry.node_pool for entry in comparison.own.verdicts})
+    rows: list[tuple[str, ...]] = []
+    for pool in pools:
+        mine = [entry for entry in comparison.own.verdicts if entry.node_pool == pool]
+        his = [entry for entry in comparison.other.verdicts if entry.node_pool == pool]
+        differ = sum(entry.node_pool == pool for entry in comparison.differences)
+        rows.append((pool or "(no pool)", f"{len(mine):,}", _going(mine), _going(his), f"{differ:,}"))
+    return rows
+
+
+def _going(verdicts: Iterable[NodeVerdict]) -> str:
+    return f"{sum(entry.verdict == ELIGIBLE for entry in verdicts):,}"
+
+
+def _one_of_each(differences: Iterable[Difference]) -> list[Difference]:
+    kinds: dict[tuple[str, str], Difference] = {}
+    for entry in differences:
+        kinds.setdefault((entry.verdict, entry.other_verdict), entry)
+    return list(kinds.values())
+
+
+def _examples(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
+    """Return a dozen: one of each kind first, then the first by name; in order of name."""
+    chosen = {entry.node: entry for entry in _one_of_each(differences)[:_SHOWN]}
+    for entry in differences:
+        if len(chosen) >= _SHOWN:
+            break
+        chosen.setdefault(entry.node, entry)
+    return tuple(sorted(chosen.values(), key=lambda entry: entry.node))

@@ -1,0 +1,71 @@
+"""Tables and paragraphs for a terminal: columns that line up and fit the width, long text cut or wrapped.
+
+Formats only. Text from a cluster passes `report.words.safe` here, so a name can neither move the cursor nor break a
+line. Colour is `cli.output`'s business.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+from dovetail.report.words import safe
+
+WIDTH = 80
+"""How wide tables are where nobody says otherwise: the width of a plain terminal."""
+GAP = "  "
+_NARROWEST = 8
+
+
+def text_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    flexible: Sequence[int] = (),
+    width: int | None = WIDTH,
+) -> list[str]:
+    """Return the lines of a table; columns in `right` stand to the right.
+
+    Where it is too wide, the `flexible` columns (the last one if none is named) are cut, the widest first, and end in
+    `…`. A width of None cuts nothing.
+    """
+    cells = [[safe(cell, 4000) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
+    if width is not None:
+        _shrink(widths, flexible or (len(head) - 1,), width)
+    return [
+        GAP.join(
+            _cell(text, widths[place], right=place in right, last=place == len(head) - 1)
+            for place, text in enumerate(row)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _shrink(widths: list[int], flexible: Sequence[int], width: int) -> None:
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    while over > 0:
+        widest = max(flexible, key=lambda place: widths[place])
+        if widths[widest] <= _NARROWEST:
+            return
+        widths[widest] -= 1
+        over -= 1
+
+
+def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
+    if len(text) > width:
+        text = text[: max(0, width - 1)] + "…"
+    if right:
+        return text.rjust(width)
+    return text if last else text.ljust(width)
+
+
+def paragraph(text: str, *, indent: str = "", width: int = WIDTH) -> list[str]:
+    """Return a paragraph wrapped to the width; where it is indented, all lines but the first two spaces more."""
+    return textwrap.wrap(
+        safe(text, 4000),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

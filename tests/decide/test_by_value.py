@@ -1,0 +1,205 @@
+"""The command of greatest value (spec section 21): better sets, several new nodes, and never worse than before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.search.growth import Growth
+from dovetail.model.command import Command, Method
+from dovetail.model.money import as_float
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
+from tests.decide.towns import towns
+from tests.designs.world import Town, kind
+
+VALUE = replace(DOVETAIL, search=Search.VALUE)
+VALUE_4 = replace(VALUE, replacements_max=4)
+COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+def _cost_command(result: RoundResult) -> Command | None:
+    """Return what the round would do for cost, whatever other methods would do first."""
+    found = [command for method in result.methods if method.method in COST for command in method.commands]
+    return found[0] if found else None
+
+
+def _value(town: Town, command: Command | None) -> Fraction:
+    """Return savings less what the disturbance has to save, exact."""
+    if command is None:
+        return Fraction(0)
+    required = sum((Fraction(command.required_savings),), Fraction(0))
+    return Fraction(command.savings) - required
+
+
+@settings(max_examples=150, deadline=None)
+@given(towns, st.sampled_from([1, 4]))
+def test_never_worse_than_the_largest_prefix(town: Town, most: int) -> None:
+    """Whatever the cluster: the command found is worth at least what sections 5 and 8 alone would have found."""
+    before = _cost_command(town.round(every_method=True))
+    town.settings = replace(VALUE, replacements_max=most)
+    after = _cost_command(town.round(every_method=True))
+    assert _value(town, after) >= _value(town, before) - 1
+    if before is not None:
+        assert after is not None
+    if after is not None:
+        assert len(after.replacements) <= most
+        assert after.savings >= after.required_savings
+        assert (after.method is Method.SINGLE_NODE) == (len(after.nodes) == 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(towns)
+def test_what_is_found_still_holds_when_it_is_looked_at_again(town: Town) -> None:
+    """The same cluster a moment later: validation finds what the search found."""
+    town.settings = VALUE_4
+    command = _cost_command(town.round(every_method=True))
+    if command is not None:
+        again = Decider().revalidate(command, town.question())
+        assert isinstance(again, Command), again
+        assert (again.nodes, again.savings) == (command.nodes, command.savings)
+
+
+def _two_light_two_heavy(search: Settings) -> Town:
+    """Room for two of four nodes' pods: the dear ones have two pods each, the cheap ones one."""
+    town = Town(kind("cheap", "0.10", cpu=4), kind("dear", "0.40", cpu=4), settings=search)
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
+    for name, what, pods in (("a", "cheap", 1), ("b", "cheap", 1), ("c", "dear", 2), ("d", "dear", 2)):
+        town.node(name, what)
+        town.fill(name, pods, cpu=f"{2000 // pods}m")
+    return town
+
+
+def test_the_best_set_instead_of_the_first() -> None:
+    """The order by disturbance takes the two cheap nodes; their room is worth more for the dear ones."""
+    by_prefix = _cost_command(_two_light_two_heavy(DOVETAIL).round())
+    by_value = _cost_command(_two_light_two_heavy(VALUE).round())
+    assert by_prefix is not None
+    assert by_value is not None
+    assert by_prefix.nodes == ("a", "b")
+    assert by_value.nodes == ("c", "d")
+    assert as_float(by_value.savings) == pytest.approx(0.80)
+
+
+def _one_too_large() -> Town:
+    """One big node whose pods fit no smaller machine together, but two of them."""
+    town = Town(kind("small", "0.10", cpu=4, memory=8), kind("big", "0.50", cpu=16, memory=64))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01})
+    town.node("one", "big")
+    town.fill("one", 2, cpu="3000m")
+    return town
+
+
+@pytest.mark.parametrize(
+    ("search", "replacements"),
+    [(DOVETAIL, None), (VALUE, None), (VALUE_4, 2), (replace(DOVETAIL, replacements_max=4), None)],
+    ids=["prefix", "value, one new node", "value, four new nodes", "prefix opens one, whatever replacementsMax says"],
+)
+def test_several_new_nodes_for_one(search: Settings, replacements: int | None) -> None:
+    """One node goes for two small ones where that is allowed, and counts as `singleNode`."""
+    town = _one_too_large()
+    town.settings = search
+    command = _cost_command(town.round())
+    assert (None if command is None else len(command.replacements)) == replacements
+    if command is not None:
+        assert command.method is Method.SINGLE_NODE
+        assert as_float(command.savings) == pytest.approx(0.30)
+        assert as_float(command.required_savings) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("price", "goes"), [("0.24", True), ("0.25", False), ("0.26", False)])
+def test_the_price_gate_holds_for_the_sum(price: str, goes: bool) -> None:
+    """Two machines of a quarter each are no cheaper than the half dollar that is paid."""
+    town = Town(kind("small", price, cpu=4, memory=8), kind("big", "0.50", cpu=16, memory=64), settings=VALUE_4)
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("one", "big")
+    town.fill("one", 2, cpu="3000m")
+    assert (_cost_command(town.round()) is not None) == goes
+
+
+def test_whatever_comes_keeps_the_sum() -> None:
+    """Each new node may be any type that is left of it: the dearest of each together must still save enough."""
+    town = Town(
+        kind("small", "0.10", cpu=4, memory=8),
+        kind("medium", "0.20", cpu=5, memory=8),
+        kind("large", "0.29", cpu=5, memory=16),
+        kind("big", "0.50", cpu=16, memory=64),
+        settings=VALUE_4,
+    )
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01})
+    town.node("one", "big")
+    town.fill("one", 2, cpu="3000m")
+    command = _cost_command(town.round())
+    assert command is not None
+    prices = {"small": 0.10, "medium": 0.20, "large": 0.29}
+    dearest = sum(max(prices[name] for name in entry.instance_types) for entry in command.replacements)
+    assert [entry.instance_types for entry in command.replacements] == [("small", "medium")] * 2
+    assert 0.50 - dearest >= as_float(command.required_savings)
+
+
+def test_karpenter_stays_karpenter() -> None:
+    """Under its profile the settings of the search change nothing."""
+    plain, changed = _one_too_large(), _one_too_large()
+    plain.settings = KARPENTER_1_15
+    changed.settings = replace(KARPENTER_1_15, search=Search.VALUE, replacements_max=4)
+    assert plain.round().commands == changed.round().commands
+
+
+def test_budgets_stay() -> None:
+    """A set never takes more nodes of a pool than its budget allows."""
+    town = _two_light_two_heavy(VALUE)
+    town.pool(
+        disruption={"consolidationSavingsThreshold": 0.01, "budgets": [{"nodes": "1"}]},
+        limits={"nodes": "0"},
+    )
+    command = _cost_command(town.round())
+    assert command is not None
+    assert len(command.nodes) == 1
+    assert command.nodes[0] in ("c", "d")
+
+
+class _Additive:
+    """Sets whose value adds up while they fit into a knapsack."""
+
+    def __init__(self, worth: Sequence[float], weight: Sequence[float], room: float) -> None:
+        self.worth, self.weight, self.room = worth, weight, room
+
+    def value(self, chosen: tuple[int, ...]) -> float | None:
+        if sum(self.weight[at] for at in chosen) > self.room:
+            return None
+        return sum(self.worth[at] for at in chosen)
+
+    def at_most(self, chosen: Sequence[int]) -> float:
+        return sum(self.worth[at] for at in chosen) if self.value(tuple(chosen)) is not None else 0.0
+
+    def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
+        return [self.at_most(order[: size + 1]) for size in range(len(order))]
+
+    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
+        return [self.at_most([*chosen, other]) for other in others]
+
+    @property
+    def best(self) -> float:
+        places = range(len(self.worth))
+        sets = (chosen for size in places for chosen in combinations(places, size + 1))
+        return max((self.value(chosen) or 0.0 for chosen in sets), default=0.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=9),
+    st.integers(1, 60),
+)
+def test_growth_comes_near_the_best_set(items: list[tuple[int, int]], room: int) -> None:
+    """On knapsacks small enough to try every set: growing along the ratio and exchanging ends near the optimum."""
+    sack = _Additive([float(a) for a, _ in items], [float(b) for _, b in items], float(room))
+    order = sorted(range(len(items)), key=lambda at: (-items[at][0] / items[at][1], at))
+    growth = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: False)
+    found = growth.run([order, sorted(range(len(items)), key=lambda at: (-items[at][0], at))])
+    assert (sack.value(found) or 0.0) == growth.best_value
+    assert growth.best_value >= 0.8 * sack.best
+    assert (growth.best_value > 0) == (sack.best > 0)

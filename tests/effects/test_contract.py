@@ -1,0 +1,418 @@
+"""One contract for every actuator: the same instruction on the same objects has the same answer and the same result."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Failure,
+    HoldNode,
+    InstructionFailed,
+    InstructionSucceeded,
+    PublishEvent,
+    ReleaseNode,
+    SetPoolCondition,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.model.command import Action, Method, Replacement
+from dovetail.model.objects import SelectorRequirement, Taint
+from tests.e2e.world import claim as claim_tree
+from tests.e2e.world import pool as pool_tree
+from tests.effects.grounds import ApiServerGround, Ground, HttpGround, SimulatorGround, SmallWorldGround
+
+Tree = dict[str, Any]
+COMMAND, HOLD, DO_NOT_DISRUPT = "dovetail.dev/command", "dovetail.dev/hold", "karpenter.sh/do-not-disrupt"
+OURS = {"key": "karpenter.sh/disruption", "value": "disrupting", "effect": "NoSchedule"}
+THEIRS = {"key": "team", "value": "blue", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+POOL = "effect-pool"
+
+
+@pytest.fixture(
+    params=[
+        "simulator",
+        "small-world",
+        "http",
+        pytest.param("api-server", marks=[pytest.mark.apiserver, pytest.mark.xdist_group("apiserver")]),
+    ]
+)
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """Each cluster that instructions are carried out on, with a pool."""
+    if request.param == "api-server":
+        plane = request.getfixturevalue("api_server")
+        with plane.client() as api:
+            real = ApiServerGround(plane, api)
+            try:
+                yield _with_pool(real)
+            finally:
+                real.clean()
+    else:
+        kinds = {"simulator": SimulatorGround, "small-world": SmallWorldGround, "http": HttpGround}
+        yield _with_pool(kinds[request.param]())
+
+
+def _with_pool(ground: Ground) -> Ground:
+    tree = pool_tree(POOL, labels={"team": "blue"})
+    tree["metadata"]["annotations"] = {"karpenter.sh/nodepool-hash": "123", "karpenter.sh/nodepool-hash-version": "v3"}
+    tree["spec"]["template"]["spec"]["taints"] = [{"key": "template", "value": "x", "effect": "NoSchedule"}]
+    tree["spec"]["template"]["spec"]["startupTaints"] = [{"key": "starting", "effect": "NoExecute"}]
+    ground.put(tree)
+    return ground
+
+
+def record(ident: str) -> str:
+    """The record of a command."""
+    nodes = (Candidate(node="n", claim="n", uid="u"),)
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    made = Record(id=ident, action=Action.DELETE_COST, method=Method.SINGLE_NODE, phase="p", since=since, nodes=nodes)
+    return encode_record(made)
+
+
+def node(name: str, *taints: Tree, **annotations: str) -> Tree:
+    """A Node."""
+    meta = {"name": name, "annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": list(taints)} if taints else {}}
+
+
+def marked(name: str, ident: str) -> Tree:
+    """A Node with our taint and the record of a command."""
+    tree = node(name, THEIRS, OURS)
+    tree["metadata"]["annotations"] = {COMMAND: record(ident)}
+    return tree
+
+
+def claim(ground: Ground, name: str, ident: str = "", node_name: str = "") -> Tree:
+    """A NodeClaim of the pool, with the record of a command and with a Node."""
+    of = ground.get("NodePool", POOL)
+    assert of is not None
+    tree = claim_tree(name, of)
+    tree["metadata"]["annotations"] = {COMMAND: record(ident)} if ident else {}
+    if node_name:
+        tree["status"] = {"nodeName": node_name}
+    return tree
+
+
+def notes(ground: Ground, kind: str, name: str) -> dict[str, str]:
+    """The annotations of an object."""
+    tree = ground.get(kind, name)
+    assert tree is not None
+    return dict(tree["metadata"].get("annotations") or {})
+
+
+def taints(ground: Ground, name: str) -> list[Tree]:
+    """The taints of a Node, but for what an API server puts on new ones."""
+    tree = ground.get("Node", name)
+    assert tree is not None
+    found = (tree.get("spec") or {}).get("taints") or []
+    return [taint for taint in found if taint["key"] != "node.kubernetes.io/not-ready"]
+
+
+def succeeded(answer: Any) -> bool:
+    """Whether an instruction was carried out, or needed nothing."""
+    return isinstance(answer, InstructionSucceeded)
+
+
+def failure(answer: Any) -> Failure | None:
+    """How an instruction failed."""
+    return answer.failure if isinstance(answer, InstructionFailed) else None
+
+
+REPLACEMENT = Replacement(
+    node_pool=POOL,
+    instance_types=("small", "large"),
+    capacity_types=("on-demand",),
+    zones=("zone-a", "zone-b"),
+    requirements=(
+        SelectorRequirement(key="topology.kubernetes.io/zone", operator="In", values=("zone-a",)),
+        SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=("made-up-1",)),
+        SelectorRequirement(key="karpenter.sh/initialized", operator="In", values=("true",)),
+        SelectorRequirement(key="karpenter.sh/registered", operator="In", values=("true",)),
+        SelectorRequirement(key="example.com/rack", operator="In", values=("r1", "r2")),
+    ),
+    requests={"cpu": 1500, "memory": 1 << 30, "pods": 2},
+    taints=(Taint(key="replacement", effect="NoSchedule"),),
+    startup_taints=(Taint(key="replacement-starts", effect="NoSchedule"),),
+)
+
+
+def create(name: str, ident: str, **changes: Any) -> CreateNodeClaim:
+    """An order for a replacement."""
+    given: Tree = {"replacement": REPLACEMENT, **changes}
+    return CreateNodeClaim(id=f"{ident}/create", command_id=ident, name=name, record=record(ident), **given)
+
+
+def taint(name: str, ident: str) -> TaintNode:
+    """An order to taint."""
+    return TaintNode(id=f"{ident}/taint", command_id=ident, node=name, record=record(ident))
+
+
+# ---------------------------------------------------------------- taints
+
+
+def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
+    """Taint, time and record come together; other taints stay as they are; a second time changes nothing."""
+    ground.put(node("effect-a", THEIRS))
+    assert succeeded(ground.do(taint("effect-a", "c1")))
+    theirs, ours = taints(ground, "effect-a")
+    assert theirs == THEIRS
+    assert {key: ours[key] for key in OURS} == OURS
+    assert ours["timeAdded"]
+    assert notes(ground, "Node", "effect-a")[COMMAND] == record("c1")
+    before = ground.get("Node", "effect-a")
+    assert succeeded(ground.do(taint("effect-a", "c1")))
+    assert ground.get("Node", "effect-a") == before
+
+
+def test_taint_never_takes_another_commands_node(ground: Ground) -> None:
+    """A node with the taint and record of another command is left as it is."""
+    ground.put(marked("effect-a", "other"))
+    before = ground.get("Node", "effect-a")
+    assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
+    assert ground.get("Node", "effect-a") == before
+
+
+def test_taint_never_overwrites_another_value(ground: Ground) -> None:
+    """A taint with our key and another value is somebody else's: neither replaced nor removed."""
+    foreign = {"key": "karpenter.sh/disruption", "value": "maintenance", "effect": "NoSchedule"}
+    ground.put(node("effect-a", foreign))
+    assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
+    assert succeeded(ground.do(UntaintNode(id="2", command_id="c1", node="effect-a")))
+    assert taints(ground, "effect-a") == [foreign]
+
+
+def test_taint_of_a_vanished_node(ground: Ground) -> None:
+    """There is nothing to taint, and the engine must know."""
+    assert failure(ground.do(taint("effect-gone", "c1"))) is Failure.NOT_FOUND
+
+
+def test_taint_does_not_undo_what_happens_in_between(ground: Ground) -> None:
+    """A write is for the version that was read: what another wrote meanwhile is read again, and obeyed."""
+    ground.put(node("effect-a", OURS))
+    ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, record("other")))
+    assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
+    assert notes(ground, "Node", "effect-a")[COMMAND] == record("other")
+
+
+def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
+    """A person's word that comes between reading and writing stands."""
+    ground.put(node("effect-a"))
+    ground.between(lambda: ground.annotate("Node", "effect-a", DO_NOT_DISRUPT, "true"))
+    assert succeeded(ground.do(HoldNode(id="1", node="effect-a")))
+    assert notes(ground, "Node", "effect-a") == {DO_NOT_DISRUPT: "true"}
+
+
+def test_untaint(ground: Ground) -> None:
+    """Taint and record go, others stay; another command's are left alone; a second time changes nothing."""
+    ground.put(marked("effect-a", "c1"))
+    before = ground.get("Node", "effect-a")
+    assert succeeded(ground.do(UntaintNode(id="1", command_id="other", node="effect-a")))
+    assert succeeded(ground.do(UntaintNode(id="2", command_id="", node="effect-a")))
+    assert ground.get("Node", "effect-a") == before
+    for _ in range(2):
+        assert succeeded(ground.do(UntaintNode(id="3", command_id="c1", node="effect-a")))
+        assert taints(ground, "effect-a") == [THEIRS]
+        assert COMMAND not in notes(ground, "Node", "effect-a")
+
+
+def test_untaint_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
+    """A taint with a record of no known form belongs to nobody."""
+    tree = node("effect-a", OURS)
+    tree["metadata"]["annotations"] = {COMMAND: "junk"}
+    ground.put(tree)
+    assert succeeded(ground.do(UntaintNode(id="1", command_id="", node="effect-a")))
+    assert taints(ground, "effect-a") == []
+    assert COMMAND not in notes(ground, "Node", "effect-a")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        UntaintNode(id="1", command_id="c1", node="effect-gone"),
+        HoldNode(id="1", node="effect-gone"),
+        ReleaseNode(id="1", node="effect-gone"),
+        ClearRecord(id="1", command_id="c1", node_claim="effect-gone"),
+        SetPoolCondition(id="1", node_pool="effect-gone", type="T", status="True", reason="R", message="m"),
+    ],
+    ids=lambda asked: type(asked).__name__,
+)
+def test_nothing_is_left_to_do_on_a_vanished_object(ground: Ground, asked: Any) -> None:
+    """What would have been taken off or put on is gone: the instruction is done."""
+    assert succeeded(ground.do(asked))
+
+
+# ---------------------------------------------------------------- claims
+
+
+def test_create_as_karpenter_would(ground: Ground) -> None:
+    """The claim carries the pool's template, the plan's requirements, the hold and the record."""
+    answer = ground.do(create("effect-new", "c1"))
+    made = ground.get("NodeClaim", "effect-new")
+    assert made is not None
+    assert succeeded(answer)
+    assert isinstance(answer, InstructionSucceeded)
+    assert answer.uid == made["metadata"]["uid"] != ""
+    assert made["metadata"]["labels"] == {
+        "karpenter.sh/nodepool": POOL,
+        "karpenter.test.sh/testnodeclass": "default",
+        "pool": POOL,
+        "team": "blue",
+        "example.com/rack": "r1",
+    }
+    assert made["metadata"]["annotations"] == {
+        "karpenter.sh/nodepool-hash": "123",
+        "karpenter.sh/nodepool-hash-version": "v3",
+        DO_NOT_DISRUPT: "true",
+        HOLD: "true",
+        COMMAND: record("c1"),
+    }
+    owner = made["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodePool", POOL, True)
+    spec = made["spec"]
+    assert {entry["key"]: entry["values"] for entry in spec["requirements"]} == {
+        "topology.kubernetes.io/zone": ["zone-a"],
+        "example.com/rack": ["r1", "r2"],
+        "node.kubernetes.io/instance-type": ["small", "large"],
+    }
+    assert spec["taints"] == [{"key": "template", "value": "x", "effect": "NoSchedule"}]
+    assert spec["startupTaints"] == [{"key": "starting", "effect": "NoExecute"}]
+    assert spec["resources"]["requests"] == {"cpu": "1500m", "memory": "1Gi", "pods": "2"}
+    assert spec["expireAfter"] == "720h"
+
+
+def test_create_twice_is_once(ground: Ground) -> None:
+    """A claim that this command has made is not made again."""
+    first = ground.do(create("effect-new", "c1"))
+    made = ground.get("NodeClaim", "effect-new")
+    assert ground.do(create("effect-new", "c1")) == first
+    assert ground.get("NodeClaim", "effect-new") == made
+
+
+@pytest.mark.parametrize("holder", ["other", ""])
+def test_create_refuses_a_name_that_is_taken(ground: Ground, holder: str) -> None:
+    """A claim of that name that is another command's, or nobody's, is not this command's replacement."""
+    ground.put(claim(ground, "effect-new", holder))
+    before = ground.get("NodeClaim", "effect-new")
+    assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
+    assert ground.get("NodeClaim", "effect-new") == before
+
+
+def test_create_refuses_a_name_that_is_taken_in_between(ground: Ground) -> None:
+    """So it is if the other claim comes between reading and writing."""
+    ground.between(lambda: ground.put(claim(ground, "effect-new", "other")))
+    assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
+
+
+def test_create_without_its_pool(ground: Ground) -> None:
+    """A pool that is gone launches nothing."""
+    gone = Replacement(node_pool="effect-gone", instance_types=("small",))
+    assert failure(ground.do(create("effect-new", "c1", replacement=gone))) is Failure.NOT_FOUND
+
+
+def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
+    """Another uid, or none, deletes nothing."""
+    tree = claim(ground, "effect-old")
+    tree["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    ground.put(tree)
+    found = ground.get("NodeClaim", "effect-old")
+    assert found is not None
+    for uid in ("another", ""):
+        asked = DeleteNodeClaim(id="1", command_id="c", name="effect-old", uid=uid)
+        assert failure(ground.do(asked)) is Failure.NOT_FOUND
+    right = DeleteNodeClaim(id="2", command_id="c", name="effect-old", uid=found["metadata"]["uid"])
+    for _ in range(2):
+        assert succeeded(ground.do(right))
+        leaving = ground.get("NodeClaim", "effect-old")
+        assert leaving is not None
+        assert leaving["metadata"]["deletionTimestamp"]
+    gone = DeleteNodeClaim(id="3", command_id="c", name="effect-gone", uid="u")
+    assert failure(ground.do(gone)) is Failure.NOT_FOUND
+
+
+def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
+    """Claim and Node are cleared; a record of another command stays where it is, on either."""
+    ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
+    ground.put(node("effect-rn", **{"dovetail.dev__command": record("c1")}))
+    for ident in ("other", ""):
+        assert succeeded(ground.do(ClearRecord(id="1", command_id=ident, node_claim="effect-r")))
+        assert notes(ground, "NodeClaim", "effect-r")[COMMAND] == record("c1")
+        assert notes(ground, "Node", "effect-rn")[COMMAND] == record("c1")
+    for _ in range(2):
+        assert succeeded(ground.do(ClearRecord(id="2", command_id="c1", node_claim="effect-r")))
+        assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
+        assert COMMAND not in notes(ground, "Node", "effect-rn")
+
+
+def test_clear_leaves_a_node_that_another_command_took(ground: Ground) -> None:
+    """The claim's record may be ours and the Node's another's."""
+    ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
+    ground.put(marked("effect-rn", "other"))
+    assert succeeded(ground.do(ClearRecord(id="1", command_id="c1", node_claim="effect-r")))
+    assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
+    assert notes(ground, "Node", "effect-rn")[COMMAND] == record("other")
+
+
+def test_clear_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
+    """A record of no known form belongs to nobody."""
+    tree = claim(ground, "effect-r")
+    tree["metadata"]["annotations"] = {COMMAND: "junk"}
+    ground.put(tree)
+    assert succeeded(ground.do(ClearRecord(id="1", command_id="", node_claim="effect-r")))
+    assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
+
+
+# ---------------------------------------------------------------- holds, conditions, events
+
+
+def test_hold_and_release(ground: Ground) -> None:
+    """A hold has our mark beside Karpenter's annotation; a person's own word is neither taken over nor taken off."""
+    ground.put(node("effect-a", a="b"))
+    ground.put(node("effect-b", **{"karpenter.sh__do-not-disrupt": "true"}))
+    for _ in range(2):
+        for name in ("effect-a", "effect-b"):
+            assert succeeded(ground.do(HoldNode(id="1", node=name)))
+    assert notes(ground, "Node", "effect-a") == {"a": "b", DO_NOT_DISRUPT: "true", HOLD: "true"}
+    assert notes(ground, "Node", "effect-b") == {DO_NOT_DISRUPT: "true"}
+    for name in ("effect-a", "effect-b"):
+        assert succeeded(ground.do(ReleaseNode(id="2", node=name)))
+    assert notes(ground, "Node", "effect-a") == {"a": "b"}
+    assert notes(ground, "Node", "effect-b") == {DO_NOT_DISRUPT: "true"}
+
+
+def test_hold_renews_one_that_was_half_taken_off(ground: Ground) -> None:
+    """Our mark without Karpenter's annotation holds nothing."""
+    ground.put(node("effect-a", **{"dovetail.dev__hold": "true"}))
+    assert succeeded(ground.do(HoldNode(id="1", node="effect-a")))
+    assert notes(ground, "Node", "effect-a") == {DO_NOT_DISRUPT: "true", HOLD: "true"}
+
+
+def test_pool_conditions(ground: Ground) -> None:
+    """Ours is set with its message; its time moves with its status only; the same again is no write."""
+    said = {"node_pool": POOL, "type": "DovetailPolicyReadable", "reason": "R"}
+    assert succeeded(ground.do(SetPoolCondition(id="1", status="False", message="one\x1b", **said)))
+
+    def conditions() -> Tree:
+        pool = ground.get("NodePool", POOL)
+        assert pool is not None
+        return {entry["type"]: entry for entry in pool["status"]["conditions"]}
+
+    first = conditions()["DovetailPolicyReadable"]
+    assert (first["status"], first["reason"], first["message"]) == ("False", "R", "one\\u{1b}")
+    assert first["lastTransitionTime"]
+    before = ground.get("NodePool", POOL)
+    assert succeeded(ground.do(SetPoolCondition(id="1", status="False", message="one\x1b", **said)))
+    assert ground.get("NodePool", POOL) == before
+    assert succeeded(ground.do(SetPoolCondition(id="1", status="False", message="two", **said)))
+    assert conditions()["DovetailPolicyReadable"]["lastTransitionTime"] == first["lastTransitionTime"]
+
+
+def test_publishing_never_fails_a_command(ground: Ground) -> None:
+    """An event is for people: saying it twice is fine."""
+    for _ in range(2):
+        asked = PublishEvent(id="1", kind="Node", name="effect-a", reason="DisruptionBlocked", message="m")
+        assert succeeded(ground.do(asked))

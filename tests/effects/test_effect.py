@@ -1,0 +1,166 @@
+"""What an instruction means, as a function alone: whatever the objects look like."""
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
+from dovetail.lifecycle.effects.node_claims import node_claim_tree
+from dovetail.lifecycle.effects.writes import (
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Patch,
+    Read,
+    Ref,
+    Writes,
+    apply_merge_patch,
+    described,
+)
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    HoldNode,
+    PublishEvent,
+    ReleaseNode,
+    SetPoolCondition,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.model.command import Replacement
+from dovetail.model.objects import SelectorRequirement
+
+CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC))
+EVERY: tuple[Acted, ...] = (
+    TaintNode(id="1", command_id="c", node="n", record="r"),
+    UntaintNode(id="1", command_id="c", node="n"),
+    CreateNodeClaim(
+        id="1", command_id="c", name="n", record="r", replacement=Replacement(node_pool="p", instance_types=("m",))
+    ),
+    DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
+    ClearRecord(id="1", command_id="c", node_claim="n"),
+    HoldNode(id="1", node="n"),
+    ReleaseNode(id="1", node="n"),
+    PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
+    SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
+)
+KEYS = st.sampled_from(
+    ["metadata", "annotations", "spec", "status", "taints", "key", "value", "effect", "template", "conditions", "type",
+     "nodeName", "resourceVersion", "uid", "dovetail.dev/command", "karpenter.sh/disruption", "series", "count",
+     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp"]
+)  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["", "disrupting", "T", "junk", "é"])
+TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5))
+OBJECTS = st.none() | st.dictionaries(KEYS, TREES, max_size=6)
+
+
+def test_every_instruction_that_acts_is_here() -> None:
+    """The table below leaves none out."""
+    assert {type(asked) for asked in EVERY} == set(get_args(Acted))
+
+
+@pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
+def test_first_it_wants_to_see_the_object(asked: Acted) -> None:
+    """Nothing is written blindly."""
+    assert isinstance(effect(asked, {}, CONTEXT), Read)
+
+
+@pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
+@settings(max_examples=60, deadline=None)
+@given(objects=st.lists(OBJECTS, min_size=1, max_size=3))
+def test_no_object_is_too_strange(asked: Acted, objects: list[Any]) -> None:
+    """Whatever a server shows, there is an outcome, and what is to be written can be sent."""
+    known: dict[Ref, Any] = {}
+    for _ in range(4):
+        outcome = effect(asked, known, CONTEXT)
+        if not isinstance(outcome, Read):
+            break
+        known[outcome.ref] = objects[len(known) % len(objects)]
+    assert isinstance(outcome, Writes | Done | Failed)
+    if isinstance(outcome, Writes):
+        for write in outcome.writes:
+            assert described(write)
+            msgspec.json.encode(write)
+
+
+@settings(max_examples=100, deadline=None)
+@given(tree=TREES, patch=TREES)
+def test_merge_patch_is_idempotent(tree: Any, patch: Any) -> None:
+    """The same patch a second time changes nothing."""
+    once = apply_merge_patch(tree, patch)
+    assert apply_merge_patch(once, patch) == once
+
+
+@pytest.mark.parametrize(
+    ("tree", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_merge_patch_of_the_rfc(tree: Any, patch: Any, result: Any) -> None:
+    """The examples of RFC 7386, appendix A."""
+    assert apply_merge_patch(tree, patch) == result
+
+
+def test_a_patch_depends_on_the_version_that_was_read() -> None:
+    """What is sent names it, beside the annotations."""
+    node = {"metadata": {"name": "n", "resourceVersion": "7"}}
+    outcome = effect(HoldNode(id="1", node="n"), {Ref(kind="Node", name="n"): node}, CONTEXT)
+    assert isinstance(outcome, Writes)
+    (write,) = outcome.writes
+    assert isinstance(write, Patch)
+    assert write.body()["metadata"]["resourceVersion"] == "7"
+    assert write.body()["metadata"]["annotations"]["dovetail.dev/hold"] == "true"
+
+
+def test_a_deletion_names_the_uid() -> None:
+    """A namesake that comes between reading and writing is safe."""
+    claim = {"metadata": {"name": "n", "uid": "u"}}
+    asked = DeleteNodeClaim(id="1", command_id="c", name="n", uid="u")
+    ref = Ref(kind="NodeClaim", name="n")
+    assert effect(asked, {ref: claim}, CONTEXT) == Writes(writes=(Delete(ref=ref, uid="u"),))
+
+
+def test_a_claim_without_instance_types_keeps_the_templates() -> None:
+    """A static pool's replacement is the template, its instance types included."""
+    types = SelectorRequirement(key="node.kubernetes.io/instance-type", operator="In", values=("a",))
+    wanted = Replacement(node_pool="p", instance_types=(), requirements=(types,))
+    tree = node_claim_tree("n", wanted, {"metadata": {"name": "p"}}, {})
+    assert [entry["values"] for entry in tree["spec"]["requirements"]] == [["a"]]
+
+
+def test_two_requirements_of_one_key_both_stay() -> None:
+    """Two bounds are two bounds: dropping one would ask for something else."""
+    bounds = tuple(
+        SelectorRequirement(key="example.com/size", operator="NotIn", values=(value,)) for value in ("s", "m")
+    )
+    wanted = Replacement(node_pool="p", instance_types=("a",), requirements=bounds)
+    tree = node_claim_tree("n", wanted, {"metadata": {"name": "p"}}, {})
+    assert [entry["values"] for entry in tree["spec"]["requirements"]] == [["s"], ["m"], ["a"]]
+
+
+def test_a_created_event_says_what_it_is_about() -> None:
+    """Control characters can't get in, and the object is named with its kind."""
+    asked = PublishEvent(id="1", kind="NodePool", name="p", reason="R", message="x\x1b[31m", warning=True)
+    read = effect(asked, {}, CONTEXT)
+    assert isinstance(read, Read)
+    outcome = effect(asked, {read.ref: None}, CONTEXT)
+    assert isinstance(outcome, Writes)
+    (write,) = outcome.writes
+    assert isinstance(write, Create)
+    assert write.tree["regarding"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "p", "uid": ""}
+    assert write.tree["type"] == "Warning"
+    assert "\x1b" not in write.tree["note"]

@@ -1,0 +1,46 @@
+"""What a capture keeps of pods that are resized in place or have resource claims."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.live.capture import dump
+from dovetail.model.cluster import cluster_of
+from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.requests import pod_requests, uses_resource_claims
+
+
+def _pod(**status: Any) -> Pod:
+    containers = [
+        {"name": "secret-app", "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "secret-gpu"}]}},
+        {"name": "secret-proxy", "resources": {"requests": {"cpu": "1"}}},
+    ]
+    return msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": containers, "resourceClaims": [{"name": "secret-gpu"}]},
+            "status": status,
+        },
+        Pod,
+    )
+
+
+@pytest.mark.parametrize("anonymise", [False, True])
+def test_a_resized_pod_counts_the_same_from_its_capture(anonymise: bool) -> None:
+    """Statuses are matched to containers by name, and the names themselves are not kept."""
+    given = _pod(containerStatuses=[{"name": "secret-proxy", "resources": {"requests": {"cpu": "3"}}}])
+    text = dump(cluster_of([given]), anonymise=anonymise)
+    assert b"secret" not in text
+    read = msgspec.convert(json.loads(text)["items"][0], Pod)
+    assert pod_requests(read) == pod_requests(given) == {"cpu": 4000, "pods": 1}
+    assert uses_resource_claims(read.spec)
+
+
+def test_statuses_that_say_nothing_new_are_left_out() -> None:
+    """Every kubelet since Kubernetes 1.33 reports the resources of every container."""
+    given = _pod(containerStatuses=[{"name": "secret-proxy", "resources": {"requests": {"cpu": "1000m"}}}])
+    tree = json.loads(dump(cluster_of([given])))["items"][0]
+    assert "status" not in tree or "containerStatuses" not in tree["status"]
+    assert all("name" not in container for container in tree["spec"]["containers"])

@@ -1,0 +1,125 @@
+"""`plan --to-end`: round after round on the capture, each applied as the plan says, until nothing is left."""
+
+from datetime import timedelta
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.question import Question
+from dovetail.model import names
+from dovetail.model.money import UNIT
+from dovetail.plan.apply import apply_commands
+from dovetail.plan.to_end import plan_to_end
+from tests.designs.world import Town, kind
+
+
+def _question(town: Town) -> Question:
+    return Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+
+
+def _town() -> Town:
+    """Two empty nodes, two half-full ones that fit together, one drifted."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": "1"}]})
+    town.node("empty-1", "m")
+    town.node("empty-2", "m")
+    town.node("half-1", "m")
+    town.fill("half-1", 2, cpu="900m")
+    town.node("half-2", "m")
+    town.fill("half-2", 2, cpu="900m")
+    town.node("old", "l", drifted=timedelta(hours=2))
+    town.fill("old", 2, cpu="1900m")
+    return town
+
+
+def test_every_round_is_the_plan_of_what_the_rounds_before_left() -> None:
+    """Each step's commands are what `plan` says on the cluster that the steps before it left behind."""
+    question = _question(_town())
+    plan = plan_to_end(question)
+    assert len(plan.steps) == 3
+    opened = 0
+    for step in plan.steps:
+        assert Decider().round(question).commands == step.commands
+        applied = apply_commands(question.cluster, step.commands, question.catalogue, question.now, opened + 1)
+        opened += sum(map(len, applied.launched))
+        question = Question(
+            cluster=applied.cluster, catalogue=question.catalogue, settings=question.settings, now=question.now
+        )
+    assert Decider().round(question).commands == ()
+    assert plan.complete
+
+
+def test_budgets_hold_within_a_round_and_commands_have_ended_before_the_next() -> None:
+    """A budget of one node gives one node a round; two empty nodes are two rounds."""
+    plan = plan_to_end(_question(_town()))
+    assert all(sum(len(command.nodes) for command in step.commands) == 1 for step in plan.steps)
+    assert [step.commands[0].action.value for step in plan.steps][:2] == ["deleteEmpty", "deleteEmpty"]
+
+
+def test_running_totals_add_up() -> None:
+    """Cost and saving of every step add up to the bill at the start; restarts are those of the commands so far."""
+    town = _town()
+    plan = plan_to_end(_question(town))
+    start = 4 * UNIT // 5 + 2 * UNIT // 5
+    moved = 0
+    for step in plan.steps:
+        moved += sum(command.pods for command in step.commands)
+        assert step.cost + step.saved == start
+        assert step.pods_moved == moved
+    document = plan.to_dict()
+    assert [entry["round"] for entry in document["steps"]] == list(range(1, len(plan.steps) + 1))
+    assert set(document["steps"][0]) == {"round", "actions", "costPerHour", "savedPerHour", "podsMoved"}
+    last, end = document["steps"][-1], document["end"]
+    assert {key: end[key] for key in ("costPerHour", "savedPerHour", "podsMoved")} == {
+        key: last[key] for key in ("costPerHour", "savedPerHour", "podsMoved")
+    }
+    assert end["commands"] == sum(len(entry["actions"]) for entry in document["steps"])
+    assert end["nodes"] == plan.nodes < 5
+
+
+def test_a_replacement_is_the_cheapest_machine_and_carries_its_pods() -> None:
+    """The pods of a node that is replaced are bound to a new, initialized node of the cheapest type and zone."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4), kind("s", "0.10", cpu=2))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("wide", "l", zone="b")
+    town.fill("wide", 2, cpu="1500m", spec={"nodeSelector": {names.ZONE: "b"}})
+    question = _question(town)
+    commands = Decider().round(question).commands
+    applied = apply_commands(question.cluster, commands, question.catalogue, question.now)
+    (node,) = applied.cluster.nodes
+    assert node.metadata.labels[names.INSTANCE_TYPE] == "m"
+    assert node.metadata.labels[names.ZONE] == "b"
+    assert node.metadata.labels[names.INITIALIZED_LABEL] == "true"
+    assert {pod.spec.node_name for pod in applied.cluster.pods} == {node.metadata.name}
+    (claim,) = applied.cluster.node_claims
+    assert claim.status.provider_id == node.spec.provider_id
+    assert plan_to_end(question).to_dict()["end"]["costPerHour"] == "0.2"
+
+
+def test_daemons_go_with_their_node_and_pods_that_nobody_placed_wait() -> None:
+    """DaemonSet pods of a node that goes are dropped; nothing else is lost."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("a", "m")
+    town.node("b", "m")
+    owner = {"kind": "DaemonSet", "apiVersion": "apps/v1", "name": "agent", "uid": "u"}
+    town.pod("agent-a", "a", ownerReferences=[owner])
+    town.pod("web", "b")
+    question = _question(town)
+    commands = Decider().round(question).commands
+    assert [command.nodes for command in commands] == [("a",)]
+    applied = apply_commands(question.cluster, commands, question.catalogue, question.now)
+    assert [pod.metadata.name for pod in applied.cluster.pods] == ["web"]
+
+
+def test_rounds_are_limited() -> None:
+    """`--rounds 1` stops after one round and says that more are left."""
+    plan = plan_to_end(_question(_town()), 1)
+    assert len(plan.steps) == 1
+    assert not plan.complete
+
+
+def test_timers_that_open_later_are_not_waited_for() -> None:
+    """A node within its consolidateAfter stays to the end."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidateAfter": "2h"})
+    town.node("a", "m")
+    assert plan_to_end(_question(town)).steps == ()
