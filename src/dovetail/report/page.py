@@ -109,6 +109,7 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{policy_of(connect)}">'
         f'<link rel="icon" href="data:,"><title>{text(title)}</title><style>{style()}</style></head>'
         f'<body><div class="page"><header class="top"><span class="brand">{_LOGO}dovetail</span></header>'
-        f"<main><h1><bdi>{text(title)}</bdi></h1>{lead}{above}{view}{body}</main><footer>{text(footer, 600)}</footer></div>"
+        f"<main><h1><bdi>{text(title)}</bdi></h1>{lead}{above}{view}{body}</main>"
+        f"<footer>{text(footer, 600)}</footer></div>"
         f"{embedded(document)}<script>{script()}</script></body></html>\n"
     )
