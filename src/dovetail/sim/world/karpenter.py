@@ -90,6 +90,7 @@ class Karpenter:
         self.ready_gap = Span(0, 0)
         self.on_registered: Callable[[Node], None] = lambda node: None
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
+        self.on_expired: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Timer] = {}
         draining.on_drained = self._shut_down
@@ -331,7 +332,10 @@ class Karpenter:
 
     def expire(self, name: str, uid: str) -> None:
         """End a NodeClaim whose own expireAfter has passed: Karpenter's expiry asks no budget and no hold."""
-        if self._mine(name, uid) is not None:
+        claim = self._mine(name, uid)
+        if claim is not None:
+            if claim.metadata.deletion_timestamp is None:
+                self.on_expired(name)
             self.delete(name)
 
     def interrupted(self, name: str) -> None:
