@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.findings import InputError
-from dovetail.cli.inputs import add_input_options, load_cluster_option, load_question, parse_now, quiet_collector
+from dovetail.cli.inputs import (
+    add_input_options,
+    check_now,
+    load_cluster_option,
+    load_question,
+    moment_of,
+    quiet_collector,
+)
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import CandidateOrder, Profile
 
@@ -83,13 +90,13 @@ def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
 def test_a_moment_needs_its_zone(text: str) -> None:
     """What is no instant is refused with an example."""
     with pytest.raises(InputError, match="2026-03-14T15:30:00Z"):
-        parse_now(text)
+        check_now(text)
 
 
 def test_now_is_now_by_default() -> None:
     """In UTC."""
-    assert parse_now(None).tzinfo is UTC
-    assert parse_now("2026-03-14T15:30:00Z") == datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
+    assert moment_of(None, Cluster()).tzinfo is UTC
+    assert moment_of("2026-03-14T15:30:00Z", Cluster()) == datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
 
 
 def test_the_collector_is_on_again_after_loading() -> None:

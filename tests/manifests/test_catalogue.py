@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from dovetail.api.catalogue import CatalogueError, decode_catalogue, encode_catalogue, load_catalogue
-from dovetail.api.ec2 import REGIONS, ec2_catalogue
+from dovetail.api.clouds.aws import ec2_catalogue
 from dovetail.model.money import parse_money
 from tests.paths import SHARED, needs_shared
 
@@ -29,7 +29,7 @@ def test_reference_prices_of_us_east_1() -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize("region", ["eu-west-1", "us-east-1", "us-west-2"])
 def test_allocatable_is_karpenters(region: str) -> None:
     """Every type's allocatable CPU and memory equal the figures that Karpenter publishes."""
     types = {entry.name: entry for entry in ec2_catalogue(region).instance_types}
@@ -80,6 +80,6 @@ def test_bad_catalogues_get_one_sentence(raw: bytes, says: str) -> None:
 
 
 def test_unknown_region_names_the_known_ones() -> None:
-    """Asking for a region that isn't built in names those that are."""
-    with pytest.raises(CatalogueError, match="us-west-2"):
+    """Asking for a region that is not built in names the command that lists those that are."""
+    with pytest.raises(CatalogueError, match="catalog show aws"):
         load_catalogue("aws:mars-1")

@@ -1,19 +1,24 @@
-"""Reads a catalogue: `aws:REGION` for the built-in EC2 table, or a JSON file (plain or gzip) in the contract's form.
+"""Reads a catalogue: `CLOUD:REGION` for a built-in table, or a JSON file (plain or gzip) in the contract's form.
 
 Refuses what a decision could not trust (a negative price, a type without a name, two types of one name) with one
 sentence that names the type and what to write. Prices are taken digit by digit, never through a binary float.
 """
 
+import difflib
 import gzip
 import zlib
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from dovetail.api.ec2 import ec2_catalogue
-from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.api.clouds.aws import ec2_catalogue
+from dovetail.api.clouds.azure import azure_catalogue
+from dovetail.api.clouds.gcp import gcp_catalogue
+from dovetail.api.clouds.tables import regions
+from dovetail.model.catalogue import Catalogue, CatalogueError, InstanceType, Offering
 from dovetail.model.labels import OperatorError, Requirements
 from dovetail.model.money import parse_money
 from dovetail.model.objects import ApiStruct, ResourceList, SelectorRequirement
@@ -21,15 +26,21 @@ from dovetail.model.quantity import QuantityError, resource_amount
 
 _PRICE_END: Final = 10**9
 
+__all__ = ["CLOUDS", "CatalogueError", "decode_catalogue", "encode_catalogue", "load_catalogue"]
 
-class CatalogueError(ValueError):
-    """The catalogue can't be used; the message is one sentence for people."""
+
+CLOUDS: Final[dict[str, Callable[[str], Catalogue]]] = {
+    "aws": ec2_catalogue,
+    "azure": azure_catalogue,
+    "gcp": gcp_catalogue,
+}
+"""The clouds with built-in tables."""
 
 
 class _WireOffering(ApiStruct, frozen=True):
     capacity_type: str
     zone: str
-    price: Decimal
+    price: Decimal | None
     available: bool = True
     reservation_id: str = ""
     reservation_capacity: int = 0
@@ -50,22 +61,30 @@ class _WireCatalogue(ApiStruct, frozen=True):
 
 
 def load_catalogue(where: str | Path) -> Catalogue:
-    """The catalogue that `--catalog` names."""
+    """Return the catalogue that `--catalog` names: a built-in table or a file."""
     text = str(where)
-    if text.startswith("aws:"):
+    cloud, _, region = text.partition(":")
+    if cloud in CLOUDS and region:
         try:
-            return ec2_catalogue(text.removeprefix("aws:"))
-        except ValueError as error:
-            raise CatalogueError(f"--catalog {text}: {error}, or give a JSON file") from None
+            return CLOUDS[cloud](region)
+        except KeyError:
+            raise CatalogueError(f"--catalog {text}: {_no_table(cloud, region)}") from None
     path = Path(text)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise CatalogueError(
             f"catalogue {text} can't be read ({error.strerror}): give a JSON file, "
-            "or aws:us-east-1 for the built-in table"
+            "or a built-in table such as aws:us-east-1 (dovetail catalog show lists them)"
         ) from None
     return decode_catalogue(raw, source=path.name)
+
+
+def _no_table(cloud: str, region: str) -> str:
+    names = [entry.name for entry in regions() if entry.cloud == cloud]
+    near = difflib.get_close_matches(region, names, n=1)
+    hint = f"did you mean {cloud}:{near[0]}? " if near else ""
+    return f"there is no built-in table for it; {hint}'dovetail catalog show {cloud}' lists the regions"
 
 
 def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
@@ -142,6 +161,11 @@ def _instance_type(entry: _WireType, source: str) -> InstanceType:
         raise CatalogueError(f"catalogue {source}: instance type {entry.name}: {error}") from None
     offerings = []
     for offering in entry.offerings:
+        if offering.price is None:
+            raise CatalogueError(
+                f"catalogue {source}: instance type {entry.name} has no price in {offering.zone or 'any zone'} yet; "
+                "write dollars per hour in place of every null"
+            )
         if not offering.price.is_finite() or not 0 <= offering.price < _PRICE_END:
             raise CatalogueError(
                 f"catalogue {source}: instance type {entry.name} has the price {str(offering.price)[:40]} in "

@@ -8,12 +8,14 @@ value and what to write. Whether a NodePool's policy makes sense is `api.policy`
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
+from dovetail.api.capture_document import latest_heartbeat, read_capture
 from dovetail.api.documents import (
     NOTHING_LISTED,
     NOTHING_THERE,
@@ -62,6 +64,20 @@ class DecodedObjects:
 
     objects: list[AnyObject] = field(default_factory=list)
     unknown_kinds: dict[str, int] = field(default_factory=dict)
+    captured_at: datetime | None = None
+    latest_heartbeat: datetime | None = None
+
+    def add(self, other: "DecodedObjects") -> None:
+        """Add what another input held; of several times the latest counts."""
+        self.objects += other.objects
+        for kind, count in other.unknown_kinds.items():
+            self.unknown_kinds[kind] = self.unknown_kinds.get(kind, 0) + count
+        self.captured_at = _later(self.captured_at, other.captured_at)
+        self.latest_heartbeat = _later(self.latest_heartbeat, other.latest_heartbeat)
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def load_cluster(paths: Sequence[Path | str]) -> Cluster:
@@ -75,12 +91,11 @@ def load_cluster(paths: Sequence[Path | str]) -> Cluster:
             found = decode_objects(read_input(path))
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        everything.objects += found.objects
-        for kind, count in found.unknown_kinds.items():
-            everything.unknown_kinds[kind] = everything.unknown_kinds.get(kind, 0) + count
+        everything.add(found)
     if not everything.objects and not everything.unknown_kinds:
         raise InputError(f"{', '.join(map(str, paths))}: {NOTHING_LISTED}")
-    return cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
+    cluster = cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
+    return replace(cluster, captured_at=everything.captured_at, latest_heartbeat=everything.latest_heartbeat)
 
 
 def decode_objects(data: bytes) -> DecodedObjects:
@@ -89,7 +104,13 @@ def decode_objects(data: bytes) -> DecodedObjects:
     seen = False
     for document in split_documents(data):
         seen = True
+        captured_at = read_capture(document)
+        if captured_at is not None:
+            found.captured_at = _later(found.captured_at, captured_at)
+            continue
         item = decode_document(document)
+        if document.head.kind == "Node":
+            found.latest_heartbeat = _later(found.latest_heartbeat, latest_heartbeat(document))
         if item is None:
             kind = document.head.kind
             found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1

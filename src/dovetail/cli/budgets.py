@@ -50,11 +50,12 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Work the calendar out and show it."""
     from dovetail.cli.inputs import (
+        check_now,
         load_cluster_option,
         load_settings_option,
+        moment_of,
         naming_the_culprit,
         note_problems,
-        parse_now,
     )
     from dovetail.cli.live_cluster import capture_live
     from dovetail.plan.calendar import calendar
@@ -62,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.days <= _DAYS_MAX:
         raise InputError(f"--days is {args.days}; write a number from 1 to {_DAYS_MAX}")
     zone = _zone(args.tz)
-    settings, now = load_settings_option(args), parse_now(args.now)
+    settings = load_settings_option(args)
+    check_now(args.now)
     cluster = load_cluster_option(args, lambda: capture_live(args))
+    now = moment_of(args.now, cluster, noted=bool(args.files))
     note_problems(cluster, settings, launches=False)
     if not cluster.node_pools:
         print("note: there is no NodePool in the input, so there are no budgets", file=sys.stderr)

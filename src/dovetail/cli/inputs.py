@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 2.0
 _NOTES_MAX: Final = 10
 _YEARS: Final = (1970, 9000)
-_REGION: Final = "topology.kubernetes.io/region"
 
 
 def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) -> None:
@@ -43,10 +42,13 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
     group.add_argument(
         "--catalog",
         metavar="C",
-        help="instance types and prices: aws:REGION (built in) or a JSON file; by default the region of the nodes",
+        help="instance types and prices: aws:REGION, azure:REGION or gcp:REGION (built in), aws-live:REGION (asks "
+        "AWS) or a JSON file; by default the cloud and region of the nodes",
     )
     group.add_argument(
-        "--now", metavar="T", help="the moment to look from, such as 2026-03-14T15:30:00Z; by default now"
+        "--now",
+        metavar="T",
+        help="the moment to look from, such as 2026-03-14T15:30:00Z, or now; by default the time of the capture",
     )
     group.add_argument(
         "--profile",
@@ -70,8 +72,9 @@ def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | N
     All pools of a captured cluster count as managed (contract.md, `pools`); of a live one, those that Dovetail manages.
     """
     settings = load_settings_option(args)
-    now = parse_now(args.now)
+    check_now(args.now)
     cluster = load_cluster_option(args, capture)
+    now = moment_of(args.now, cluster, noted=bool(getattr(args, "files", None)))
     catalogue = load_catalogue_option(args, cluster)
     from dovetail.decide.question import Question
 
@@ -146,21 +149,36 @@ def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
 
 
 def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":
-    """Load --catalog, or the built-in table of the nodes' region."""
+    """Load --catalog, or the built-in table of the nodes' cloud and region."""
     from dovetail.api.catalogue import CatalogueError, load_catalogue
+    from dovetail.api.clouds.detect import choose_catalogue
 
-    where = args.catalog
-    if where is None:
-        regions = sorted({node.metadata.labels[_REGION] for node in cluster.nodes if _REGION in node.metadata.labels})
-        if not regions:
-            raise InputError("no catalogue; give --catalog aws:REGION or a file, as no node says its region")
-        where = f"aws:{regions[0]}"
     try:
+        where = args.catalog
+        if where is None:
+            where, note = choose_catalogue(cluster.nodes)
+            if note:
+                print(f"note: {note}", file=sys.stderr)
         with patience(f"reading {where}"):
-            return load_catalogue(where)
+            return live_catalogue(where) if where.startswith("aws-live:") else load_catalogue(where)
     except CatalogueError as error:
-        hint = "" if args.catalog else "; give --catalog aws:REGION or a file"
-        raise InputError(f"{error}{hint}") from None
+        raise InputError(str(error)) from None
+
+
+def live_catalogue(where: str) -> "Catalogue":
+    """Ask AWS for the prices of a region; the last ones or the built-in ones where it doesn't answer."""
+    from dovetail.live.aws_prices import PricesError
+    from dovetail.live.price_feed import live_prices
+
+    prices = live_prices(where)
+    assert prices is not None
+    try:
+        catalogue = prices.load()
+    except PricesError as error:
+        raise InputError(f"{error}; give --catalog aws:REGION or a file, or see to the credentials") from None
+    for text in prices.warnings:
+        print(f"warning: {text}", file=sys.stderr)
+    return catalogue
 
 
 def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
@@ -170,10 +188,10 @@ def load_settings_option(args: argparse.Namespace, profile: str | None = None) -
     return load_settings(args.settings, profile or args.profile)
 
 
-def parse_now(text: str | None) -> datetime:
-    """Read --now; the present moment where it is not given."""
+def check_now(text: str | None) -> datetime | None:
+    """Read --now; None where it is not given, or is the word now."""
     if text is None or text == "now":
-        return datetime.now(UTC)
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -183,6 +201,24 @@ def parse_now(text: str | None) -> datetime:
     if not _YEARS[0] <= moment.year <= _YEARS[1]:
         raise InputError(f'--now is "{text}"; write a time between {_YEARS[0]} and {_YEARS[1]}')
     return moment.astimezone(UTC)
+
+
+def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> datetime:
+    """Return the moment to judge a cluster at: --now, else the time of the capture, else the present."""
+    from dovetail.api.capture_time import capture_time
+
+    present = datetime.now(UTC)
+    given = check_now(text)
+    if given is not None or text == "now":
+        return given or present
+    found = capture_time(cluster, present)
+    if found is None:
+        return present
+    if noted:
+        shown = found.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        origin = "when it was captured" if found.is_exact else "the latest time found in it"
+        print(f"note: looking at the cluster as of {shown}, {origin}; --now says otherwise", file=sys.stderr)
+    return found.at
 
 
 @contextlib.contextmanager

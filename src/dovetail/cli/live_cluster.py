@@ -3,6 +3,8 @@
 import argparse
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail import __version__
@@ -56,4 +58,4 @@ def capture_live(args: argparse.Namespace) -> "Cluster":
         raise InputError(str(error)) from None
     for warning in captured.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return captured.cluster
+    return replace(captured.cluster, captured_at=datetime.now(UTC).replace(microsecond=0))

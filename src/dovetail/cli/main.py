@@ -8,10 +8,12 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 """
 
 import argparse
+import contextlib
 import errno
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ COMMANDS: Final = (
     CommandEntry("demo", "demo", "see it work: one cluster under the old rules and the new ones"),
     CommandEntry("plan", "plan", "what would be done next, and why, for a captured or a live cluster"),
     CommandEntry("explain", "explain", "every gate for one node, and what would open the first closed one"),
+    CommandEntry("blockers", "blockers", "which workloads, PDBs and policies hold back how much money"),
     CommandEntry("budgets", "budgets", "what each pool's budgets allow, now and over the coming days"),
     CommandEntry("place", "place", "where the pending pods would go"),
     CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
@@ -44,6 +47,7 @@ COMMANDS: Final = (
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
+    CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
     CommandEntry("crds", "crds", "print the CRDs"),
 )
 
@@ -71,8 +75,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> NoReturn:
-    """Run the command line of this process."""
-    sys.exit(main(sys.argv[1:]))
+    """Run the command line of this process; SIGTERM ends it in order, as Ctrl-C does."""
+    with contextlib.suppress(ValueError, OSError):  # not the main thread, or a system without it
+        signal.signal(signal.SIGTERM, _terminated)
+    status = main(sys.argv[1:])
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not show a traceback on the way out
+    sys.exit(status)
+
+
+def _terminated(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def main(arguments: Sequence[str]) -> int:

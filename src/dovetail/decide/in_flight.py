@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dovetail.model.command import Method
+from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +29,13 @@ class InFlight:
     `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
     NodeClaims that have no node yet, that pods are on their way to: replacements and destinations (gate 4).
     `regrown`: pools whose last cost action did not hold (its pods opened a node again), and until when they try none.
+    `under_way`: where the pods of `leaving` are to go, and what will be launched for them.
     `back_off`: pools whose replacements failed to come, and until when no command launches another there.
     """
 
     leaving: tuple[LeavingNode, ...] = ()
     nominated: tuple[str, ...] = ()
+    under_way: UnderWay = NOTHING_UNDER_WAY
     back_off: Mapping[str, datetime] = field(default_factory=dict)
     regrown: Mapping[str, datetime] = field(default_factory=dict)
 

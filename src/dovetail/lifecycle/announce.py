@@ -3,7 +3,8 @@
 Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; S1, Observability.
 
 Topics of reports, and their figures:
-  command             a step: phase, from, signal, action, method, nodes, replacements, pools, seconds, savings
+  command             a step: phase, from, signal, action, method, removes and launches (numbers of nodes), nodes,
+                      replacements, pools, seconds, savings
   instruction-failed  id, failure
   back-off            pool, failures, seconds
   regrowth            a cost action that did not hold: pool, failures, seconds
@@ -18,7 +19,7 @@ Topics of reports, and their figures:
 Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -32,6 +33,7 @@ from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
 _ATTODOLLARS: Final = 10**18
+_NAMED_MAX: Final = 4
 
 
 def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
@@ -49,6 +51,8 @@ def command_report(run: Run, source: Phase | None, found: Signal | None, target:
         ("signal", "" if found is None else found.value),
         ("action", run.action.value),
         ("method", run.method.value),
+        ("removes", len(run.candidates)),
+        ("launches", len(run.replacements)),
         ("nodes", ",".join(run.nodes)),
         ("replacements", ",".join(run.replacements)),
         ("pools", ",".join(dict.fromkeys(entry.pool for entry in run.candidates))),
@@ -57,14 +61,27 @@ def command_report(run: Run, source: Phase | None, found: Signal | None, target:
     if run.command is not None:
         figures.append(("savings", run.command.savings / _ATTODOLLARS))
     why = f": {run.why}" if run.why else ""
-    message = f"{run.action.value} of {', '.join(run.nodes)} is {target.value}{why}"
+    message = f"{run.action.value} of {some_of(run.nodes)} is {target.value}{_launches(run)}{why}"
     return Report(topic="command", command_id=run.id, message=message, figures=tuple(figures))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Word a list of names: all of a few, the first few of many; the figures of a report hold them all."""
+    if len(names) <= _NAMED_MAX:
+        return ", ".join(names)
+    return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"
+
+
+def _launches(run: Run) -> str:
+    count = len(run.replacements)
+    return f" ({count} replacement{'s' if count > 1 else ''})" if count else ""
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
     """Tell people on the nodes concerned that a command has begun, or was undone."""
     if target is Phase.TAINTING:
-        coming = f" once {', '.join(run.replacements)} is ready" if run.replacements else ""
+        verb = "are" if len(run.replacements) > 1 else "is"
+        coming = f" once {some_of(run.replacements)} {verb} ready" if run.replacements else ""
         for entry in run.candidates:
             yield publish("Node", entry.node, "DisruptionStarted", f"{run.action.value} ({run.id}): leaves{coming}.")
     elif target is Phase.ROLLING_BACK:

@@ -18,7 +18,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -45,15 +45,17 @@ from dovetail.lifecycle.messages import (
     Report,
     SettingsChanged,
     Synced,
+    ViewGrewOld,
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
+from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import KINDS, Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings, StabilizationEnds
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -127,6 +129,7 @@ class Engine:
         self._regrowth = Regrowth()
         self._landing = Landing()
         self._evictions_from = 0
+        self._pod_events = PodEvents()
         self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
@@ -198,6 +201,7 @@ class Engine:
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
+            under_way=flight.under_way(runs, self.store),
             back_off={pool: self._wall(until) for pool, until in launches.items()},
             regrown={pool: self._wall(until) for pool, until in regrown.items()},
         )
@@ -247,18 +251,15 @@ class Engine:
         """Note what happened; says how much must be looked at because of it."""
         match event:
             case ObjectObserved(object=item):
-                if not self.store.observe(item):
-                    return _Stir.NOTHING
-                self._changed(item)
-                return self._stir(type(item))
+                return self._observe(item)
             case ObjectVanished():
-                if event.kind == "NodeClaim":
-                    self._lost_claim(event)
-                gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
-                return self._stir(KINDS[event.kind] if gone is None else type(gone))
+                return self._vanish(event)
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
+            case ViewGrewOld(kinds=kinds):
+                self.is_synced = False
+                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -280,6 +281,26 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _observe(self, item: AnyObject) -> "_Stir":
+        meta = item.metadata
+        known = self.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        if not self.store.observe(item):
+            return _Stir.NOTHING
+        self._changed(item)
+        if self.is_synced and isinstance(item, Pod):
+            self._pod_events.note(known, item, self._elapsed)
+        return self._stir(type(item))
+
+    def _vanish(self, event: ObjectVanished) -> "_Stir":
+        if event.kind == "NodeClaim":
+            self._lost_claim(event)
+        gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+        if isinstance(gone, Pod):
+            self._pod_events.note(gone, None, self._elapsed)
+        elif isinstance(gone, Node):
+            self._pod_events.forget(event.name)
+        return self._stir(KINDS[event.kind] if gone is None else type(gone))
 
     def _lost_claim(self, event: ObjectVanished) -> None:
         """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
@@ -503,8 +524,8 @@ class Engine:
     def _blame(self, run: Run, view: View) -> None:
         """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
-        if cause is None or run.attempts.any_failed(Failure.TAKEN):
-            return  # nobody's fault: another controller was quicker
+        if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
+            return  # nobody's fault: another controller was quicker, or a pod was
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
             self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
@@ -536,6 +557,7 @@ class Engine:
             in_flight=self.in_flight(without),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
+            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
         )
 
     @property
@@ -601,7 +623,7 @@ class Engine:
             figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
             if self._proposed != figures:
                 self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {', '.join(command.nodes)} {how}", figures)
+                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
             return False
         assert self._now is not None
         self._started += 1

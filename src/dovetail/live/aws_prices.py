@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.api.catalogue import CatalogueError, decode_catalogue, encode_catalogue
-from dovetail.api.ec2 import ec2_catalogue, instance_type, specifications
+from dovetail.api.clouds.aws import ec2_catalogue, instance_type, specifications
 from dovetail.model.catalogue import Catalogue
 
 FRESH_FOR: Final = timedelta(hours=1)
@@ -222,7 +222,7 @@ class LivePrices:
     def _built_in(self) -> Catalogue | None:
         try:
             table = ec2_catalogue(self.region)
-        except ValueError:
+        except KeyError:
             return None
         self.current, self.fetched = table, datetime.fromisoformat(table.as_of).replace(tzinfo=UTC)
         return table

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.api.capture_document import capture_document
 from dovetail.api.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
 from dovetail.live.client import ApiClient, ApiError
@@ -103,6 +104,8 @@ def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
     trees = [_tree(item) for item in _objects(cluster)]
     if anonymise:
         trees = anonymise_trees(trees)
+    if cluster.captured_at is not None:
+        trees.insert(0, capture_document(cluster.captured_at))
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})
 
 

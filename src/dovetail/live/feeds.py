@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dovetail.api.catalogue import CatalogueError, load_catalogue
+from dovetail.api.clouds.detect import choose_catalogue
+from dovetail.api.decode import decode_item
 from dovetail.api.findings import InputError
 from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
@@ -21,33 +23,37 @@ from dovetail.live.credentials import UnreachableError
 from dovetail.live.logs import Log
 from dovetail.live.resources import BY_KIND
 from dovetail.model.catalogue import Catalogue
+from dovetail.model.objects import Node
 
 if TYPE_CHECKING:
     from dovetail.live.run import Controller
 
-_REGION: Final = "topology.kubernetes.io/region"
 _LOOK_EVERY_SECONDS: Final = 5.0
 
 
 async def catalogue_for(client: ApiClient, where: str | None, log: Log) -> Catalogue:
     """The catalogue that was named, else the built-in table of the nodes' region."""
-    if where is None:
-        listing = await client.list_all(BY_KIND["Node"].path())
-        regions = set()
-        for raw in listing.items:
-            labels = msgspec.json.decode(raw)["metadata"].get("labels") or {}
-            if _REGION in labels:
-                regions.add(labels[_REGION])
-        if not regions:
-            raise InputError("no node says its region; give --catalog aws:REGION or a JSON file")
-        where = f"aws:{min(regions)}"
     try:
+        if where is None:
+            listing = await client.list_all(BY_KIND["Node"].path())
+            where, note = choose_catalogue(_nodes(listing.items))
+            if note:
+                log.warning(note)
         catalogue = load_catalogue(where)
     except CatalogueError as error:
         raise InputError(str(error)) from None
     if catalogue.as_of:
         log.info("prices", source=catalogue.source, as_of=catalogue.as_of)
     return catalogue
+
+
+def _nodes(items: Iterable[msgspec.Raw]) -> Iterator[Node]:
+    """Yield the nodes that can be read."""
+    for raw in items:
+        with contextlib.suppress(msgspec.DecodeError):
+            node = decode_item(raw, "Node")
+            assert isinstance(node, Node)
+            yield node
 
 
 def watch_settings(path: str, profile: str) -> "Callable[[Controller], Awaitable[None]]":

@@ -10,6 +10,10 @@ from dovetail.model.money import Money
 from dovetail.model.objects import SelectorRequirement
 
 
+class CatalogueError(ValueError):
+    """The catalogue can't be used; the message is one sentence for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
     """One way to buy an instance type: a zone, a capacity type, a price per hour."""

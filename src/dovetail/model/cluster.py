@@ -6,6 +6,7 @@ nothing; `scheduling.snapshot` makes the columnar form that decisions run on.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dovetail.model.objects import (
     AnyObject,
@@ -28,7 +29,11 @@ from dovetail.model.objects import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """All objects that decisions need. Tuples are sorted by (namespace, name)."""
+    """All objects that decisions need. Tuples are sorted by (namespace, name).
+
+    `captured_at`: when a snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
+    reported, which no decision reads.
+    """
 
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[NodeClaim, ...] = ()
@@ -45,6 +50,8 @@ class Cluster:
     replica_sets: tuple[ReplicaSet, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()
     unknown_kinds: dict[str, int] = field(default_factory=dict)
+    captured_at: datetime | None = None
+    latest_heartbeat: datetime | None = None
 
 
 FIELD_OF: dict[type, str] = {

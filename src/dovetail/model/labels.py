@@ -21,14 +21,13 @@ from dovetail.model.objects import LabelSelectorSpec, NodeAffinity, SelectorRequ
 
 INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
-REGION: Final = "topology.kubernetes.io/region"
 WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
 
 WELL_KNOWN: Final = frozenset(
     {
         names.NODEPOOL,
         names.ZONE,
-        REGION,
+        names.REGION,
         names.INSTANCE_TYPE,
         names.ARCH,
         names.OS,
@@ -40,7 +39,7 @@ WELL_KNOWN: Final = frozenset(
 
 ALIASES: Final[Mapping[str, str]] = {
     "failure-domain.beta.kubernetes.io/zone": names.ZONE,
-    "failure-domain.beta.kubernetes.io/region": REGION,
+    "failure-domain.beta.kubernetes.io/region": names.REGION,
     "beta.kubernetes.io/arch": names.ARCH,
     "beta.kubernetes.io/os": names.OS,
     "beta.kubernetes.io/instance-type": names.INSTANCE_TYPE,

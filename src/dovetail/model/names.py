@@ -18,6 +18,7 @@ DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"
 
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
 HOSTNAME: Final = "kubernetes.io/hostname"
 ARCH: Final = "kubernetes.io/arch"
 OS: Final = "kubernetes.io/os"

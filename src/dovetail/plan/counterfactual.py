@@ -71,7 +71,7 @@ class Answer:
             return ()
         found = self.context.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(
-            sorted({text for node in found if not node.serves_only_pending for text in node.kept_preferences()})
+            sorted({text for node in found if not node.serves_only_others for text in node.kept_preferences()})
         )
 
 
@@ -319,14 +319,15 @@ def _with_policy(question: Question, answer: Answer, key: str, value: Any) -> tu
     """Write a policy field where it wins: into the annotation where there is one, else into the spec."""
     pool = answer.facts.pool
     assert pool is not None
-    changed = _rewritten(pool, key, value)
+    changed = with_policy_field(pool, key, value)
     pools = tuple(changed if entry is pool else entry for entry in question.cluster.node_pools)
     shown = value if isinstance(value, str) else json.dumps(value)
     if_ = f"if NodePool {answer.facts.pool_name} had {key}: {shown}"
     return if_, replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 
-def _rewritten(pool: NodePool, key: str, value: Any) -> NodePool:
+def with_policy_field(pool: NodePool, key: str, value: Any) -> NodePool:
+    """Return the pool with one policy field changed where it wins: in the annotation if there is one, else the spec."""
     value = float(value) if key == "consolidationSavingsThreshold" else value
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None:

@@ -36,9 +36,15 @@ def plan_document(result: RoundResult, catalogue: Catalogue | None = None) -> Js
             for row in result.budgets
         ],
         "warnings": list(result.warnings),
+        "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
     }
     return document if catalogue is None else {**document, "prices": prices(catalogue)}
+
+
+def unpriced_nodes(result: RoundResult) -> list[str]:
+    """Return the nodes for which the catalogue has no price, by name."""
+    return sorted(entry.node for entry in result.verdicts if entry.node not in result.prices)
 
 
 def prices(catalogue: Catalogue) -> Json:

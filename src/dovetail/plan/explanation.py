@@ -5,6 +5,7 @@ Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in pla
 
 from typing import Any
 
+from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
@@ -31,7 +32,7 @@ def explanation_document(question: Question, answer: Answer, opened: tuple[Count
         "instanceType": facts.instance_type,
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
-        "price": facts.price_float,
+        "price": None if facts.offering_price is None else facts.price_float,
         "prices": prices(question.catalogue),
         "disruptionCost": float(facts.disruption_cost(question.now)),
         "lifetimeRemaining": float(facts.remaining(question.now)),
@@ -80,13 +81,17 @@ def budget_text(budget: Budget) -> str:
     return " ".join(parts)
 
 
+def _price(facts: NodeFacts) -> str:
+    return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
+
+
 def explanation_text(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
     """Return everything in words."""
     facts = answer.facts
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {dollars(facts.price)}/h, {_pods(len(facts.reschedulable))}, disruption cost "
+        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
         f"{float(facts.disruption_cost(question.now)):.4g} "
         f"({float(facts.remaining(question.now)):.0%} of its life left)"
     )

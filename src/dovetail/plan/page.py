@@ -11,9 +11,8 @@ from dovetail.decide.words import clock
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.summary import FIRST_STEP, prices_text
+from dovetail.plan.summary import FIRST_STEP, price_text, prices_text, total_price
 from dovetail.report import page as html
-from dovetail.report.svg import bar_chart
 from dovetail.report.words import count, dollars
 
 _FOLD_AT = 40
@@ -28,13 +27,12 @@ def plan_page(result: RoundResult, catalogue: Catalogue | None = None, sections:
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
     groups = _groups(verdicts, taken)
-    total = sum(result.prices.values())
     saved = sum(command.savings for command in result.commands)
     pods = sum(command.pods for command in result.commands)
     body = [
         html.cards(
             [
-                (f"{len(verdicts):,}", f"nodes, {dollars(total, 2)} per hour"),
+                (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
                 (f"{len(taken):,}", "would go now"),
                 (dollars(saved, 2), "saved per hour"),
                 (f"{pods:,}", "pods restarted"),
@@ -105,23 +103,21 @@ def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) 
         return "<p>Nothing is held back.</p>"
     rows = []
     for gate, members in held:
-        price = sum(result.prices.get(entry.node, 0) for entry in members)
         step = FIRST_STEP.get(Gate(gate), "")
         rows.append(
             [
                 f"<code>{html.text(gate)}</code>",
                 f"{len(members):,}",
-                f"{dollars(price, 2)}/h",
+                price_text(result, members),
                 f"{html.name(members[0].node)}: {html.text(members[0].why)}",
                 html.text(step),
             ]
         )
-    chart = bar_chart("nodes by gate", [(gate, float(len(members))) for gate, members in held[:10]], y_label="nodes")
     head = ["gate", "nodes", "price of these nodes", "for example", "what would help"]
     note = (
         "<p>The price is what these nodes cost, not what could be saved: <code>dovetail blockers</code> finds that.</p>"
     )
-    return chart + html.table(head, rows, (1, 2)) + note
+    return html.table(head, rows, (1, 2)) + note
 
 
 def _budgets(result: RoundResult) -> str:

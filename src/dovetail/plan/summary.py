@@ -11,6 +11,7 @@ from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.document import unpriced_nodes
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, listing, safe
 
@@ -54,12 +55,11 @@ def plan_text(
     """
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
-    total = sum(result.prices.values())
-    size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {dollars(total, places=2)}/h"
+    size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {total_price(result)}"
     lines = [
         f"{clock(result.now)}, profile {result.profile.value}: {size}",
         "",
-        *_actions(result.commands, wide=wide),
+        *_actions(result, wide=wide),
         *remaining_lines(result, wide=wide),
     ]
     if every_method:
@@ -79,17 +79,35 @@ def plan_text(
     return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
 
 
-def _actions(commands: Sequence[Command], *, wide: bool) -> list[str]:
-    if not commands:
+def total_price(result: RoundResult) -> str:
+    """Say what all nodes cost, and of how many the price is not known."""
+    unknown = len(unpriced_nodes(result))
+    if unknown and not result.prices:
+        return "price unknown"
+    known = f"{dollars(sum(result.prices.values()), places=2)}/h"
+    return f"{known} and {count(unknown, 'node')} of unknown price" if unknown else known
+
+
+def savings_text(result: RoundResult, command: Command) -> str:
+    """Say what a command saves, as far as the prices of its nodes are known."""
+    unknown = sum(name not in result.prices for name in command.nodes)
+    if unknown and unknown == len(command.nodes):
+        return "saves an unknown amount (the catalogue has no price for what goes)"
+    required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
+    more = f" and what {count(unknown, 'node')} of unknown price cost" if unknown else ""
+    return f"saves {dollars(command.savings)}/h{more}{required}"
+
+
+def _actions(result: RoundResult, *, wide: bool) -> list[str]:
+    if not result.commands:
         return ["Nothing would be done now."]
     lines = []
-    for command in commands:
+    for command in result.commands:
         nodes = ", ".join(command.nodes) if wide else _some(command.nodes)
         lines += paragraph(f"Now: {command.action.value} {nodes}")
         for entry in command.replacements:
             lines += paragraph(f"and launch {_replacement(entry)} first", indent="  ")
-        required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
-        lines += paragraph(f"saves {dollars(command.savings)}/h{required}, {_disturbs(command)}", indent="  ")
+        lines += paragraph(f"{savings_text(result, command)}, {_disturbs(command)}", indent="  ")
     return lines
 
 
@@ -136,14 +154,14 @@ def remaining_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
         (
             f"  {len(members):>5}",
             name,
-            f"{dollars(_price(result, members), places=2)}/h",
+            price_text(result, members),
             f"{members[0].node}: {members[0].why}",
         )
         for name, members in ordered
     ]
     lines += ["", "What holds the rest back (nodes, gate, price of the nodes, an example):"]
     lines += text_table(rows[0], rows[1:], right=(2,), width=None if wide else WIDTH)
-    lines += _first_step(ordered)
+    lines += _first_step(result, ordered)
     return lines
 
 
@@ -151,8 +169,19 @@ def _price(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
     return sum(result.prices.get(entry.node, 0) for entry in members)
 
 
-def _first_step(groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
-    """Name what to change for the dearest group that a change could help."""
+def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
+    """Say what nodes cost together; unknown if no price is known."""
+    known = any(entry.node in result.prices for entry in members)
+    return f"{dollars(_price(result, members), places=2)}/h" if known else "unknown"
+
+
+def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
+    """Name what to change for the dearest group that a change could help; the catalogue if it lacks prices."""
+    unpriced = unpriced_nodes(result)
+    if unpriced:
+        lacking = f"It has no price for {count(len(unpriced), 'node')}, such as {unpriced[0]}"
+        remedy = "give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in)"
+        return paragraph(f"First thing to change: the catalogue. {lacking}; {remedy}.")
     for name, members in groups:
         step = FIRST_STEP.get(Gate(name))
         if step is not None:

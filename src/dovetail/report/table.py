@@ -60,12 +60,12 @@ def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
 
 
 def paragraph(text: str, *, indent: str = "", width: int = WIDTH) -> list[str]:
-    """Return a paragraph wrapped to the width, all lines but the first with two more spaces."""
+    """Return a paragraph wrapped to the width; where it is indented, all lines but the first two spaces more."""
     return textwrap.wrap(
         safe(text, 4000),
         width=width,
         initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
+        subsequent_indent=f"{indent}  " if indent else "",
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -9,7 +9,6 @@ place goes to the end of the queue until a whole turn brings nothing.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Final
 
 from dovetail.model.objects import Pod
@@ -28,22 +27,24 @@ _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Entry:
-    """A pod in the queue. `exempt`: closed nodes take it too. `pending`: it waited for a node before."""
+    """A pod in the queue.
 
-    __slots__ = ("cls", "exempt", "key", "mark", "pending", "pod")
+    `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
+    in any case. A pod that is neither of the last two is one of the candidates'.
+    """
 
-    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool) -> None:
+    __slots__ = ("cls", "exempt", "key", "leaving", "mark", "pending", "pod")
+
+    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
         self.pod = pod
         self.cls = cls
         self.exempt = exempt
         self.pending = pending
+        self.leaving = leaving
         self.mark = (cls.id, exempt)
         meta = pod.metadata
         # Largest first; of equal ones the oldest, then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
-
-
-_by_key = attrgetter("key")
 
 
 class _Lane:
@@ -112,21 +113,24 @@ class Engine:
             self._moving.setdefault(cls.id, []).append((node, flags))
         self._cursors: dict[tuple[int, bool], list[int]] = {}
         self._recorders: dict[int, list[GroupState]] = {}
-        self._hopeless: set[tuple[int, bool]] = set()
+        self._hopeless: set[tuple[tuple[int, bool], bool]] = set()
+        self._lanes: dict[tuple[int, bool], _Lane | None] = {}
 
     # The queue
 
-    def run(self, entries: list[Entry]) -> None:
-        """Places the pods."""
-        entries.sort(key=_by_key)
-        first = self.frame.first
-        lanes: dict[tuple[int, bool], _Lane | None] = {}
+    def prepare(self, entries: Iterable[Entry]) -> None:
+        """Starts counting for the rules of these pods; before any of them is placed."""
+        first, lanes = self.frame.first, self._lanes
         for entry in entries:
             if entry.mark not in lanes:
                 variant = first(entry.cls)
                 if variant.rules:
                     self._activate(variant)
                 lanes[entry.mark] = self._lane(variant, exempt=entry.exempt)
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Places the pods, in this order; they have been prepared."""
+        lanes = self._lanes
         queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
         after = len(entries)
@@ -230,7 +234,7 @@ class Engine:
         return found
 
     def _schedule(self, entry: Entry) -> bool:
-        mark = entry.mark
+        mark = (entry.mark, entry.leaving)
         if mark in self._hopeless:
             return False
         variant: Variant | None = self.frame.first(entry.cls)
@@ -259,6 +263,8 @@ class Engine:
         if len(self.claims) > 1:
             self.claims.sort(key=lambda claim: len(claim.pods))
         for claim in self.claims:
+            if not self.count_all and not _may_share(entry, claim):
+                continue
             fit = self._try(claim, variant)
             if fit is not None:
                 self._put_on_claim(entry, variant, claim, fit)
@@ -364,6 +370,18 @@ class Engine:
             return False
         return self._keeps_company(node, variant, here)
 
+    def put_on(self, entry: Entry, node: int) -> bool:
+        """Places a pod on this very node, with as few preferences given up as it takes; False where it has no room."""
+        variant: Variant | None = self.frame.first(entry.cls)
+        while variant is not None:
+            if variant.mask[node] and self._takes(node, variant, exempt=entry.exempt):
+                self._put_on_node(entry, variant, node)
+                return True
+            variant = variant.after
+            if variant is not None:
+                self._activate(variant)
+        return False
+
     def _keeps_company(self, node: int, variant: Variant, here: _Touched) -> bool:
         """Return whether ports, attach limits and host rules go with the pods that were placed on the node."""
         if variant.ports and ports_clash(variant.ports, here.ports):
@@ -390,7 +408,8 @@ class Engine:
 
     def _open_claim(self, entry: Entry, variant: Variant) -> bool:
         for template in self.frame.templates:
-            types = self._within_limits(template.index, template.types & self.launchable)
+            may_come = template.types if entry.leaving else template.types & self.launchable
+            types = self._within_limits(template.index, may_come)
             if not types:
                 continue
             claim = Claim(self.opened + 1, template, types)
@@ -398,11 +417,17 @@ class Engine:
             if fit is None:
                 continue
             self.opened += 1
+            claim.foreign = entry.leaving
             self.claims.append(claim)
             self._put_on_claim(entry, variant, claim, fit)
-            self._charge(claim)
+            self.charge(claim)
             return True
         return False
+
+    def next_number(self) -> int:
+        """Returns a number for a claim that is opened elsewhere."""
+        self.opened += 1
+        return self.opened
 
     def _within_limits(self, template: int, types: TypeBits) -> TypeBits:
         """The types that the pool's limits still allow."""
@@ -415,7 +440,7 @@ class Engine:
             types &= self.frame.machines.within(name, amount)
         return types
 
-    def _charge(self, claim: Claim) -> None:
+    def charge(self, claim: Claim) -> None:
         """Counts the largest machine that may come against the pool's limits."""
         left = self.limits_left.get(claim.template.index)
         if left is not None:
@@ -434,14 +459,26 @@ class Engine:
         if self.rules.reservations is not None:
             self.rules.reservations.hold(claim, fit.reserved)
             claim.reserved = fit.reserved
-        for state in self._recorders_of(entry.cls):
-            node_filter = state.group.filter
-            if node_filter is None or node_filter.claims(claim.template.taints, fit.reqs.reqs):
-                state.record_claim(claim.number, fit.reqs.get(state.group.key))
-        if (self.count_all or not entry.pending) and not claim.own:
-            claim.own = True
+        self.count_on_claim(entry, claim)
+        claim.own = claim.own or not (entry.pending or entry.leaving)
+        if (self.count_all or claim.own) and not claim.counted:
+            claim.counted = True
             self.own_claims += 1
             self.stopped = self.new_nodes_max is not None and self.own_claims > self.new_nodes_max
+
+    def count_on_claim(self, entry: Entry, claim: Claim) -> None:
+        """Counts a pod on a new node in the topology."""
+        for state in self._recorders_of(entry.cls):
+            node_filter = state.group.filter
+            if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
+                state.record_claim(claim.number, claim.reqs.get(state.group.key))
+
+
+def _may_share(entry: Entry, claim: Claim) -> bool:
+    """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""
+    if entry.leaving:
+        return not claim.own
+    return entry.pending or not claim.foreign
 
 
 def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:

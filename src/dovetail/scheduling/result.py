@@ -56,7 +56,7 @@ class NewNode:
     gives the values of a type for a key that the requirement still allows (minValues counts them). `prices`, where
     given, remembers (worst, cheapest) launch prices per type across all nodes with the same requirements.
     `kept_preferences` names, when asked, the preferences of pods that may be why no node that exists would do.
-    `serves_only_pending`: every pod on it was pending before, so the default profile neither counts nor prices it.
+    `serves_only_others`: no pod of the candidates is on it, so the default profile neither counts nor prices it.
     """
 
     pool: str
@@ -67,7 +67,7 @@ class NewNode:
     offered: Callable[[Offering], bool]
     values_of: Callable[[InstanceType, str], tuple[str, ...]]
     prices: Callable[[InstanceType], tuple[LaunchPrice | None, LaunchPrice | None]] | None = None
-    serves_only_pending: bool = False
+    serves_only_others: bool = False
     min_values_relaxed: bool = False
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
@@ -242,10 +242,10 @@ class SimulationResult:
         return not self.blocking
 
     def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:
-        """The new nodes that are this command's: all (profile karpenter-1.15) or those that serve a moved pod."""
+        """The new nodes that are this command's: all (profile karpenter-1.15) or those that hold a pod of its nodes."""
         if count_all:
             return self.new_nodes
-        return tuple(node for node in self.new_nodes if not node.serves_only_pending)
+        return tuple(node for node in self.new_nodes if not node.serves_only_others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

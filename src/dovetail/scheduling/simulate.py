@@ -6,6 +6,7 @@ the answer is good enough, and worth its price, is `decide`'s business.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,9 @@ from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
+from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay, settle
 
+_by_key = attrgetter("key")
 TYPES_MAX = 600
 """How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
 
@@ -37,17 +40,19 @@ def simulate(
     include_leaving: bool = True,
     strict_reserved: bool = False,
     launchable: TypeBits = ALL_TYPES,
+    under_way: UnderWay = NOTHING_UNDER_WAY,
 ) -> SimulationResult:
     """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
     blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
     candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
-    soon as it is certain that more new nodes are needed; under the default profile a new node that serves only pods
-    that were pending anyway is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back.
-    `launchable`: instance types that new nodes may be of.
+    soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
+    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
+    instance types that new nodes may be of. `under_way`: what commands under way have planned for pods of leaving
+    nodes; these come first, so that they keep their places.
     """
-    engine, entries = _prepare(
+    engine, entries, leaving = _prepare(
         snapshot,
         candidates,
         moved=moved,
@@ -58,8 +63,14 @@ def simulate(
         strict_reserved=strict_reserved,
         launchable=launchable,
     )
-    engine.run(entries)
-    return _result(snapshot, tuple(candidates), engine, len(entries))
+    count = len(entries) + len(leaving)
+    engine.prepare((*leaving, *entries))
+    if snapshot.settings.is_karpenter or not candidates:
+        engine.run(sorted((*entries, *leaving), key=_by_key))
+    else:
+        unsettled = settle(engine, leaving, under_way, snapshot.index)
+        engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))
+    return _result(snapshot, tuple(candidates), engine, count)
 
 
 def _prepare(
@@ -73,8 +84,9 @@ def _prepare(
     include_leaving: bool,
     strict_reserved: bool,
     launchable: TypeBits,
-) -> tuple[Engine, list[Entry]]:
+) -> tuple[Engine, list[Entry], list[Entry]]:
     entries: list[Entry] = []
+    others: list[Entry] = []
     moving: Leaving = []
     chosen = set(candidates)
     if include_pending:
@@ -92,7 +104,7 @@ def _prepare(
     if include_leaving:
         for index, _ in snapshot.leaving:
             if index not in chosen:
-                entries.extend(snapshot.movers(index).waiting)
+                others.extend(snapshot.movers(index).waiting)
     engine = Engine(
         snapshot.frame,
         candidates,
@@ -104,7 +116,7 @@ def _prepare(
         new_nodes_max=new_nodes_max,
         launchable=launchable,
     )
-    return engine, entries
+    return engine, entries, others
 
 
 def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> tuple[list[Entry], Leaving]:
@@ -136,7 +148,7 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pod
     pending = snapshot.pending_ids
     new_nodes: list[NewNode] = []
     for claim in engine.claims:
-        node = new_node(snapshot, claim, only_pending=all(id(pod) in pending for pod in claim.pods))
+        node = new_node(snapshot, claim)
         if node is None:
             unplaced.extend(_too_many_types(claim, pod, was_pending=id(pod) in pending) for pod in claim.pods)
         else:
@@ -184,7 +196,7 @@ def _too_many_types(claim: Claim, pod: Pod, *, was_pending: bool) -> Unplaced:
     )
 
 
-def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode | None:
+def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
     """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
     respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
@@ -199,7 +211,7 @@ def new_node(snapshot: Snapshot, claim: Claim, *, only_pending: bool) -> NewNode
         offered=reqs.goes_with,
         values_of=reqs.values_of,
         prices=reqs.prices,
-        serves_only_pending=only_pending,
+        serves_only_others=not claim.own,
         min_values_relaxed=claim.short_values,
         taints=claim.template.taints,
         startup_taints=claim.template.startup_taints,

@@ -274,6 +274,11 @@ class Snapshot:
         earlier, self._earlier_nodes = self._earlier_nodes, {}
         return tuple(self._view(i, earlier.get(state.name)) for i, state in enumerate(self.states))
 
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The places of all nodes, by name."""
+        return self._index
+
     def node_index(self, name: str) -> int | None:
         """The place of a node, by name."""
         return self._index.get(name)

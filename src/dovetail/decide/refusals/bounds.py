@@ -1,10 +1,10 @@
 """What needs no simulation to be refused: sums that can't work out, whatever is placed where.
 
 Exact in the sense that a simulation could never say otherwise. The pods that would move need a new node where they ask
-for more of some resource than all nodes have left that stay and could take the least of them; and so do those, of nodes
-that are leaving already too, for which no node has room, each taken by itself. Several such new nodes are too many; for
-one node, the cheapest machine that holds these alone may not be cheap enough. Labels, taints and topology only ever
-make it harder, so they are not looked at. Sits in decide, beside moves.
+for more of some resource than all nodes have left that stay and could take the least of them; and so do those for which
+no node has room, each taken by itself. Several such new nodes are too many; for one node, the cheapest machine that
+holds these alone may not be cheap enough. Under the profile `karpenter-1.15` pods of nodes that are leaving already
+count too. Labels, taints and topology only make it harder, so they are not looked at. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dovetail.decide.refusals.launches import Launches
 from dovetail.model.cached import cached
+from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.classes import SpecInfo
 from dovetail.scheduling.pods.movers import Demand, Mark, Specs
 from dovetail.scheduling.result import LaunchPrice
@@ -83,11 +84,16 @@ class Bounds:
         takes[self._closed] = False
         return _Shelter(self._snapshot.frame.room, takes)
 
+    @property
+    def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
+        """Leaving nodes whose pods count: only where a new node for them is the command's own, as in Karpenter."""
+        return self._snapshot.leaving if self._snapshot.settings.is_karpenter else ()
+
     @cached
     def _leaving(self) -> Demand:
         """What the pods of nodes that are leaving already ask for."""
         found = Demand({}, frozenset())
-        for index, _ in self._snapshot.leaving:
+        for index, _ in self._counted:
             found = found.plus(self._snapshot.movers(index).demand)
         return found
 
@@ -163,7 +169,7 @@ class Bounds:
         """The same for leaving nodes alone; by the node that would have to stay for some of them, -1: any other."""
         total: dict[int, int] = {}
         only: dict[int, list[tuple[SpecInfo, int]]] = {}
-        movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
+        movers = (self._snapshot.movers(index) for index, _ in self._counted)
         for info, count in (entry for each in movers for entry in each.specs):
             number, first = self._for_all.takers(info)
             if number == 0:

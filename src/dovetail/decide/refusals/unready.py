@@ -89,21 +89,26 @@ class Unready:
     # ------------------------------------------------------------ pods that may land there without harm
 
     @cached
-    def _harmless(self) -> list[Entry]:
-        """Pods that waited before and those of leaving nodes, in the order in which they are placed."""
+    def _leaving(self) -> list[Entry]:
+        """Pods of leaving nodes."""
         movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
-        leaving = (entry for each in movers for entry in each.waiting)
+        return [entry for each in movers for entry in each.waiting]
+
+    @cached
+    def _harmless(self) -> list[Entry]:
+        """Pods that may be placed before others, in that order: those that waited before; in Karpenter, leaving too."""
+        leaving = self._leaving if self._snapshot.settings.is_karpenter else ()
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
-        """What the first so many of them need together, by resource."""
+        """What the first so many of them need together, by resource, with all that come first in any case."""
         sums: list[dict[int, int]] = [{}]
+        for entry in () if self._snapshot.settings.is_karpenter else self._leaving:
+            _add(sums[0], entry)
         for entry in self._harmless:
-            total = dict(sums[-1])
-            for column, amount in entry.cls.info.need:
-                total[column] = total.get(column, 0) + amount
-            sums.append(total)
+            sums.append(dict(sums[-1]))
+            _add(sums[-1], entry)
         return sums
 
     def _can_fill(self, late: Sequence[int], entry: Entry) -> int:
@@ -111,7 +116,7 @@ class Unready:
 
         A node is full for it where some resource runs short; for each resource, the smallest gaps are filled first.
         """
-        if not self._harmless:
+        if not self._harmless and not self._leaving:
             return 0
         before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
         taken, rows = self._taken[before], self._snapshot.frame.rows
@@ -124,3 +129,8 @@ class Unready:
                 left -= gap
                 filled += 1
         return min(filled, len(late))
+
+
+def _add(total: dict[int, int], entry: Entry) -> None:
+    for column, amount in entry.cls.info.need:
+        total[column] = total.get(column, 0) + amount

@@ -5,6 +5,7 @@ and destinations are nominated until they end (gate 4). Changes nothing. Sits in
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from dovetail.decide.in_flight import LeavingNode
@@ -13,8 +14,9 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate, command_id, replacement_names
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
-from dovetail.model.command import Command
+from dovetail.model.command import Command, Placement, Replacement
 from dovetail.model.objects import Node, NodeClaim
+from dovetail.scheduling.under_way import UnderWay
 
 
 def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
@@ -40,6 +42,43 @@ def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tu
         if pod.status.nominated_node_name:
             found[pod.status.nominated_node_name] = None
     return tuple(sorted(found))
+
+
+_PLANNED = (
+    Phase.VALIDATING,
+    Phase.TAINTING,
+    Phase.LAUNCHING,
+    Phase.WAITING,
+    Phase.DELETING,
+    Phase.DRAINING,
+)
+
+
+def under_way(runs: Iterable[Run], store: Store) -> UnderWay:
+    """Return where the pods of the commands' nodes are to go, and what will be launched for them.
+
+    A command that was taken over from a predecessor has no plan: only its replacements are known.
+    """
+    launches: list[Replacement] = []
+    placements: list[Placement] = []
+    for run in runs:
+        if run.command is None or run.phase not in _PLANNED:
+            continue
+        own = {f"{p.metadata.namespace}/{p.metadata.name}": None for node in run.nodes for p in store.pods_on(node)}
+        for name, spec in zip(run.replacements, run.command.replacements, strict=True):
+            claim = store.get(NodeClaim, name)
+            pods = tuple(pod for pod in spec.pods if pod in own)
+            if claim is not None and claim.status.provider_id:
+                # The scheduler knows it by its claim until it registers.
+                places = [name, *([claim.status.node_name] if claim.status.node_name else [])]
+                placements += [Placement(node=place, pods=pods) for place in places]
+            elif claim is not None or run.phase in (Phase.VALIDATING, Phase.TAINTING, Phase.LAUNCHING):
+                launches.append(replace(spec, pods=pods))
+        for place in run.command.placements:
+            pods = tuple(pod for pod in place.pods if pod in own)
+            if pods:
+                placements.append(Placement(node=place.node, pods=pods))
+    return UnderWay(launches=tuple(launches), placements=tuple(placements))
 
 
 def has_pods(claim_name: str, store: Store) -> bool:

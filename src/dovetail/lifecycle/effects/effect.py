@@ -116,15 +116,8 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, hold_patch))
         case ReleaseNode():
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
-        case MarkPod():
-            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _mark(asked, pod))
-        case UnmarkPod():
-            ref = _pod(asked.namespace, asked.name)
-            return _about(ref, known, lambda pod: _patched(ref, pod, unmark_patch))
-        case CloseNode():
-            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, close_patch))
-        case OpenNode():
-            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, open_patch))
+        case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
+            return _steer(asked, known)
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
@@ -137,6 +130,22 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
             return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _steer(asked: MarkPod | UnmarkPod | CloseNode | OpenNode, known: Known) -> Outcome:
+    """Return what to do about an instruction of steering (spec section 23)."""
+    match asked:
+        case MarkPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _mark(asked, pod))
+        case UnmarkPod():
+            ref = _pod(asked.namespace, asked.name)
+            return _about(ref, known, lambda pod: _patched(ref, pod, unmark_patch))
+        case CloseNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, close_patch))
+        case OpenNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, open_patch))
         case _:
             assert_never(asked)
 

@@ -28,6 +28,8 @@ class Claim:
     """A new node in the making."""
 
     __slots__ = (
+        "counted",
+        "foreign",
         "number",
         "own",
         "pods",
@@ -53,6 +55,11 @@ class Claim:
         self.reserved: list[Offering] = []
         self.short_values = False
         self.own = False
+        """Return whether a pod of the candidates is on it."""
+        self.counted = False
+        """Return whether it counts against the new nodes that are allowed."""
+        self.foreign = False
+        """Return whether it was opened for pods of nodes that leave in any case."""
 
 
 class Fit:

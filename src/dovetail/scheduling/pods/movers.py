@@ -128,7 +128,7 @@ class Movers:
         """The pods as those of a node that is leaving already: they may land anywhere."""
         if self._waiting is None:
             pairs = zip(self.pods, self.classes, strict=True)
-            self._waiting = [Entry(pod, cls, exempt=True, pending=False) for pod, cls in pairs]
+            self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
 
     def leaving(self, index: int) -> Leaving:

@@ -18,6 +18,7 @@ import msgspec
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import (
+    Affinity,
     Container,
     DisruptionSpec,
     LabelSelectorSpec,
@@ -27,6 +28,8 @@ from dovetail.model.objects import (
     NodePool,
     NodePoolSpec,
     ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodSpec,
@@ -146,7 +149,7 @@ class Trial:
             )
         disruption: dict[str, Any] = {
             "consolidationPolicy": dice.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced")),
-            "consolidateAfter": dice.choice(("0s", "15s", "1m")),
+            "consolidateAfter": dice.choice(("0s", "15s", "1m", "4m")),
             "consolidationSavingsThreshold": dice.choice((0, 0, 0.005, 0.01)),
             "budgets": budgets,
         }
@@ -185,6 +188,12 @@ class Trial:
                     label_selector=LabelSelectorSpec(match_labels=labels),
                 ),
             )
+        affinity = None
+        if dice.random() < 0.2:
+            term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels=labels))
+            affinity = Affinity(
+                pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
+            )
         requests: ResourceList = {
             "cpu": dice.choice(("150m", "400m", "900m")),
             "memory": dice.choice(("128Mi", "512Mi", "1Gi")),
@@ -197,6 +206,7 @@ class Trial:
             labels=labels,
             spec=PodSpec(
                 topology_spread_constraints=spread,
+                affinity=affinity,
                 termination_grace_period_seconds=30,
                 containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
             ),
@@ -264,6 +274,8 @@ class Trial:
             # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
             self.world.clock.after(90 * SECOND, beside.start)
             self.notes.append("beside karpenter")
+        if not self.lines:
+            self.watch.lag = 15 * SECOND  # nothing is lost or late but for the time between two looks
         first.on_instruction.append(lambda host, asked: self._count(asked))
         first.start()
 
@@ -283,9 +295,12 @@ class Trial:
 
         for _ in range(dice.randrange(2, 7)):
             world.clock.at(begin + dice.randrange(TROUBLED), self._scale)
-        some(0.35, lambda at: world.clock.at(at, lambda: world.set_image("default", "image-2")))
+        within = dice.choice((0, 0, 5 * MINUTE))
+        some(0.35, lambda at: world.clock.at(at, lambda: world.set_image("default", "image-2", within=within)))
+        some(0.2, lambda at: world.clock.at(at, lambda: self._new_template(within)))
         some(0.25, lambda at: self.trouble.stillborn(at, 6 * MINUTE))
         some(0.25, self.trouble.death)
+        some(0.4, self._deaf)
         some(0.2, lambda at: self.trouble.clock_jump(at, self.hosts[0], timedelta(seconds=dice.randrange(-600, 600))))
         some(0.4, self.trouble.price_move)
         some(0.25, self.trouble.budget_change)
@@ -293,6 +308,17 @@ class Trial:
         some(0.3, lambda at: self.trouble.out_of_stock(at, 5 * MINUTE))
         if len(self.hosts) == 1:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
+
+    def _deaf(self, at: int) -> None:
+        """Karpenter misses pod events for some minutes, in which there are some."""
+        length = self.dice.randrange(3, 12) * MINUTE
+        self.trouble.deaf(at, length)
+        for _ in range(6):
+            self.world.clock.at(at + self.dice.randrange(length), self._scale)
+
+    def _new_template(self, within: int) -> None:
+        for pool in sorted(self.world.store.pools):
+            self.world.set_template_labels(pool, {"team": "b"}, within=within)
 
     def _scale(self) -> None:
         sets = [("ReplicaSet", key) for key in self.world.workloads.keys("ReplicaSet")]
@@ -336,6 +362,7 @@ class Trial:
             host.skew = timedelta(0)
             host.before_act = host.after_act = lambda host, asked: True
         self.world.karpenter.bad_images.clear()
+        self.world.karpenter.is_deaf = False
         self.world.cloud.dry.clear()
         self.world.cloud.times = replace(self.world.cloud.times, interruptions_per_hour=0.0)
 

@@ -19,7 +19,14 @@ from dovetail.api.findings import InputError
 from dovetail.api.settings import settings_of
 from dovetail.model.duration import DurationError, parse_simple
 from dovetail.model.settings import PROFILES, Profile, Settings
-from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile, Step, WorkloadSection
+from dovetail.sim.scenarios.sections import (
+    ArrivalsSection,
+    PolicySection,
+    PoolStep,
+    ScenarioFile,
+    Step,
+    WorkloadSection,
+)
 from dovetail.sim.world.clock import Span
 
 
@@ -298,10 +305,17 @@ class _Reader:
         given = [name for name in _ACTIONS if getattr(step, name) is not None]
         if len(given) != 1:
             raise self.fail(path, f"a step does one thing; write one of: {', '.join(_shown(n) for n in _ACTIONS)}")
-        if step.pool is not None and step.pool.name not in pools:
-            raise self.fail(
-                f"{path}.pool.name", f"there is no pool {step.pool.name!r}; write one of: {', '.join(pools)}"
-            )
+        if step.image is not None:
+            self.span(step.image.within, f"{path}.image.within")
+        if step.pool is not None:
+            self._check_pool(step.pool, f"{path}.pool", pools)
+
+    def _check_pool(self, step: PoolStep, path: str, pools: list[str]) -> None:
+        if step.name not in pools:
+            raise self.fail(f"{path}.name", f"there is no pool {step.name!r}; write one of: {', '.join(pools)}")
+        if not step.disruption and not step.labels:
+            raise self.fail(path, "nothing changes; write `disruption: {...}`, or `labels: {...}` of its template")
+        self.span(step.within, f"{path}.within")
 
 
 def _shown(name: str) -> str:

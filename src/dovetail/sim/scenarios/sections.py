@@ -138,11 +138,12 @@ class ShrinkStep(_Strict, frozen=True, kw_only=True):
 
 
 class ImageStep(_Strict, frozen=True, kw_only=True):
-    """A machine image is rolled out; nodes of another one drift. `bad`: machines with it never join."""
+    """A machine image is rolled out; nodes of another one drift `within` that. `bad`: machines with it never join."""
 
     id: str
     node_class: str = "default"
     bad: bool = False
+    within: str = "5m"
 
 
 class StockStep(_Strict, frozen=True, kw_only=True):
@@ -164,10 +165,12 @@ class PriceStep(_Strict, frozen=True, kw_only=True):
 
 
 class PoolStep(_Strict, frozen=True, kw_only=True):
-    """Somebody changes a pool's disruption policy."""
+    """Somebody changes a pool's disruption policy, or labels of its template: its nodes drift `within` that."""
 
     name: str
-    disruption: dict[str, Any]
+    disruption: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    within: str = "5m"
 
 
 class KillStep(_Strict, frozen=True, kw_only=True):

@@ -354,7 +354,8 @@ class Stage:
         elif step.change is not None:
             self._change(step)
         elif step.image is not None:
-            self.world.set_image(step.image.node_class, step.image.id, bad=step.image.bad)
+            within = span(step.image.within).low
+            self.world.set_image(step.image.node_class, step.image.id, bad=step.image.bad, within=within)
         elif step.out_of_stock is not None:
             self._dry(step)
         elif step.price is not None:
@@ -415,6 +416,10 @@ class Stage:
     def _pool(self, step: Step) -> None:
         wanted = step.pool
         assert wanted is not None
+        if wanted.labels:
+            self.world.set_template_labels(wanted.name, wanted.labels, within=span(wanted.within).low)
+        if not wanted.disruption:
+            return
         pool = self.world.store.pools[wanted.name]
         section = next(entry for entry in self.scenario.file.pools if entry.name == wanted.name)
         spec = disruption_of({**section.disruption, **wanted.disruption}, self.policy.disruption)

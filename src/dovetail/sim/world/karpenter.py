@@ -83,11 +83,14 @@ class Karpenter:
         self.dice = dice
         self.images: dict[str, str] = {}
         self.bad_images: set[str] = set()
+        self.is_deaf = False
+        """Return whether it misses pod events, as it does now and then: nothing is written down for them."""
         self.stillborn: set[str] = set()
         self.ready_from = 0
         self.ready_gap = Span(0, 0)
         self.on_registered: Callable[[Node], None] = lambda node: None
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
+        self.on_expired: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Timer] = {}
         draining.on_drained = self._shut_down
@@ -240,7 +243,7 @@ class Karpenter:
 
     def _pod_event(self, node: str) -> None:
         name = self.store.claim_of.get(node)
-        if name is None:
+        if name is None or self.is_deaf:
             return
         claim = self.store.claims[name]
         now, last = self.clock.instant(), claim.status.last_pod_event_time
@@ -285,34 +288,54 @@ class Karpenter:
 
     # ------------------------------------------------------------ drift, expiry, interruption, death
 
-    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
-        """Roll out a machine image: from now on nodes of another one drift, each when Karpenter next looks at it."""
+    def set_image(self, node_class: str, image: str, *, bad: bool = False, within: int = DRIFT_CHECK) -> None:
+        """Roll out a machine image: nodes of another one drift, each when Karpenter next looks at it, `within` that."""
         self.images[node_class] = image
         if bad:
             self.bad_images.add(image)
-        for name in sorted(self.store.claims):
-            claim = self.store.claims[name]
-            if claim.spec.node_class_ref.name == node_class:
-                wait = self.dice.of(f"drift/{image}", name).randrange(DRIFT_CHECK)
-                self.clock.after(wait, self._judge_drift, name, claim.metadata.uid)
+        claims = self.store.claims
+        old = [name for name in sorted(claims) if claims[name].spec.node_class_ref.name == node_class]
+        self._look_for_drift(old, f"drift/{image}", within)
+
+    def template_changed(self, pool: str, *, within: int = DRIFT_CHECK) -> None:
+        """Look at the nodes of a pool whose template has changed: those of an older one drift."""
+        claims = self.store.claims
+        old = [name for name in sorted(claims) if claims[name].metadata.labels.get(names.NODEPOOL) == pool]
+        self._look_for_drift(old, f"drift/{pool}", within)
+
+    def _look_for_drift(self, claims: list[str], why: str, within: int) -> None:
+        for name in claims:
+            wait = self.dice.of(why, name).randrange(within) if within else 0
+            self.clock.after(wait, self._judge_drift, name, self.store.claims[name].metadata.uid)
 
     def _judge_drift(self, name: str, uid: str) -> None:
         claim = self._mine(name, uid)
         if claim is None or not is_true(claim.status.conditions, names.CONDITION_LAUNCHED):
             return
-        wanted = self.images.get(claim.spec.node_class_ref.name, claim.status.image_id)
+        image = self.images.get(claim.spec.node_class_ref.name, claim.status.image_id)
+        pool = self.store.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
+        written = claim.metadata.annotations.get(names.NODEPOOL_HASH)
+        template = None if pool is None else pool.metadata.annotations.get(names.NODEPOOL_HASH)
+        old = claim.status.image_id != image or (written is not None and template is not None and written != template)
         known = is_true(claim.status.conditions, names.CONDITION_DRIFTED)
-        if claim.status.image_id != wanted and not known:
+        if old and not known:
             self._set(claim, names.CONDITION_DRIFTED, "True")
-        elif claim.status.image_id == wanted and known:
+        elif known and not old:
             status = replace(
                 claim.status, conditions=without_condition(claim.status.conditions, names.CONDITION_DRIFTED)
             )
             self.store.put(replace(claim, status=status))
 
+    def expiry_of(self, claim: NodeClaim) -> int | None:
+        """Return a NodeClaim's own expireAfter; None: never."""
+        return span_of(claim.spec.expire_after)
+
     def expire(self, name: str, uid: str) -> None:
         """End a NodeClaim whose own expireAfter has passed: Karpenter's expiry asks no budget and no hold."""
-        if self._mine(name, uid) is not None:
+        claim = self._mine(name, uid)
+        if claim is not None:
+            if claim.metadata.deletion_timestamp is None:
+                self.on_expired(name)
             self.delete(name)
 
     def interrupted(self, name: str) -> None:

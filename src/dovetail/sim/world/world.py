@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace as change
 
+from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Instruction, TaintNode
@@ -29,7 +30,7 @@ from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
 from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
-from dovetail.sim.world.karpenter import Karpenter, with_condition
+from dovetail.sim.world.karpenter import DRIFT_CHECK, Karpenter, with_condition
 from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.provisioner import Provisioner
@@ -79,10 +80,12 @@ class World:
         self.cloud.on_gone = self._gone
         self.evictions.on_evicted = self._evicted
         self.draining.on_forced = self._forced
+        self.karpenter.on_expired = lambda claim: self._lost(claim, "expired")
         self._outside: list[Callable[[str], None]] = []
         self._on_evicted: list[PodListener] = []
         self._on_forced: list[PodListener] = []
         self._on_gone: list[Callable[[Instance], None]] = []
+        self._on_lost: list[Callable[[str, str], None]] = []
         self.hosts: list[Host] = []
         self._karpenter_hosts: list[tuple[Host, Settings]] = []
 
@@ -104,6 +107,14 @@ class World:
         """Hear of each machine that is no more."""
         self._on_gone.append(listener)
 
+    def on_lost(self, listener: Callable[[str, str], None]) -> None:
+        """Hear of each NodeClaim that nobody chose to end, with how: `interrupted`, `died` or `expired`."""
+        self._on_lost.append(listener)
+
+    def _lost(self, claim: str, how: str) -> None:
+        for listener in self._on_lost:
+            listener(claim, how)
+
     def outside(self, what: str) -> None:
         """Say that something happened which no controller did."""
         for listener in self._outside:
@@ -123,6 +134,7 @@ class World:
 
     def _interrupted(self, claim: str) -> None:
         self.outside(f"spot interruption of {claim}")
+        self._lost(claim, "interrupted")
         self.karpenter.interrupted(claim)
 
     @property
@@ -143,7 +155,7 @@ class World:
     def add_pool(self, pool: NodePool) -> None:
         """Bring a NodePool in, ready."""
         now = self.clock.instant()
-        metadata = change(pool.metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
+        metadata = change(_with_hash(pool).metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
         status = change(pool.status, conditions=with_condition(pool.status.conditions, "Ready", "True", now))
         self.store.put(change(pool, metadata=metadata, status=status))
 
@@ -208,14 +220,24 @@ class World:
         self.outside(f"{key} scaled to {replicas}")
         self.workloads.scale(kind, key, replicas)
 
-    def set_image(self, node_class: str, image: str, *, bad: bool = False) -> None:
-        """Roll out a machine image."""
+    def set_image(self, node_class: str, image: str, *, bad: bool = False, within: int = DRIFT_CHECK) -> None:
+        """Roll out a machine image; Karpenter looks at every node within that time."""
         self.outside(f"image {image}")
-        self.karpenter.set_image(node_class, image, bad=bad)
+        self.karpenter.set_image(node_class, image, bad=bad, within=within)
+
+    def set_template_labels(self, pool: str, labels: dict[str, str], *, within: int = DRIFT_CHECK) -> None:
+        """Change a pool's template: all its nodes drift; Karpenter looks at every node within that time."""
+        self.outside(f"template of {pool}")
+        found = self.store.pools[pool]
+        template = found.spec.template
+        template = change(template, metadata=change(template.metadata, labels={**template.metadata.labels, **labels}))
+        self.store.put(_with_hash(change(found, spec=change(found.spec, template=template))))
+        self.karpenter.template_changed(pool, within=within)
 
     def kill(self, claim: str) -> None:
         """A machine dies."""
         self.outside(f"{claim} dies")
+        self._lost(claim, "died")
         self.karpenter.die(claim)
 
     def set_pool(self, pool: NodePool) -> None:
@@ -249,6 +271,12 @@ class World:
 def karpenter_settings(world: World) -> Settings:
     """Karpenter's profile, with every pool of the world as its own."""
     return replace(KARPENTER_1_15, pools=tuple(sorted(world.store.pools)))
+
+
+def _with_hash(pool: NodePool) -> NodePool:
+    """The pool with the hash of its template, as Karpenter writes it."""
+    written = {names.NODEPOOL_HASH: pool_hash(pool), names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
+    return change(pool, metadata=change(pool.metadata, annotations={**pool.metadata.annotations, **written}))
 
 
 def managed(pool: NodePool) -> NodePool:

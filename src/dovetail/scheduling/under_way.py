@@ -1,0 +1,74 @@
+"""What commands under way have planned for the pods of their nodes, and how a simulation keeps it for them.
+
+A command that waits for its validation, or for its machines, has said where the pods of its nodes will go: to nodes
+that exist, or to replacements that nobody can see yet. The next command must neither launch for those pods again nor
+take what was planned for them. Sits in scheduling, above the engine and below simulate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.model.command import Placement, Replacement
+from dovetail.model.labels import Requirements
+from dovetail.scheduling.engine import Engine, Entry
+from dovetail.scheduling.launch.claims import Claim
+from dovetail.scheduling.launch.machines import TypeBits
+from dovetail.scheduling.launch.templates import Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """The plans of commands under way for pods (`namespace/name`) of nodes that are leaving.
+
+    `launches`: replacements whose machine is not known yet, each for the pods it names. `placements`: nodes that exist,
+    or NodeClaims whose machine is known, and the pods that are to go there.
+    """
+
+    launches: tuple[Replacement, ...] = ()
+    placements: tuple[Placement, ...] = ()
+
+
+NOTHING_UNDER_WAY = UnderWay()
+
+
+def settle(engine: Engine, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
+    """Put pods of leaving nodes where it was planned; return those without a plan, or whose plan no longer works."""
+    waiting = {_name(entry): entry for entry in leaving}
+    templates = {template.name: template for template in engine.frame.templates}
+    for launch in plans.launches:
+        template = templates.get(launch.node_pool)
+        if template is not None:
+            entries = [waiting.pop(name) for name in launch.pods if name in waiting]
+            _launch(engine, template, launch, entries)
+    for place in plans.placements:
+        node = index.get(place.node)
+        for name in place.pods if node is not None else ():
+            entry = waiting.get(name)
+            if entry is not None and node is not None and engine.put_on(entry, node):
+                del waiting[name]
+    return list(waiting.values())
+
+
+def _name(entry: Entry) -> str:
+    meta = entry.pod.metadata
+    return f"{meta.namespace}/{meta.name}"
+
+
+def _launch(engine: Engine, template: Template, launch: Replacement, entries: Sequence[Entry]) -> None:
+    """Count a planned launch: against the pool's limits and in the topology; nobody else's pods may join it."""
+    machines = engine.frame.machines
+    claim = Claim(engine.next_number(), template, _types(engine, template, launch))
+    wanted = machines.intern(Requirements.from_spec(launch.requirements))
+    claim.reqs = machines.merged(template.reqs, wanted) or template.reqs
+    engine.charge(claim)
+    for entry in entries:
+        engine.count_on_claim(entry, claim)
+
+
+def _types(engine: Engine, template: Template, launch: Replacement) -> TypeBits:
+    named: TypeBits = 0
+    for name in launch.instance_types:
+        place = engine.frame.machines.place.get(name)
+        if place is not None:
+            named |= 1 << place
+    return template.types & named or template.types

@@ -1,0 +1,127 @@
+"""The promise that commands launch no more than the pods of their own nodes need, however many go side by side.
+
+What the pods of a command's nodes need at most is what they would need if no node that exists took any of them; that is
+placed here afresh, without pods that wait and without nodes that leave for others. Each node is in one command only
+(another checker's promise), so what holds for each command holds for all of them together. Looks at objects and calls,
+never into the engine. Sits in sim, beside the other checkers.
+"""
+
+from typing import TYPE_CHECKING, Final, cast
+
+from dovetail.lifecycle.commands.records import Record, decode_record
+from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
+from dovetail.model.objects import DaemonSet, Pod
+from dovetail.model.settings import DOVETAIL
+from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
+from dovetail.scheduling.pods.requests import pod_requests, spec_requests
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+from dovetail.sim.checks.promises import Checker
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.store import Change
+
+if TYPE_CHECKING:
+    from dovetail.sim.checks.checkers import Watch
+
+_MEASURED: Final = ("cpu", "memory")
+
+
+class _Need:
+    """What a command may launch: so many nodes, for so much; and what it has asked for."""
+
+    __slots__ = ("asked", "nodes", "room")
+
+    def __init__(self, nodes: int, room: dict[str, int]) -> None:
+        self.nodes = nodes
+        self.room = room
+        self.asked: dict[str, dict[str, int]] = {}
+
+
+class LaunchChecker(Checker):
+    """No command launches more than the pods of its own nodes need, given all that is under way (spec section 5)."""
+
+    rule = "too-many-replacements"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._needs: dict[str, _Need] = {}
+        self._left: dict[str, list[tuple[int, Pod]]] = {}
+        self._waited: dict[str, tuple[int | None, Pod]] = {}
+        self._last: Snapshot | None = None
+
+    def changed(self, change: Change) -> None:
+        """Remember which pods have left which node a moment ago, and which wait or waited for one."""
+        if change.kind != "Pod":
+            return
+        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
+        if new is not None and not new.spec.node_name:
+            self._waited[change.key] = (None, new)
+        elif change.key in self._waited:
+            self._waited[change.key] = (self.world.now, self._waited[change.key][1])
+        if (
+            old is not None
+            and old.spec.node_name
+            and is_reschedulable(old)
+            and (new is None or not is_reschedulable(new))
+        ):
+            self._left.setdefault(old.spec.node_name, []).append((self.world.now, old))
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Count a command's replacements when it begins, and add up what they ask for as they are launched."""
+        if isinstance(instruction, TaintNode) and not self.watch.is_karpenters(instruction.command_id):
+            record = decode_record(instruction.record)
+            if record is not None and record.id not in self._needs:
+                self._begin(record)
+        elif isinstance(instruction, CreateNodeClaim):
+            self._launch(instruction)
+
+    def _begin(self, record: Record) -> None:
+        nodes = [entry.node for entry in record.nodes]
+        need = self._needs[record.id] = self._need(nodes)
+        if len(record.replacements) > need.nodes:
+            self.broken(
+                f"{record.id} launches {len(record.replacements)} nodes for {', '.join(nodes)}, whose pods need "
+                f"{need.nodes} at most"
+            )
+
+    def _need(self, nodes: list[str]) -> _Need:
+        edge = self.world.now - self.watch.lag
+        catalogue = self.world.cloud.seen_catalogue()
+        self._last = snapshot = Snapshot.build(
+            self.store.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
+        )
+        chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
+        result = simulate(
+            snapshot, chosen, closed=range(len(snapshot.states)), include_pending=False, include_leaving=False
+        )
+        gone = [pod for name in nodes for at, pod in self._left.pop(name, ()) if at >= edge]
+        self._waited = {key: entry for key, entry in self._waited.items() if entry[0] is None or entry[0] >= edge}
+        own = [pod for name in nodes for pod in self.store.pods_on.get(name, {}).values() if is_reschedulable(pod)]
+        unsure = len(gone) + sum(is_pending(pod) for pod in own)  # pods that are not started may land anywhere
+        pods = [*own, *gone, *(pod for _, pod in self._waited.values())]
+        amounts = [pod_requests(pod) for pod in pods]
+        room = {name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED}
+        return _Need(len(result.new_nodes) + len(result.unplaced) + unsure, room)
+
+    def _launch(self, asked: CreateNodeClaim) -> None:
+        """Pods that wait may share a replacement; pods of other commands' nodes may not."""
+        need = self._needs.get(asked.command_id)
+        if need is None or asked.name in need.asked:
+            return
+        need.asked[asked.name] = asked.replacement.requests
+        daemons = self._daemons()
+        for name in _MEASURED:
+            total = sum(entry.get(name, 0) for entry in need.asked.values())
+            most = need.room[name] + len(need.asked) * daemons[name]
+            if total > most:
+                self.broken(f"{asked.command_id} asks for {total} of {name}; its pods need {most} at most")
+
+    def _daemons(self) -> dict[str, int]:
+        """What all daemons take on a node, at most."""
+        found = dict.fromkeys(_MEASURED, 0)
+        for item in self.store.by_kind["DaemonSet"].values():
+            spec = cast("DaemonSet", item).spec.template.spec
+            for name, amount in spec_requests(spec).items():
+                if name in found:
+                    found[name] += amount
+        return found

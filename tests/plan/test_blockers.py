@@ -1,0 +1,220 @@
+"""`dovetail blockers`: what holds back how much money, found by asking the core without each of them."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.question import Question
+from dovetail.model import names
+from dovetail.model.money import UNIT, parse_money
+from dovetail.model.objects import PodDisruptionBudget
+from dovetail.plan.blockers import Blocker, find_blockers
+from dovetail.plan.blockers_text import blockers_page, blockers_text
+from dovetail.plan.pdb_sums import pdb_sum
+from tests.designs.world import Town, kind
+
+
+def _question(town: Town) -> Question:
+    return Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+
+
+def _blockers(town: Town) -> dict[str, Blocker]:
+    return {entry.name: entry for entry in find_blockers(_question(town))}
+
+
+def _pdb(name: str, labels: dict[str, str], spec: dict[str, Any], **status: int) -> PodDisruptionBudget:
+    tree = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}, **spec},
+        "status": status,
+    }
+    return msgspec.convert(tree, PodDisruptionBudget, strict=False)
+
+
+def _town() -> Town:
+    """Three nodes of one pool: one held by a PDB, one by a workload's annotation, one with room for all."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("by-pdb", "m")
+    town.pod("web-1", "by-pdb", cpu="500m", labels={"app": "web"})
+    town.others.append(_pdb("web", {"app": "web"}, {"minAvailable": 1}, expectedPods=1, currentHealthy=1))
+    town.node("by-pod", "m")
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+    town.pod("db-0", "by-pod", cpu="500m", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[owner])
+    town.node("room", "m")
+    town.pod("held", "room", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[])
+    return town
+
+
+def test_the_saving_is_what_the_core_finds_without_that_blocker() -> None:
+    """A blocker is worth what the plan saves on the input without it."""
+    town = _town()
+    found = _blockers(town)
+    assert found["default/web"].kind == "PodDisruptionBudget"
+    assert found["default/db"].kind == "Workload"
+    assert found["default/held"].kind == "Pod"
+    question = _question(town)
+    lifted = replace(question, cluster=replace(question.cluster, pdbs=()))
+    (command,) = Decider().round(lifted).commands
+    assert command.nodes == ("by-pdb",)
+    assert found["default/web"].savings == command.savings == parse_money("0.20")
+    assert found["default/db"].savings == parse_money("0.20")
+
+
+def test_a_node_with_two_blockers_is_nobodys_saving_alone() -> None:
+    """Lifting one of two blockers frees nothing; both name the node."""
+    town = _town()
+    town.pod("also", "by-pdb", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[])
+    found = _blockers(town)
+    assert found["default/web"].savings == found["default/also"].savings == 0
+    assert (found["default/web"].nodes, found["default/web"].alone) == (1, 0)
+
+
+def test_they_are_ranked_by_savings_then_name() -> None:
+    """The dearest comes first."""
+    town = _town()
+    town.kinds["x"] = kind("x", "1.00", cpu=4)
+    town.node("dear", "x")
+    town.pod("rare", "dear", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[])
+    ranked = find_blockers(_question(town))
+    assert ranked[0].name == "default/rare"
+    assert [(-entry.savings, entry.name) for entry in ranked] == sorted((-e.savings, e.name) for e in ranked)
+
+
+def test_pods_of_a_deployment_are_named_by_it() -> None:
+    """The Deployment behind a ReplicaSet is what people know."""
+    town = _town()
+    tree = {
+        "metadata": {
+            "name": "api-5d4f",
+            "namespace": "default",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "api", "controller": True}],
+        },
+        "spec": {"replicas": 1},
+    }
+    from dovetail.model.objects import ReplicaSet
+
+    town.others.append(msgspec.convert(tree, ReplicaSet, strict=False))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "api-5d4f", "uid": "u", "controller": True}
+    town.pod("api-5d4f-x", "by-pod", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[owner])
+    assert _blockers(town)["default/api"].kind == "Workload"
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "spare", "said"),
+    [
+        ({"minAvailable": 3}, 3, 0, "minAvailable 3 of 3 pods leaves none"),
+        ({"minAvailable": 1}, 1, 0, "minAvailable 1 of 1 pod leaves none"),
+        ({"minAvailable": 2}, 3, 1, "leaves 1"),
+        ({"minAvailable": 5}, 3, 0, "leaves none"),
+        ({"minAvailable": "100%"}, 4, 0, "minAvailable 100% (rounded up: 4) of 4 pods leaves none"),
+        ({"minAvailable": "90%"}, 5, 0, "minAvailable 90% (rounded up: 5) of 5 pods leaves none"),
+        ({"minAvailable": "80%"}, 5, 1, "leaves 1"),
+        ({"maxUnavailable": 0}, 7, 0, "maxUnavailable 0 of 7 pods lets none be away"),
+        ({"maxUnavailable": "0%"}, 7, 0, "lets none be away"),
+        ({"maxUnavailable": "1%"}, 7, 1, "maxUnavailable 1% (rounded up: 1) of 7 pods lets 1 be away"),
+        ({"maxUnavailable": 9}, 7, 7, "lets 9 be away"),
+        ({"minAvailable": "50%"}, 1, 0, "minAvailable 50% (rounded up: 1) of 1 pod leaves none"),
+    ],
+)
+def test_the_arithmetic_of_a_pdb(spec: dict[str, Any], pods: int, spare: int, said: str) -> None:
+    """Percentages are rounded up, as Kubernetes does; what is left is what may be away."""
+    total = pdb_sum(_pdb("p", {"a": "b"}, spec), pods)
+    assert total.spare == spare
+    assert total.impossible == (spare == 0)
+    assert said in total.why
+
+
+def test_a_pdb_that_can_never_allow_an_eviction_is_named_with_its_remedy() -> None:
+    """`minAvailable` equal to the replicas is impossible; one that is only short of healthy pods is not."""
+    town = _town()
+    town.node("other", "m")
+    for number in range(2):
+        town.pod(f"api-{number}", "other", cpu="500m", labels={"app": "api"})
+    town.others.append(
+        _pdb("api", {"app": "api"}, {"minAvailable": 1}, expectedPods=2, currentHealthy=1, desiredHealthy=1)
+    )
+    found = _blockers(town)
+    assert found["default/web"].impossible
+    assert "minAvailable 1 of 1 pod leaves none" in found["default/web"].why
+    assert "maxUnavailable: 1" in found["default/web"].remedy
+    assert not found["default/api"].impossible
+    assert "1 unhealthy pod" in found["default/api"].remedy
+
+
+def test_a_pod_under_two_pdbs_can_never_be_evicted() -> None:
+    """The eviction API refuses a pod that two PDBs select."""
+    town = _town()
+    town.others.append(_pdb("web-too", {"app": "web"}, {"maxUnavailable": 1}, disruptionsAllowed=1, expectedPods=1))
+    entry = _blockers(town)["default/web-too"]
+    assert entry.impossible
+    assert "selected by 2 PodDisruptionBudgets" in entry.why
+
+
+def test_an_impossible_pdb_is_named_even_if_it_holds_no_node() -> None:
+    """It would hold the next drain; better to know before."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidateAfter": "0s"})
+    town.pod("waiting", labels={"app": "web"})
+    town.others.append(_pdb("web", {"app": "web"}, {"maxUnavailable": 0}, expectedPods=1))
+    (entry,) = find_blockers(_question(town))
+    assert (entry.name, entry.impossible, entry.nodes, entry.savings) == ("default/web", True, 0, 0)
+
+
+def test_a_drain_that_can_never_end_is_named() -> None:
+    """A leaving node that waits for a protected pod, without a terminationGracePeriod, waits for ever."""
+    town = _town()
+    claim = town.claims["by-pod"]
+    metadata = msgspec.structs.replace(claim.metadata, deletion_timestamp=town.now - timedelta(hours=2))
+    town.claims["by-pod"] = msgspec.structs.replace(claim, metadata=metadata)
+    entry = _blockers(town)["default/db"]
+    assert entry.impossible
+    assert "is draining" in entry.why
+    assert "terminationGracePeriod" in entry.why
+    bounded = msgspec.structs.replace(claim.spec, termination_grace_period="1h")
+    town.claims["by-pod"] = msgspec.structs.replace(town.claims["by-pod"], spec=bounded)
+    assert not _blockers(town)["default/db"].impossible
+
+
+@pytest.mark.parametrize(
+    ("disruption", "gate"),
+    [
+        ({"consolidationPolicy": "WhenEmpty"}, "pool-policy"),
+        ({"consolidateAfter": "Never"}, "consolidate-after"),
+        ({"consolidateAfter": "2h"}, "consolidate-after"),
+        ({"consolidationGracePeriod": "2h"}, "grace-period"),
+        ({"budgets": [{"nodes": "0"}]}, "budget"),
+        ({"consolidationSavingsThreshold": 100}, "savings-threshold"),
+    ],
+)
+def test_a_pools_policy_is_a_blocker(disruption: dict[str, Any], gate: str) -> None:
+    """Each is lifted by the one field that holds the nodes, and the core is asked what that saves."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption=disruption)
+    town.node("wide", "l")
+    town.fill("wide", 2)
+    (entry,) = find_blockers(_question(town))
+    assert (entry.kind, entry.name, entry.gate, entry.nodes) == ("NodePool", "default", gate, 1)
+    assert entry.savings == UNIT // 5
+    assert entry.remedy
+
+
+def test_words_fit_eighty_columns_and_the_page_escapes_names() -> None:
+    """Reason and remedy are wrapped; nothing from the cluster is taken for markup."""
+    town = _town()
+    question = _question(town)
+    blockers = find_blockers(question)
+    assert max(map(len, blockers_text(question, blockers).splitlines())) <= 80
+    assert "NEVER" in blockers_text(question, blockers)
+    assert "<code>default/web</code>" in blockers_page(question, blockers)
+
+
+def test_the_promised_keys() -> None:
+    """The JSON of the contract."""
+    entry = find_blockers(_question(_town()))[0].to_dict()
+    assert {"kind", "name", "gate", "nodes", "savingsPerHour", "impossible", "why", "remedy"} <= set(entry)
+    assert entry["savingsPerHour"] == "0.2"

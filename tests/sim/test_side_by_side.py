@@ -1,0 +1,238 @@
+"""Commands side by side: together they launch what the pods of their nodes need, and no more.
+
+The cases are those that a real cluster showed: all nodes drift in the same second, and each command counted the new
+nodes of the others as its own.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
+from dovetail.model import names
+from dovetail.model.command import Method, Replacement
+from dovetail.model.objects import (
+    Affinity,
+    LabelSelectorSpec,
+    ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+)
+from dovetail.model.settings import DOVETAIL, Stabilization
+from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.world.clock import MINUTE, SECOND, Span
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.world import World
+from tests.sim.rogue import QUICK, Rogue, pool_named, rules, settle, small_world, work
+
+CALM = replace(DOVETAIL, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
+
+
+def apart(name: str) -> Affinity:
+    """No two pods of the workload on one node."""
+    term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels={"app": name}))
+    return Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
+
+
+class Seen:
+    """What an engine asked for: replacements by command, and the largest number of nodes at any time."""
+
+    def __init__(self, world: World, host: Host) -> None:
+        self.created: dict[str, list[CreateNodeClaim]] = {}
+        self.begun: dict[str, int] = {}
+        self.most = len(world.store.claims)
+        self._world = world
+        host.on_instruction.append(self._hear)
+
+    def _hear(self, host: Host, asked: Instruction) -> None:
+        if isinstance(asked, TaintNode):
+            self.begun.setdefault(asked.command_id, host.engine.elapsed)
+        elif isinstance(asked, CreateNodeClaim) and asked.name not in self._world.store.claims:
+            self.created.setdefault(asked.command_id, []).append(asked)
+            self.most = max(self.most, len(self._world.store.claims) + 1)
+
+    @property
+    def launched(self) -> int:
+        """How many NodeClaims the commands created, together."""
+        return sum(map(len, self.created.values()))
+
+
+def started(world: World) -> tuple[Watch, Seen]:
+    """A controller on the world, and whoever watches it."""
+    watch = Watch(world)
+    host = world.add_engine(CALM)
+    watch.follow(host)
+    seen = Seen(world, host)
+    host.start()
+    return watch, seen
+
+
+def one_pod_each(count: int, **disruption: Any) -> World:
+    """A pool of nodes with one pod each that stand apart; nothing but drift moves them."""
+    given = {"budgets": [{"nodes": "100%"}], "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+    world = small_world(count, **{**given, **disruption})
+    world.workloads.add(work("alone", replicas=count, cpu="900m", affinity=apart("alone")))
+    settle(world)
+    assert all(len(world.store.pods_on[f"n{index}"]) == 1 for index in range(count))
+    return world
+
+
+def drift_by_image(world: World) -> None:
+    """All nodes drift at once: a new image."""
+    world.set_image("default", "image-2", within=0)
+
+
+def drift_by_template(world: World) -> None:
+    """All nodes drift at once: a label of the pools' templates changes."""
+    for pool in sorted(world.store.pools):
+        world.set_template_labels(pool, {"team": "b"}, within=0)
+
+
+@pytest.mark.parametrize("drift", [drift_by_image, drift_by_template])
+def test_all_nodes_of_a_pool_drift_at_once(drift: Any) -> None:
+    """Eight nodes with one pod each, budget 100 %: eight commands side by side launch eight nodes, not 36."""
+    world = one_pod_each(8)
+    watch, seen = started(world)
+    drift(world)
+    settle(world, 40)
+    assert len(seen.begun) == 8, "a budget of all is soon all side by side"
+    settle(world, 600)
+    assert [len(claims) for claims in seen.created.values()] == [1] * 8
+    assert seen.launched == 8
+    assert seen.most == 16
+    assert len(world.store.nodes) == 8
+    assert not set(world.store.nodes) & {f"n{index}" for index in range(8)}
+    watch.ended()
+    assert rules(watch) == []
+
+
+def test_replacement_is_sized_for_the_pods_of_its_own_command() -> None:
+    """Without anti-affinity too: no command makes its node large enough for the pods of the one before."""
+    world = small_world(6, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.workloads.add(work("fill", replicas=12, cpu="1700m"))
+    settle(world)
+    watch, seen = started(world)
+    drift_by_image(world)
+    settle(world, 600)
+    asked = [claim.replacement.requests["cpu"] for claims in seen.created.values() for claim in claims]
+    assert asked == [3400] * 6
+    assert len(world.store.nodes) == 6
+    assert rules(watch) == []
+
+
+def test_mixed_pool_with_pdbs() -> None:
+    """Pools of all sorts of pods under PDBs at 20 %: the cluster never grows by more than may leave at once."""
+    world = small_world(20, budgets=[{"nodes": "20%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    for index, cpu in enumerate(("150m", "400m", "700m", "900m", "1200m")):
+        name = f"app-{index}"
+        world.put(
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name=name, namespace="default"),
+                spec=PodDisruptionBudgetSpec(
+                    selector=LabelSelectorSpec(match_labels={"app": name}), max_unavailable="20%"
+                ),
+            )
+        )
+        affinity = apart(name) if index % 2 else None
+        world.workloads.add(work(name, replicas=16, cpu=cpu, affinity=affinity))
+    settle(world, 120)
+    before = len(world.store.nodes)
+    watch, seen = started(world)
+    drift_by_image(world)
+    settle(world, 3600)
+    assert seen.most <= before + 4 + 4
+    assert len(world.store.nodes) <= before
+    assert all(claim.status.image_id == "image-2" for claim in world.store.claims.values())
+    watch.ended()
+    assert rules(watch) == []
+
+
+def test_no_command_launches_for_the_nodes_of_another_pool() -> None:
+    """Two pools drift at once; each command launches in its own pool, for its own pods."""
+    world = small_world(0, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.add_pool(pool_named("green", budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty"))
+    for pool in ("blue", "green"):
+        for index in range(4):
+            world.add_node(pool, "medium", "zone-a", names.ON_DEMAND, age=120 * MINUTE, name=f"{pool}-{index}")
+        chosen = {names.NODEPOOL: pool}
+        world.workloads.add(work(pool, replicas=4, cpu="900m", affinity=apart(pool), node_selector=chosen))
+    settle(world)
+    watch, seen = started(world)
+    drift_by_template(world)
+    settle(world, 600)
+    assert seen.launched == 8
+    for claims in seen.created.values():
+        assert len(claims) == 1
+        pool = claims[0].replacement.node_pool
+        assert all(pod.startswith(f"default/{pool}-") for pod in claims[0].replacement.pods)
+    assert rules(watch) == []
+
+
+def test_room_that_is_planned_for_others_is_not_taken() -> None:
+    """A free node takes the pods of the first command; the second one, found at once after it, launches."""
+    world = small_world(3, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.workloads.add(work("pair", replicas=2, cpu="2500m"))
+    settle(world)
+    free = [name for name in sorted(world.store.nodes) if not world.store.pods_on.get(name)]
+    assert len(free) == 1
+    watch, seen = started(world)
+    for name in sorted(world.store.nodes):
+        if name not in free:
+            world.karpenter.images["default"] = "image-2"
+            world.karpenter._judge_drift(name, world.store.claims[name].metadata.uid)
+    world.karpenter.images["default"] = "image-1"
+    settle(world, 300)
+    assert len(seen.begun) == 2
+    assert seen.launched == 1
+    assert rules(watch) == []
+
+
+def test_cost_action_is_not_held_up_by_what_others_launch() -> None:
+    """What a node that leaves needs is nothing that another pool's cost action opens or prices."""
+    slow = replace(QUICK, register=Span(600 * SECOND, 600 * SECOND))
+    world = small_world(0, times=slow, consolidationSavingsThreshold=0)
+    world.add_pool(pool_named("green", consolidationPolicy="WhenEmpty"))
+    world.add_node("green", "large", "zone-a", names.ON_DEMAND, age=120 * MINUTE, name="old")
+    world.add_node("blue", "large", "zone-b", names.ON_DEMAND, age=120 * MINUTE, name="half")
+    world.workloads.add(work("big", cpu="7000m", replicas=1, node_selector={names.NODEPOOL: "green"}))
+    world.workloads.add(work("little", cpu="300m", replicas=1, node_selector={names.NODEPOOL: "blue"}))
+    settle(world, 20)
+    watch, seen = started(world)
+    world.set_template_labels("green", {"team": "b"}, within=0)
+    settle(world, 300)
+    asked = {claim.replacement.node_pool: claim.replacement for c in seen.created.values() for claim in c}
+    assert {pool: wanted.requests["cpu"] for pool, wanted in asked.items()} == {"green": 7000, "blue": 300}
+    assert seen.launched == 2
+    assert rules(watch) == []
+
+
+@pytest.mark.parametrize(("cpu", "replicas"), [(900, 2), (900, 9), (5000, 1)])
+def test_checker_sees_more_replacements_than_the_pods_need(cpu: int, replicas: int) -> None:
+    """Two nodes for one pod, nine for one pod, or one that is large enough for the pods of others."""
+    world = one_pod_each(3)
+    watch = Watch(world)
+    rogue = Rogue(world, watch)
+    names_of = tuple(f"new-{index}" for index in range(replicas))
+    record = rogue.record("one", ("n0",), Method.DRIFTED, names_of)
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    for name in names_of:
+        wanted = Replacement(node_pool="blue", instance_types=("large",), requests={"cpu": cpu, "pods": 1})
+        rogue.do(
+            CreateNodeClaim(id=f"one/create/{name}", command_id="one", name=name, replacement=wanted, record=record)
+        )
+    assert rules(watch)[:1] == ["too-many-replacements"]
+
+
+def test_checker_accepts_what_the_pods_need() -> None:
+    """One node for one pod."""
+    world = one_pod_each(3)
+    watch = Watch(world)
+    rogue = Rogue(world, watch)
+    record = rogue.record("one", ("n0",), Method.DRIFTED, ("new",))
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    wanted = Replacement(node_pool="blue", instance_types=("large",), requests={"cpu": 900, "pods": 1})
+    rogue.do(CreateNodeClaim(id="one/create/new", command_id="one", name="new", replacement=wanted, record=record))
+    assert rules(watch) == []
