@@ -242,6 +242,7 @@ class Engine:
         """Note what happened; says how much must be looked at because of it."""
         match event:
             case ObjectObserved(object=item):
+                self._out.extend(self._announcer.distrusted(event, publishes=self.acts))
                 if not self.store.observe(item):
                     return _Stir.NOTHING
                 self._changed(item)
@@ -249,6 +250,7 @@ class Engine:
             case ObjectVanished():
                 if event.kind == "NodeClaim":
                     self._lost_claim(event)
+                self._announcer.forget(event.kind, event.name)
                 gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
                 return self._stir(KINDS[event.kind] if gone is None else type(gone))
             case Synced():

@@ -14,9 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import heappop, heappush
+from secrets import token_bytes
 from typing import Any, Final
 
 from dovetail.decide.outcome import RoundResult
+from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
@@ -53,7 +55,10 @@ _SECOND: Final = 1_000_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Controller:
-    """One controller process. `run` returns when it is told to stop, `stop` tells it."""
+    """One controller process. `run` returns when it is told to stop, `stop` tells it.
+
+    `seal` is what records of commands are trusted by; a controller that acts must have one.
+    """
 
     client: ApiClient
     engine: Engine
@@ -61,6 +66,7 @@ class Controller:
     metrics: Metrics
     identity: str
     lease_namespace: str
+    seal: Seal | None = None
     lease_name: str = "dovetail"
     resources: Sequence[Resource] = RESOURCES
     telemetry: Telemetry | None = None
@@ -93,6 +99,8 @@ class Controller:
         self._actuator = Actuator(
             client=self.client,
             identity=self.identity,
+            # Only an observer has none, and it writes nothing.
+            seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
         )
@@ -198,6 +206,8 @@ class Controller:
 
     async def _observed(self, event: Event) -> None:
         if isinstance(event, ObjectObserved):
+            if self.seal is not None:
+                event = admit(event, self.seal)
             item = event.object
             self.metrics.events.labels(type(item).__name__).inc()
             if isinstance(item, Node | NodeClaim | NodePool):
