@@ -214,7 +214,7 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
     )
     new = f"{NAME}-new"
     requests = Replacement(node_pool=NAME, instance_types=("m5.large",), requests={"cpu": 100})
-    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": "the same thing twice"}
+    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": f"the same thing twice at {datetime.now(UTC)}"}
     orders: list[Any] = [
         HoldNode(id="1", node=NAME),
         TaintNode(id="2", command_id="c1", node=NAME, record=record),

@@ -2,7 +2,7 @@
 
 The first replica that acts makes the key; every other one, and every successor, reads it. The chart creates the Secret
 empty, so that the controller may only read and patch this one. `key` seals; `previous`, if there is one, still opens
-what was sealed before a change of keys. The key never reaches a log. docs/decisions/0009-records-are-sealed.md.
+what was sealed before a change of keys. The key never reaches a log. docs/decisions/0008-records-are-sealed.md.
 """
 
 import secrets

@@ -3,7 +3,7 @@
 Whoever may annotate a Node, its own kubelet included, can write any record; only one that carries the digest is obeyed.
 All replicas share the key, so that a successor trusts what its predecessor wrote. `admit` is where every shell lets
 objects in: a record that can't be read, or that isn't sealed, or that stands on an object it doesn't name, is taken off
-the object before the engine sees it, with the reason. docs/decisions/0009-records-are-sealed.md. Pure; a shell keeps
+the object before the engine sees it, with the reason. docs/decisions/0008-records-are-sealed.md. Pure; a shell keeps
 the key. Sits in lifecycle, above `records`.
 """
 
