@@ -15,7 +15,7 @@ from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import DAY, parse_go_duration
+from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.settings import (
     PROFILES,
     CandidateOrder,
@@ -54,7 +54,17 @@ def settings_of(tree: Any, base: Settings) -> Settings:
             raise InputError(_unknown(str(key), list(_READERS), "setting"))
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
-    return dataclasses.replace(base, **changes)
+    return _checked(dataclasses.replace(base, **changes))
+
+
+def _checked(settings: Settings) -> Settings:
+    """Raise where the times of the Lease don't fit together: a leader must stop before another one may begin."""
+    if not settings.retry_period < settings.renew_deadline < settings.lease_duration:
+        raise InputError(
+            "retryPeriod must be shorter than renewDeadline, and that shorter than leaseDuration; "
+            "write e.g. retryPeriod: 2s, renewDeadline: 20s, leaseDuration: 30s"
+        )
+    return settings
 
 
 def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
@@ -195,5 +205,9 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),
+    "leaseDuration": ("lease_duration", _length(HOUR, shortest=SECOND)),
+    "renewDeadline": ("renew_deadline", _length(HOUR, shortest=SECOND)),
+    "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
+    "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
 SETTING_KEYS: Final = tuple(sorted(_READERS))

@@ -48,7 +48,12 @@ def register(subparsers: Any) -> None:
         "--notify", metavar="FOLDER", help="webhooks: a folder with the files slack and/or json, a URL in each"
     )
     parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="metrics and probes")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:8080",
+        help="metrics and probes; :PORT is every address, of IPv4 and IPv6",
+    )
     parser.add_argument(
         "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
     )
@@ -76,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
     log = Log(args.log_level)
 
     async def work(client: "ApiClient") -> int:
-        where = host.strip("[]") or "0.0.0.0"  # noqa: S104 - asked for with :PORT
-        return await _control(args, client, log, where, int(port))
+        return await _control(args, client, log, host.strip("[]"), int(port))
 
     return with_client(args, work)
 
@@ -139,8 +143,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
                 host,
                 port,
                 metrics.registry,
-                alive=lambda: controller.is_alive,
-                ready=lambda: controller.is_ready,
+                alive=controller.why_dead,
+                ready=controller.why_unready,
             ) as listening:
                 log.info(
                     "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,

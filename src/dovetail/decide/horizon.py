@@ -5,12 +5,13 @@ decide, above the methods, below the round.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
+from dovetail.model.duration import later
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.verdicts import Gate
 
@@ -60,7 +61,7 @@ def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> 
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
     if amount > 0 and missing > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
-        yield now + timedelta(microseconds=-(-wait // 1000))
+        yield later(now, wait)
 
 
 def _sum_up(falls: Sequence[tuple[int, int]]) -> tuple[int, int]:

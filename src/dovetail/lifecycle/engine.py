@@ -44,6 +44,7 @@ from dovetail.lifecycle.messages import (
     Report,
     SettingsChanged,
     Synced,
+    ViewGrewOld,
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
@@ -256,6 +257,9 @@ class Engine:
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
+            case ViewGrewOld(kinds=kinds):
+                self.is_synced = False
+                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -483,8 +487,8 @@ class Engine:
     def _blame(self, run: Run, view: View) -> None:
         """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
-        if cause is None or run.attempts.any_failed(Failure.TAKEN):
-            return  # nobody's fault: another controller was quicker
+        if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
+            return  # nobody's fault: another controller was quicker, or a pod was
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
             self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return

@@ -44,6 +44,13 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewGrewOld:
+    """Nothing has been heard of these kinds for too long: no decision until `Synced` comes again."""
+
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipGained:
     """From now on, the engine of this process may act."""
 
@@ -76,6 +83,7 @@ class Failure(StrEnum):
     """How an instruction failed.
 
     `taken`: the node carries the taint and record of another command, which must not be overwritten.
+    `occupied`: pods are on the node, as the server has them now, that a deletion must not disturb.
     `conflict`, `throttled` and `unreachable` are tried again; `not-found` means that its object is gone (or, for a
     creation, its pool); `forbidden` and `refused` will not change by themselves. A deletion whose uid no longer fits is
     `not-found`: the object that was meant is gone.
@@ -88,6 +96,7 @@ class Failure(StrEnum):
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     TAKEN = "taken"
+    OCCUPIED = "occupied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +123,7 @@ Event = (
     ObjectObserved
     | ObjectVanished
     | Synced
+    | ViewGrewOld
     | LeadershipGained
     | LeadershipLost
     | ClockAdvanced
@@ -164,12 +174,20 @@ class CreateNodeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteNodeClaim:
-    """Delete the NodeClaim if it is still the one with this uid."""
+    """Delete the NodeClaim if it is still the one with this uid, and if the pods on its node still allow it.
+
+    `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
+    undone. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one that says
+    do-not-disrupt. Otherwise the answer is `occupied`.
+    """
 
     id: str
     command_id: str
     name: str
     uid: str
+    node: str = ""
+    only_empty: bool = False
+    spares_protected: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,6 +126,7 @@ class Actuator:
             body=msgspec.json.encode(tree),
             content_type=content_type,
             params={"fieldManager": "dovetail"} if method != "DELETE" else None,
+            fence=self.may_act,
         )
 
 

@@ -39,6 +39,15 @@ class Resource:
         return f'{{apiGroups: ["{self.group}"], resources: ["{self.plural}"]{names}, verbs: [{verbs}]}}'
 
 
+def plural_in(path: str) -> str:
+    """Return the plural of the kind that a path of the API server is about, e.g. `pods`; for metrics."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else parts[:1]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return rest[0] if rest else "other"
+
+
 RESOURCES: Final[tuple[Resource, ...]] = (
     Resource(kind="NodePool", group="karpenter.sh", version="v1", plural="nodepools", namespaced=False, essential=True),
     Resource(

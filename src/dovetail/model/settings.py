@@ -71,7 +71,8 @@ class Settings:
     """All tunables. `profile` decides the rules that are no setting of their own.
 
     `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
-    do. Only a simulated Karpenter asks for that.
+    do. Only a simulated Karpenter asks for that. The last four are for the live controller alone: how its Lease is
+    kept, and how old its view of any kind may be before it decides nothing.
     """
 
     profile: Profile = Profile.DOVETAIL
@@ -94,6 +95,10 @@ class Settings:
     pools: tuple[str, ...] = ()
     karpenter: KarpenterSettings = field(default_factory=KarpenterSettings)
     ties: int = 0
+    lease_duration: int = 30 * _SECOND
+    renew_deadline: int = 20 * _SECOND
+    retry_period: int = 2 * _SECOND
+    view_age_maximum: int = 2 * _MINUTE
 
     @property
     def is_karpenter(self) -> bool:

@@ -6,14 +6,14 @@ in decide, at the bottom.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model.cached import cached
-from dovetail.model.duration import NEVER, DurationError, parse_go_duration, parse_simple
+from dovetail.model.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.policy import DisruptionPolicy
@@ -95,7 +95,7 @@ class NodeFacts:
         """Return a timer that its last pod event started; None where there is none or no event is known."""
         if not period or self.last_event is None:
             return None
-        until = self.last_event + timedelta(microseconds=-(-period // 1000))
+        until = later(self.last_event, period)
         return Timer(since=self.last_event, period=period, until=until)
 
     @cached
@@ -162,7 +162,7 @@ class NodeFacts:
         """When it expires; None: never."""
         if self.expire_after is None or self.created is None:
             return None
-        return self.created + timedelta(microseconds=-(-self.expire_after // 1000))
+        return later(self.created, self.expire_after)
 
     def remaining(self, now: datetime) -> Fraction:
         """Return the share of its life that is left."""

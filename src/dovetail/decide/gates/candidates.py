@@ -17,7 +17,7 @@ from dovetail.decide.gates import timers
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Pod, is_true
+from dovetail.model.objects import NodeClaim, Pod, is_true
 from dovetail.model.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
@@ -360,7 +360,7 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
         return {method: Chain(method, common) for method in Method}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
-    if not strict[-1].passed and _bounded(facts):
+    if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
     chains: dict[Method, Chain] = {}
     for method in Method:
@@ -374,9 +374,9 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     return chains
 
 
-def _bounded(facts: NodeFacts) -> bool:
-    """Return whether the NodeClaim has a terminationGracePeriod, which ends every drain in time."""
-    period = facts.claim.spec.termination_grace_period if facts.claim is not None else None
+def is_bounded(claim: NodeClaim) -> bool:
+    """Return whether a NodeClaim has a terminationGracePeriod, which ends every drain in time."""
+    period = claim.spec.termination_grace_period
     return period is not None and is_length(period)  # what can't be read lifts nothing
 
 

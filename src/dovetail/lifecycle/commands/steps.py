@@ -7,6 +7,7 @@ id. So a lost instruction or a lost answer delays a command and does no harm. Si
 from collections.abc import Iterator
 from typing import Final, assert_never
 
+from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -28,7 +29,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.model.command import Replacement
+from dovetail.model.command import Action, Replacement
 from dovetail.model.objects import Node, NodeClaim
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
@@ -176,14 +177,27 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
                 record=run.record(Phase.LAUNCHING, view.now),
             )
         case Step.DELETE:
-            entry = _entry(run, target)
-            return DeleteNodeClaim(id=run.delete_id(entry.claim), command_id=run.id, name=entry.claim, uid=entry.uid)
+            return _deletion(run, _entry(run, target), view)
         case Step.CLEAR:
             return ClearRecord(id=run.clear_id(target), command_id=run.id, node_claim=target)
         case Step.DELETE_REPLACEMENTS:
             return _undo(run, target, view)
         case _:
             assert_never(step)
+
+
+def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
+    """Word a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
+    claim = claim_of(entry, view.store)
+    return DeleteNodeClaim(
+        id=run.delete_id(entry.claim),
+        command_id=run.id,
+        name=entry.claim,
+        uid=entry.uid,
+        node=entry.node,
+        only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
+        spares_protected=not (run.method in MAY_WAIT and claim is not None and is_bounded(claim)),
+    )
 
 
 def _specs(run: Run) -> tuple[Replacement, ...]:
