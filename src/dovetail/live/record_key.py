@@ -14,7 +14,6 @@ import msgspec
 
 from dovetail.lifecycle.commands.seal import KEY_BYTES_MIN, Seal
 from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import SECRET
 
 SECRET_NAME: Final = "dovetail-records"  # noqa: S105 - a name, not a secret
@@ -45,7 +44,7 @@ async def _load(client: ApiClient, namespace: str) -> Seal:
     fresh = {"key": b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}
     path = SECRET.path(SECRET_NAME, namespace)
     try:
-        found = _decoded(await client.request("GET", path))
+        found: dict[str, Any] = msgspec.json.decode(await client.request("GET", path))
     except ApiError as error:
         if error.status != 404:
             raise
@@ -61,16 +60,6 @@ async def _load(client: ApiClient, namespace: str) -> Seal:
     patch = {"metadata": {"resourceVersion": version}, "data": fresh}
     await client.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
     return _seal(fresh, namespace)
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    try:
-        tree = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        tree = None
-    if not isinstance(tree, dict):
-        raise UnreachableError("the API server's answer is no Secret")
-    return tree
 
 
 def _seal(data: dict[str, Any], namespace: str) -> Seal:
