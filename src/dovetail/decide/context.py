@@ -8,6 +8,7 @@ decide, between the rules and the methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from dovetail.decide.search.found import Found
 
 
+_Simulated = tuple[tuple[int, ...], bool, TypeBits]
+"""What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
+
+
 class RoundContext:
     """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
 
@@ -68,12 +73,24 @@ class RoundContext:
         self.searched: Found | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[tuple[tuple[int, ...], bool, TypeBits], SimulationResult] = {}
+        self._simulations: dict[_Simulated, SimulationResult] = {}
+        self._results: dict[_Simulated, SimulationResult] = {}
+
+    def fork(self) -> RoundContext:
+        """Return a view that begins with what was asked here, and counts what it asks itself apart.
+
+        What is worked out in one is reused in the other, but does not count as asked there: so whoever reads a result
+        in parts gets the same parts in any order.
+        """
+        other = copy(self)
+        other.unscored, other.judged = dict(self.unscored), dict(self.judged)
+        other._simulations = dict(self._simulations)
+        return other
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
-        reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
+        reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
     @cached
@@ -216,14 +233,16 @@ class RoundContext:
             return self._simulations[key]
         if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
             return self._simulations[(key[0], False, launchable)]
-        result = simulate(
-            self.snapshot,
-            chosen,
-            closed=self.closed if for_cost else (),
-            new_nodes_max=self.new_nodes_max if for_cost else None,
-            launchable=launchable,
-            under_way=self.in_flight.under_way,
-        )
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = simulate(
+                self.snapshot,
+                chosen,
+                closed=self.closed if for_cost else (),
+                new_nodes_max=self.new_nodes_max if for_cost else None,
+                launchable=launchable,
+                under_way=self.in_flight.under_way,
+            )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
         return result

@@ -81,10 +81,12 @@ class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
 
     `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
-    budget's window opens or closes, a node expires. None: never by time alone. `verdicts` are worked out when first
-    looked at: a controller that only acts does not pay for 5,000 sentences. So are `methods`, always all of them: one
-    that was not asked, because another acts, has its candidates and no command. `prices`: what each
+    budget's window opens or closes, a node expires. None: never by time alone. `prices`: what each
     node with a known price costs per hour.
+
+    Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
+    5,000 sentences; each is the same whether, when and in which order they are read. `methods` always lists all: one
+    that was not asked, because another acts, has its candidates and no command.
     """
 
     now: datetime

@@ -48,12 +48,13 @@ from dovetail.lifecycle.messages import (
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
+from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import KINDS, Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -123,6 +124,7 @@ class Engine:
         self._settings_version = 0
         self._pacing = Pacing()
         self._regrowth = Regrowth()
+        self._pod_events = PodEvents()
         self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
@@ -244,16 +246,10 @@ class Engine:
         match event:
             case ObjectObserved(object=item):
                 self._out.extend(self._announcer.distrusted(event, publishes=self.acts))
-                if not self.store.observe(item):
-                    return _Stir.NOTHING
-                self._changed(item)
-                return self._stir(type(item))
+                return self._observe(item)
             case ObjectVanished():
-                if event.kind == "NodeClaim":
-                    self._lost_claim(event)
                 self._announcer.forget(event.kind, event.name)
-                gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
-                return self._stir(KINDS[event.kind] if gone is None else type(gone))
+                return self._vanish(event)
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
@@ -281,6 +277,26 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _observe(self, item: AnyObject) -> "_Stir":
+        meta = item.metadata
+        known = self.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        if not self.store.observe(item):
+            return _Stir.NOTHING
+        self._changed(item)
+        if self.is_synced and isinstance(item, Pod):
+            self._pod_events.note(known, item, self._elapsed)
+        return self._stir(type(item))
+
+    def _vanish(self, event: ObjectVanished) -> "_Stir":
+        if event.kind == "NodeClaim":
+            self._lost_claim(event)
+        gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+        if isinstance(gone, Pod):
+            self._pod_events.note(gone, None, self._elapsed)
+        elif isinstance(gone, Node):
+            self._pod_events.forget(event.name)
+        return self._stir(KINDS[event.kind] if gone is None else type(gone))
 
     def _lost_claim(self, event: ObjectVanished) -> None:
         """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
@@ -520,6 +536,7 @@ class Engine:
             in_flight=self.in_flight(without),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
+            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
         )
 
     @property

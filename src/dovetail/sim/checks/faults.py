@@ -1,7 +1,8 @@
 """What can go wrong, on purpose, in a simulated cluster.
 
 Lines that lose, repeat, reorder and delay; calls that fail, half fail or are not answered; crashes around instructions;
-machines that never come or die; clocks that jump; changes in mid-command; a change of leader.
+machines that never come or die; pod events that Karpenter misses; clocks that jump; changes in mid-command; a change
+of leader.
 
 Each fault is drawn from a stream of its own, so that a seed repeats it. Nothing here knows whether an engine copes;
 `sim.checkers` does. A crash loses all that the engine knew; the next one starts from the objects alone.
@@ -147,6 +148,19 @@ class Trouble:
                 karpenter.bad_images.difference_update(before.values())
 
             self.world.clock.after(length, end)
+
+        self._at(when, begin)
+
+    def deaf(self, when: int, length: int) -> None:
+        """Karpenter misses the pod events of this time: no NodeClaim is told of them."""
+        karpenter = self.world.karpenter
+
+        def begin() -> None:
+            karpenter.is_deaf = True
+            self.world.clock.after(length, end)
+
+        def end() -> None:
+            karpenter.is_deaf = False
 
         self._at(when, begin)
 

@@ -86,6 +86,7 @@ class Host:
         self.skew = timedelta(0)
         self.engine = build()
         self.is_up = False
+        self.up_since = 0
         self.starts = 0
         self.events_sent = 0
         self.on_instruction: list[Callable[[Host, Instruction], None]] = []
@@ -106,6 +107,7 @@ class Host:
         self.starts += 1
         self.engine = self.build()
         self.is_up = True
+        self.up_since = self.clock.now
         self._owed.clear()
         for item in tuple(self.store.all()):
             self.send(admit(ObjectObserved(object=item), SEAL))
