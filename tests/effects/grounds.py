@@ -32,7 +32,10 @@ COLLECTIONS = {
     "Node": "/api/v1/nodes",
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
+    "Pod": "/api/v1/namespaces/default/pods",
 }
+NAMESPACES = {"Pod": "default"}
+"""Where objects of a kind that has namespaces are, in these tests."""
 
 
 class Ground(Protocol):
@@ -118,7 +121,7 @@ class SimulatorGround(_InMemory):
         self.actuator = self.world.add_engine().actuator
 
     def _find(self, kind: str, name: str) -> Any:
-        return self.world.store.by_kind[kind].get(name)
+        return self.world.store.by_kind[kind].get(f"{NAMESPACES[kind]}/{name}" if kind in NAMESPACES else name)
 
 
 class SmallWorldGround(_InMemory):
@@ -131,7 +134,7 @@ class SmallWorldGround(_InMemory):
         self.world = self.actuator = SmallWorld(launches=False)
 
     def _find(self, kind: str, name: str) -> Any:
-        return self.world.objects.get((kind, "", name))
+        return self.world.objects.get((kind, NAMESPACES.get(kind, ""), name))
 
 
 class _Live:
@@ -212,6 +215,8 @@ class HttpGround(_Live):
         path = path.removesuffix("/status")
         tree = json.loads(body) if body else {}
         known = self.objects.get(path)
+        if method == "POST" and path.endswith("/eviction"):
+            return self.answer("DELETE", path.removesuffix("/eviction"), json.dumps(tree["deleteOptions"]).encode())
         if method == "POST":
             path = f"{path}/{tree['metadata']['name']}"
             if path in self.objects:
@@ -281,4 +286,4 @@ class ApiServerGround(_Live):
                 name = item["metadata"]["name"]
                 if name.startswith("effect-"):
                     self.api.request("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, kind=MERGE)
-                    self.api.request("DELETE", f"{path}/{name}")
+                    self.api.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})

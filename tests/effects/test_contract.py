@@ -10,16 +10,21 @@ from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
+    CloseNode,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     HoldNode,
     InstructionFailed,
     InstructionSucceeded,
+    MarkPod,
+    OpenNode,
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
     TaintNode,
+    UnmarkPod,
     UntaintNode,
 )
 from dovetail.model.command import Action, Method, Replacement
@@ -242,6 +247,10 @@ def test_untaint_without_an_id_takes_what_nobody_can_read(ground: Ground) -> Non
         UntaintNode(id="1", command_id="c1", node="effect-gone"),
         HoldNode(id="1", node="effect-gone"),
         ReleaseNode(id="1", node="effect-gone"),
+        MarkPod(id="1", namespace="default", name="effect-gone", uid="u"),
+        UnmarkPod(id="1", namespace="default", name="effect-gone"),
+        CloseNode(id="1", node="effect-gone"),
+        OpenNode(id="1", node="effect-gone"),
         ClearRecord(id="1", command_id="c1", node_claim="effect-gone"),
         SetPoolCondition(id="1", node_pool="effect-gone", type="T", status="True", reason="R", message="m"),
     ],
@@ -456,3 +465,82 @@ def test_publishing_never_fails_a_command(ground: Ground) -> None:
     for _ in range(2):
         asked = PublishEvent(id="1", kind="Node", name="effect-a", reason="DisruptionBlocked", message="m")
         assert succeeded(ground.do(asked))
+
+
+# ---------------------------------------------------------------- pods and steering
+
+DELETION_COST, NEXT_VICTIM = "controller.kubernetes.io/pod-deletion-cost", "dovetail.dev/next-victim"
+CLOSING = {"key": "dovetail.dev/closing", "effect": "PreferNoSchedule"}
+
+
+def pod(name: str, **annotations: str) -> Tree:
+    """A bound pod."""
+    meta = {"name": name, "namespace": "default", "annotations": annotations}
+    spec = {"nodeName": "effect-a", "containers": [{"name": "c", "image": "x"}], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def uid_of(ground: Ground, name: str) -> str:
+    """The uid of a pod."""
+    tree = ground.get("Pod", name)
+    assert tree is not None
+    return str(tree["metadata"]["uid"])
+
+
+def pod_notes(ground: Ground, name: str) -> dict[str, str]:
+    """The annotations of a pod."""
+    tree = ground.get("Pod", name)
+    assert tree is not None
+    return dict(tree["metadata"].get("annotations") or {})
+
+
+def test_evict_the_very_pod(ground: Ground) -> None:
+    """A pod of that uid leaves; another of the same name, or none, is not found."""
+    ground.put(pod("effect-pod"))
+    stranger = EvictPod(id="1", command_id="c", namespace="default", name="effect-pod", uid="another")
+    assert failure(ground.do(stranger)) is Failure.NOT_FOUND
+    uid = uid_of(ground, "effect-pod")
+    assert succeeded(ground.do(EvictPod(id="2", command_id="c", namespace="default", name="effect-pod", uid=uid)))
+    left = ground.get("Pod", "effect-pod")
+    assert left is None or left["metadata"].get("deletionTimestamp") or left["metadata"]["uid"] != uid
+    gone = EvictPod(id="3", command_id="c", namespace="default", name="effect-none", uid=uid)
+    assert failure(ground.do(gone)) is Failure.NOT_FOUND
+
+
+def test_mark_and_unmark_a_victim(ground: Ground) -> None:
+    """The deletion cost comes with our mark and goes with it; other annotations stay."""
+    ground.put(pod("effect-pod", team="blue"))
+    asked = MarkPod(id="1", namespace="default", name="effect-pod", uid=uid_of(ground, "effect-pod"))
+    assert succeeded(ground.do(asked))
+    marked_now = pod_notes(ground, "effect-pod")
+    assert marked_now[DELETION_COST] == marked_now[NEXT_VICTIM] != ""
+    assert succeeded(ground.do(asked))
+    assert pod_notes(ground, "effect-pod") == marked_now
+    assert succeeded(ground.do(UnmarkPod(id="2", namespace="default", name="effect-pod")))
+    assert pod_notes(ground, "effect-pod") == {"team": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({DELETION_COST: "7"}, {DELETION_COST: "7"}), ({DELETION_COST: "7", NEXT_VICTIM: "-100"}, {DELETION_COST: "7"})],
+    ids=["a person's own", "ours, changed by a person since"],
+)
+def test_never_over_somebody_elses_value(ground: Ground, before: dict[str, str], after: dict[str, str]) -> None:
+    """A deletion cost that is not ours is neither replaced nor taken away."""
+    ground.put(pod("effect-pod", **before))
+    uid = uid_of(ground, "effect-pod")
+    assert succeeded(ground.do(MarkPod(id="1", namespace="default", name="effect-pod", uid=uid)))
+    assert pod_notes(ground, "effect-pod")[DELETION_COST] == "7"
+    assert succeeded(ground.do(UnmarkPod(id="2", namespace="default", name="effect-pod")))
+    assert pod_notes(ground, "effect-pod") == after
+
+
+def test_close_and_open_a_node(ground: Ground) -> None:
+    """The soft taint comes and goes beside the others, once."""
+    ground.put(node("effect-a", THEIRS))
+    for _ in range(2):
+        assert succeeded(ground.do(CloseNode(id="1", node="effect-a")))
+        assert taints(ground, "effect-a") == [THEIRS, CLOSING]
+    for _ in range(2):
+        assert succeeded(ground.do(OpenNode(id="2", node="effect-a")))
+        assert taints(ground, "effect-a") == [THEIRS]

@@ -51,6 +51,7 @@ from dovetail.model.objects import (
     NodePool,
     ObjectMeta,
     Pod,
+    PodStatus,
 )
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate, NodeVerdict
@@ -161,6 +162,9 @@ class World:
     changes: list[Event] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    bind_seconds: float | None = 1.0
+    bind_to: str = "rest"
     serial: int = 0
     fail: Callable[[Instruction], Failure | None] = lambda instruction: None
 
@@ -242,6 +246,8 @@ class World:
         ref = write.ref
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         match write:
+            case Create(subresource="eviction"):
+                self.evict(ref.namespace, ref.name)
             case Create():
                 if item is not None:
                     raise ConflictError(f"{ref.name} is there already")
@@ -262,6 +268,20 @@ class World:
             case _:
                 assert_never(write)
         return ""
+
+    def evict(self, namespace: str, name: str) -> None:
+        """Take a pod off its node; its owner makes another, which is bound after a while, or never."""
+        pod = self.objects["Pod", namespace, name]
+        assert isinstance(pod, Pod)
+        self.evicted.append(name)
+        self.drop("Pod", name, namespace)
+        fresh = msgspec.structs.replace(pod.metadata, name=f"{name}-again", uid="", creation_timestamp=None)
+        waiting = msgspec.structs.replace(pod, metadata=fresh, spec=msgspec.structs.replace(pod.spec, node_name=""))
+        stored = self.put(msgspec.structs.replace(waiting, status=PodStatus(phase="Pending")))
+        if self.bind_seconds is not None:
+            spec = msgspec.structs.replace(pod.spec, node_name=self.bind_to)
+            bound = msgspec.structs.replace(pod, metadata=stored.metadata, spec=spec)
+            self.later(self.bind_seconds, lambda: self.put(bound))
 
     def delete_claim(self, claim: NodeClaim) -> None:
         """Begin a graceful deletion."""

@@ -12,7 +12,10 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | UntaintNode, ClearRecord | done | left alone, done |
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
+| EvictPod | not-found, also if the uid differs | - |
 | HoldNode, ReleaseNode | done | left alone, done |
+| MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
+| CloseNode, OpenNode | done | - |
 | SetPoolCondition | done | - |
 | PublishEvent | - | counted again |
 """
@@ -43,14 +46,19 @@ from dovetail.lifecycle.effects.writes import (
 )
 from dovetail.lifecycle.messages import (
     ClearRecord,
+    CloseNode,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     HoldNode,
+    MarkPod,
+    OpenNode,
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
     TaintNode,
+    UnmarkPod,
     UntaintNode,
 )
 from dovetail.model import names
@@ -61,12 +69,20 @@ Acted = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | EvictPod
     | ClearRecord
     | HoldNode
     | ReleaseNode
+    | MarkPod
+    | UnmarkPod
+    | CloseNode
+    | OpenNode
     | PublishEvent
     | SetPoolCondition
 )
+NEXT_VICTIM: Final = "-100"
+"""The deletion cost of the pod that a scale-down should take next; pods without one count as 0."""
+STEERING_MARKS: Final = (names.POD_DELETION_COST, names.STEERING_MARK)
 Known = Mapping[Ref, Tree | None]
 EVENTS_IN: Final = "default"  # where events about objects without a namespace live
 _EVENT_NAME_MAX: Final = 200
@@ -102,16 +118,36 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, hold_patch))
         case ReleaseNode():
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
+        case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
+            return _steer(asked, known)
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim))
+        case EvictPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
             return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
             return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _steer(asked: MarkPod | UnmarkPod | CloseNode | OpenNode, known: Known) -> Outcome:
+    """Return what to do about an instruction of steering (spec section 23)."""
+    match asked:
+        case MarkPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _mark(asked, pod))
+        case UnmarkPod():
+            ref = _pod(asked.namespace, asked.name)
+            return _about(ref, known, lambda pod: _patched(ref, pod, unmark_patch))
+        case CloseNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, close_patch))
+        case OpenNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, open_patch))
         case _:
             assert_never(asked)
 
@@ -130,6 +166,10 @@ def _claim(name: str) -> Ref:
 
 def _pool(name: str) -> Ref:
     return Ref(kind="NodePool", name=name)
+
+
+def _pod(namespace: str, name: str) -> Ref:
+    return Ref(kind="Pod", name=name, namespace=namespace)
 
 
 def _patch(ref: Ref, item: Tree, tree: Tree, subresource: str = "") -> Patch:
@@ -219,6 +259,21 @@ def release_patch(item: Tree) -> Tree | None:
     return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: None, names.HOLD: None}}}
 
 
+def close_patch(node: Tree) -> Tree | None:
+    """Return the patch that puts the soft taint of steering on a node, or None if it is there (spec section 23)."""
+    taints = listing(node, "spec", "taints")
+    if any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
+        return None
+    return {"spec": {"taints": [*taints, {"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}]}}
+
+
+def open_patch(node: Tree) -> Tree | None:
+    """Return the patch that takes the soft taint of steering off a node, or None if it is not there."""
+    taints = listing(node, "spec", "taints")
+    kept = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
+    return None if len(kept) == len(taints) else {"spec": {"taints": kept or None}}
+
+
 # ---------------------------------------------------------------- claims
 
 
@@ -268,6 +323,43 @@ def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: Effect
         if annotation(item, names.COMMAND) is not None and _holder(item, context) == asked.command_id
     )
     return Writes(writes=writes) if writes else Done()
+
+
+# ---------------------------------------------------------------- pods
+
+
+def _evict(asked: EvictPod, pod: Tree | None) -> Outcome:
+    if pod is None or not asked.uid or text(pod, "metadata", "uid") != asked.uid:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"Pod {asked.namespace}/{asked.name} is gone")
+    if mapping(pod, "metadata").get("deletionTimestamp") is not None:
+        return Done(uid=asked.uid)
+    tree = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": asked.name, "namespace": asked.namespace},
+        "deleteOptions": {"preconditions": {"uid": asked.uid}},
+    }
+    ref = _pod(asked.namespace, asked.name)
+    return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+
+
+def _mark(asked: MarkPod, pod: Tree | None) -> Outcome:
+    gone = pod is None or text(pod, "metadata", "uid") != asked.uid
+    leaving = mapping(pod, "metadata").get("deletionTimestamp") is not None
+    if pod is None or gone or leaving or annotation(pod, names.POD_DELETION_COST) is not None:
+        return Done()  # gone, going, marked already, or somebody else's value
+    tree: Tree = {"metadata": {"annotations": dict.fromkeys(STEERING_MARKS, NEXT_VICTIM)}}
+    return Writes(writes=(_patch(_pod(asked.namespace, asked.name), pod, tree),))
+
+
+def unmark_patch(pod: Tree) -> Tree | None:
+    """Return the patch that takes our deletion cost off a pod, or None if there is none of ours."""
+    mark = annotation(pod, names.STEERING_MARK)
+    if mark is None:
+        return None
+    ours = annotation(pod, names.POD_DELETION_COST) == mark
+    keys = STEERING_MARKS if ours else (names.STEERING_MARK,)
+    return {"metadata": {"annotations": dict.fromkeys(keys, None)}}
 
 
 # ---------------------------------------------------------------- telling people

@@ -4,6 +4,7 @@ Prices, pods and conditions are read off the world; what a pod's move costs is a
 calls, never into the engine. Sits in sim, beside the other checkers.
 """
 
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, cast
 
@@ -184,7 +185,8 @@ def _pod_cost(pod: Pod) -> Fraction:
     """Return what a pod's move costs (spec section 3)."""
     notes = pod.metadata.annotations
     text = notes.get("karpenter.sh/disruption-cost", notes.get("controller.kubernetes.io/pod-deletion-cost", "0"))
-    cost = 1 + Fraction(pod.spec.priority or 0, 2**25) + Fraction(int(text), 2**27)
+    given = int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text) else 0
+    cost = 1 + Fraction(pod.spec.priority or 0, 2**25) + Fraction(given, 2**27)
     return min(max(cost, Fraction(-10)), Fraction(10))
 
 

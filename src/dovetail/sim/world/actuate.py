@@ -13,13 +13,14 @@ from dovetail.lifecycle.commands.records import Record
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
-from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
+from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
-from dovetail.lifecycle.messages import InstructionSucceeded, PublishEvent
+from dovetail.lifecycle.messages import Failure, InstructionSucceeded, PublishEvent
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
+from dovetail.sim.world.eviction import Answer as Eviction
 from dovetail.sim.world.karpenter import FINALIZER, Karpenter
 from dovetail.sim.world.store import Store
 
@@ -57,6 +58,8 @@ class Actuator:
         """Make a write as the API server would, and let Karpenter know."""
         item = self._find(write.ref)
         match write:
+            case Create(subresource="eviction"):
+                self._evict(f"{write.ref.namespace}/{write.ref.name}")
             case Create():
                 if item is not None:
                     raise ConflictError(f"{write.ref.kind} {write.ref.name} is there already")
@@ -77,6 +80,12 @@ class Actuator:
             case _:
                 assert_never(write)
         return ""
+
+    def _evict(self, key: str) -> None:
+        pod = self.store.pods.get(key)
+        evictions = self.karpenter.draining.evictions
+        if pod is not None and evictions.evict(key) is Eviction.REFUSED:
+            raise RefusedError(Failure.THROTTLED, f"a PodDisruptionBudget refuses the eviction of {key}")
 
 
 def claim_from(pool: NodePool, name: str, wanted: Replacement) -> NodeClaim:
