@@ -197,6 +197,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),

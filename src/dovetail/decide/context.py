@@ -90,7 +90,7 @@ class RoundContext:
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
-        reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
+        reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
     @cached

@@ -29,6 +29,8 @@ HOLD: Final = "dovetail.dev/hold"
 ALWAYS_DO_NOT_DISRUPT: Final = "dovetail.dev/do-not-disrupt"
 COMMAND: Final = "dovetail.dev/command"
 REPLACES: Final = "dovetail.dev/replaces"
+STEERING_MARK: Final = "dovetail.dev/next-victim"
+CLOSING_TAINT: Final = "dovetail.dev/closing"
 
 CONDITION_INITIALIZED: Final = "Initialized"
 CONDITION_LAUNCHED: Final = "Launched"
