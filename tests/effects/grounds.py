@@ -13,12 +13,15 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import Connection, TokenSource, connect
 from dovetail.model.objects import KINDS
+from dovetail.sim.world.actuate import SEAL as SIMULATED
 from tests.api.control_plane import Client, ControlPlane
+from tests.lifecycle.world import SEAL as SMALL
 from tests.lifecycle.world import World as SmallWorld
 from tests.sim.rogue import small_world
 
@@ -36,7 +39,9 @@ NAMESPACES = {"Pod": "default"}
 
 
 class Ground(Protocol):
-    """A cluster to carry out instructions on."""
+    """A cluster to carry out instructions on. `seal` is what its actuator trusts records by."""
+
+    seal: Seal
 
     def put(self, tree: Tree) -> None:
         """Create an object, its status included."""
@@ -63,6 +68,7 @@ class _InMemory:
 
     world: Any
     actuator: Any
+    seal: Seal
 
     def __init__(self) -> None:
         self.happen: Callable[[], None] | None = None
@@ -107,6 +113,8 @@ class _InMemory:
 class SimulatorGround(_InMemory):
     """The simulator's cluster."""
 
+    seal = SIMULATED
+
     def __init__(self) -> None:
         super().__init__()
         self.world = small_world(0)
@@ -118,6 +126,8 @@ class SimulatorGround(_InMemory):
 
 class SmallWorldGround(_InMemory):
     """The world that the tests of the engine use."""
+
+    seal = SMALL
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,6 +141,7 @@ class _Live:
     """The live actuator. It runs in an event loop of its own for each instruction."""
 
     happen: Callable[[], None] | None = None
+    seal = Seal((b"the key of a live cluster",))
 
     def client(self) -> "contextlib.AbstractAsyncContextManager[ApiClient]":
         raise NotImplementedError
@@ -151,7 +162,7 @@ class _Live:
 
                 client.request = disturbed  # type: ignore[method-assign]
                 client.backoff = lambda attempt, most=30.0: 0.01  # type: ignore[method-assign]
-                return await Actuator(client=client, identity="tests").carry_out(asked)
+                return await Actuator(client=client, identity="tests", seal=self.seal).carry_out(asked)
 
         return asyncio.run(act())
 

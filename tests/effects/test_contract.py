@@ -1,12 +1,13 @@
 """One contract for every actuator: the same instruction on the same objects has the same answer and the same result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CloseNode,
@@ -85,10 +86,15 @@ def node(name: str, *taints: Tree, **annotations: str) -> Tree:
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": list(taints)} if taints else {}}
 
 
-def marked(name: str, ident: str) -> Tree:
+def sealed(ground: Ground, ident: str) -> str:
+    """The record of a command as its objects carry it."""
+    return ground.seal.sealed(record(ident))
+
+
+def marked(ground: Ground, name: str, ident: str) -> Tree:
     """A Node with our taint and the record of a command."""
     tree = node(name, THEIRS, OURS)
-    tree["metadata"]["annotations"] = {COMMAND: record(ident)}
+    tree["metadata"]["annotations"] = {COMMAND: sealed(ground, ident)}
     return tree
 
 
@@ -97,7 +103,7 @@ def claim(ground: Ground, name: str, ident: str = "", node_name: str = "") -> Tr
     of = ground.get("NodePool", POOL)
     assert of is not None
     tree = claim_tree(name, of)
-    tree["metadata"]["annotations"] = {COMMAND: record(ident)} if ident else {}
+    tree["metadata"]["annotations"] = {COMMAND: sealed(ground, ident)} if ident else {}
     if node_name:
         tree["status"] = {"nodeName": node_name}
     return tree
@@ -168,7 +174,7 @@ def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
     assert theirs == THEIRS
     assert {key: ours[key] for key in OURS} == OURS
     assert ours["timeAdded"]
-    assert notes(ground, "Node", "effect-a")[COMMAND] == record("c1")
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "c1")
     before = ground.get("Node", "effect-a")
     assert succeeded(ground.do(taint("effect-a", "c1")))
     assert ground.get("Node", "effect-a") == before
@@ -176,7 +182,7 @@ def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
 
 def test_taint_never_takes_another_commands_node(ground: Ground) -> None:
     """A node with the taint and record of another command is left as it is."""
-    ground.put(marked("effect-a", "other"))
+    ground.put(marked(ground, "effect-a", "other"))
     before = ground.get("Node", "effect-a")
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
     assert ground.get("Node", "effect-a") == before
@@ -199,9 +205,9 @@ def test_taint_of_a_vanished_node(ground: Ground) -> None:
 def test_taint_does_not_undo_what_happens_in_between(ground: Ground) -> None:
     """A write is for the version that was read: what another wrote meanwhile is read again, and obeyed."""
     ground.put(node("effect-a", OURS))
-    ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, record("other")))
+    ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, sealed(ground, "other")))
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
-    assert notes(ground, "Node", "effect-a")[COMMAND] == record("other")
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "other")
 
 
 def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
@@ -214,7 +220,7 @@ def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
 
 def test_untaint(ground: Ground) -> None:
     """Taint and record go, others stay; another command's are left alone; a second time changes nothing."""
-    ground.put(marked("effect-a", "c1"))
+    ground.put(marked(ground, "effect-a", "c1"))
     before = ground.get("Node", "effect-a")
     assert succeeded(ground.do(UntaintNode(id="1", command_id="other", node="effect-a")))
     assert succeeded(ground.do(UntaintNode(id="2", command_id="", node="effect-a")))
@@ -278,7 +284,7 @@ def test_create_as_karpenter_would(ground: Ground) -> None:
         "karpenter.sh/nodepool-hash-version": "v3",
         DO_NOT_DISRUPT: "true",
         HOLD: "true",
-        COMMAND: record("c1"),
+        COMMAND: sealed(ground, "c1"),
     }
     owner = made["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodePool", POOL, True)
@@ -300,6 +306,40 @@ def test_create_twice_is_once(ground: Ground) -> None:
     made = ground.get("NodeClaim", "effect-new")
     assert ground.do(create("effect-new", "c1")) == first
     assert ground.get("NodeClaim", "effect-new") == made
+
+
+FORGED = [
+    pytest.param(lambda ground: "junk", id="no-json"),
+    pytest.param(lambda ground: record("other"), id="unsealed"),
+    pytest.param(lambda ground: Seal((b"a key of somebody else",)).sealed(record("other")), id="foreign-key"),
+    pytest.param(lambda ground: sealed(ground, "other").replace('"p"', '"q"'), id="changed"),
+    pytest.param(lambda ground: record("other").replace("Z", ""), id="no-zone"),
+    pytest.param(lambda ground: '{"nodes":' * 5000 + "1" + "}" * 5000, id="deep"),
+]
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_a_forged_record_pins_nothing(ground: Ground, forge: Callable[[Ground], str]) -> None:
+    """A record that Dovetail did not write neither keeps a node nor survives an order that needs the node."""
+    tree = node("effect-a", OURS)
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground)}
+    ground.put(tree)
+    assert succeeded(ground.do(taint("effect-a", "c1")))
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "c1")
+    tree = node("effect-b", OURS)
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground)}
+    ground.put(tree)
+    assert succeeded(ground.do(UntaintNode(id="1", command_id="", node="effect-b")))
+    assert taints(ground, "effect-b") == []
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_a_forged_claim_is_nobodys_replacement(ground: Ground, forge: Callable[[Ground], str]) -> None:
+    """A claim under a replacement's name with a forged record of the very command is refused."""
+    tree = claim(ground, "effect-new")
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground).replace("other", "c1")}
+    ground.put(tree)
+    assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
 
 
 @pytest.mark.parametrize("holder", ["other", ""])
@@ -346,11 +386,11 @@ def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
 def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
     """Claim and Node are cleared; a record of another command stays where it is, on either."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
-    ground.put(node("effect-rn", **{"dovetail.dev__command": record("c1")}))
+    ground.put(node("effect-rn", **{"dovetail.dev__command": sealed(ground, "c1")}))
     for ident in ("other", ""):
         assert succeeded(ground.do(ClearRecord(id="1", command_id=ident, node_claim="effect-r")))
-        assert notes(ground, "NodeClaim", "effect-r")[COMMAND] == record("c1")
-        assert notes(ground, "Node", "effect-rn")[COMMAND] == record("c1")
+        assert notes(ground, "NodeClaim", "effect-r")[COMMAND] == sealed(ground, "c1")
+        assert notes(ground, "Node", "effect-rn")[COMMAND] == sealed(ground, "c1")
     for _ in range(2):
         assert succeeded(ground.do(ClearRecord(id="2", command_id="c1", node_claim="effect-r")))
         assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
@@ -360,10 +400,10 @@ def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
 def test_clear_leaves_a_node_that_another_command_took(ground: Ground) -> None:
     """The claim's record may be ours and the Node's another's."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
-    ground.put(marked("effect-rn", "other"))
+    ground.put(marked(ground, "effect-rn", "other"))
     assert succeeded(ground.do(ClearRecord(id="1", command_id="c1", node_claim="effect-r")))
     assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
-    assert notes(ground, "Node", "effect-rn")[COMMAND] == record("other")
+    assert notes(ground, "Node", "effect-rn")[COMMAND] == sealed(ground, "other")
 
 
 def test_clear_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
@@ -41,7 +42,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
 
-CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC))
+CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC), seal=Seal((b"sixteen bytes and more",)))
 EVERY: tuple[Acted, ...] = (
     TaintNode(id="1", command_id="c", node="n", record="r"),
     UntaintNode(id="1", command_id="c", node="n"),

@@ -11,6 +11,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.records import is_our_taint
+from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
@@ -58,6 +59,7 @@ from dovetail.model.verdicts import Gate, NodeVerdict
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EMPTY_CATALOGUE = Catalogue(instance_types=())
 CALM = Settings(stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
+SEAL = Seal((b"the key of the tests' world",))
 WANT = "test.dovetail.dev/want"
 ACTING = (TaintNode, UntaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode, ReleaseNode)
 _T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
@@ -154,6 +156,7 @@ class World:
     launch_seconds: float = 40
     drain_seconds: float = 20
     launches: bool = True
+    seal: Seal = SEAL
     objects: dict[tuple[str, str, str], AnyObject] = field(default_factory=dict)
     agenda: list[tuple[datetime, int, Callable[[], None]]] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
@@ -178,7 +181,7 @@ class World:
         )
         stored = msgspec.structs.replace(item, metadata=meta)
         self.objects[type(item).__name__, meta.namespace, meta.name] = stored
-        self.changes.append(ObjectObserved(object=stored))
+        self.changes.append(admit(ObjectObserved(object=stored), self.seal))
         return stored
 
     def drop(self, kind: str, name: str, namespace: str = "") -> None:
@@ -231,7 +234,7 @@ class World:
             return InstructionFailed(id=instruction.id, failure=failure)
         if isinstance(instruction, PublishEvent):
             return InstructionSucceeded(id=instruction.id)
-        return perform(instruction, self, EffectContext(now=self.now))
+        return perform(instruction, self, EffectContext(now=self.now, seal=self.seal))
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
@@ -343,7 +346,7 @@ class Driver:
         """List everything, then lead."""
         self.world.changes.clear()
         for _, item in sorted(self.world.objects.items()):
-            self.send(ObjectObserved(object=item))
+            self.send(admit(ObjectObserved(object=item), self.world.seal))
         self.send(Synced())
         self.send(LeadershipGained())
         return self

@@ -251,8 +251,10 @@ class Engine:
         """Note what happened; says how much must be looked at because of it."""
         match event:
             case ObjectObserved(object=item):
+                self._out.extend(self._announcer.distrusted(event, publishes=self.acts))
                 return self._observe(item)
             case ObjectVanished():
+                self._announcer.forget(event.kind, event.name)
                 return self._vanish(event)
             case Synced():
                 self.is_synced = True

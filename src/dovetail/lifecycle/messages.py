@@ -19,9 +19,13 @@ from dovetail.model.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectObserved:
-    """An object is there, new or changed; the whole of it."""
+    """An object is there, new or changed; the whole of it.
+
+    `distrusted`: why the command record that it carried was taken off (`commands.seal`); empty where nothing was.
+    """
 
     object: AnyObject
+    distrusted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ only, decides nothing. Sits in plan; `cli.plan` prints it.
 
 from collections.abc import Sequence
 
+from dovetail.decide.document import unpriced_nodes
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.document import unpriced_nodes
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, listing, safe
 

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, assert_never
 
-from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
     Create,
@@ -96,10 +96,12 @@ class EffectContext:
     """All that an effect depends on besides the instruction and the objects.
 
     `identity` names this controller in events; `holds`: whether what it creates is kept from Karpenter's own
-    disruption; `uid_of` returns the uid of an object by kind and name, or "".
+    disruption; `uid_of` returns the uid of an object by kind and name, or "". Records are written under `seal`, and
+    one that is not counts as no record at all.
     """
 
     now: datetime
+    seal: Seal
     identity: str = "dovetail"
     holds: bool = True
     uid_of: Callable[[str, str], str] = lambda kind, name: ""
@@ -111,7 +113,7 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
         case TaintNode():
             return _about(_node(asked.node), known, lambda node: _taint(asked, node, context))
         case UntaintNode():
-            return _about(_node(asked.node), known, lambda node: _untaint(asked, node))
+            return _about(_node(asked.node), known, lambda node: _untaint(asked, node, context))
         case HoldNode():
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, hold_patch))
         case ReleaseNode():
@@ -125,7 +127,7 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
         case EvictPod():
             return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
-            return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known))
+            return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
@@ -189,16 +191,17 @@ def _taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outco
         return Failed(failure=Failure.NOT_FOUND, detail=f"Node {asked.node} is gone")
     taints = listing(node, "spec", "taints")
     tainted = any(map(_is_ours, taints))
-    holder = _holder(node)
+    holder = _holder(node, context)
     if tainted and holder and holder != asked.command_id:
         return Failed(failure=Failure.TAKEN, detail=f"command {holder} holds node {asked.node}")
     foreign = next((taint for taint in taints if _clashes(taint)), None)
     if foreign is not None:
         detail = f"node {asked.node} carries {names.DISRUPTION_TAINT}={foreign.get('value', '')} of somebody else"
         return Failed(failure=Failure.TAKEN, detail=detail)
-    if tainted and annotation(node, names.COMMAND) == asked.record:
+    record = context.seal.sealed(asked.record)
+    if tainted and annotation(node, names.COMMAND) == record:
         return Done()
-    tree: Tree = {"metadata": {"annotations": {names.COMMAND: asked.record}}}
+    tree: Tree = {"metadata": {"annotations": {names.COMMAND: record}}}
     if not tainted:
         # The time is what "longest in flight" is judged by (spec section 7).
         ours = {
@@ -211,13 +214,13 @@ def _taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outco
     return Writes(writes=(_patch(_node(asked.node), node, tree),))
 
 
-def _untaint(asked: UntaintNode, node: Tree | None) -> Outcome:
+def _untaint(asked: UntaintNode, node: Tree | None, context: EffectContext) -> Outcome:
     taints = listing(node, "spec", "taints")
     kept = [taint for taint in taints if not _is_ours(taint)]
     record = annotation(node, names.COMMAND)
     if node is None or (len(kept) == len(taints) and record is None):
         return Done()
-    if record is not None and _holder(node) not in ("", asked.command_id):
+    if record is not None and _holder(node, context) not in ("", asked.command_id):
         return Done()  # another command has taken the node since: its taint is not ours to remove
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: None}}}
     if len(kept) < len(taints):
@@ -225,10 +228,10 @@ def _untaint(asked: UntaintNode, node: Tree | None) -> Outcome:
     return Writes(writes=(_patch(_node(asked.node), node, tree),))
 
 
-def _holder(item: Tree) -> str:
-    """Return the id of the command whose record an object carries; empty where there is none, or none to be read."""
-    record = decode_record(annotation(item, names.COMMAND) or "")
-    return "" if record is None else record.id
+def _holder(item: Tree, context: EffectContext) -> str:
+    """Return the id of the command whose record an object carries; empty where there is none that can be trusted."""
+    record = context.seal.opened(annotation(item, names.COMMAND) or "")
+    return "" if isinstance(record, str) else record.id
 
 
 def _is_ours(taint: Tree) -> bool:
@@ -276,7 +279,7 @@ def open_patch(node: Tree) -> Tree | None:
 
 def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
     if claim is not None:
-        if _holder(claim) == asked.command_id:
+        if _holder(claim, context) == asked.command_id:
             return Done(uid=text(claim, "metadata", "uid"))
         return Failed(failure=Failure.REFUSED, detail=f"a NodeClaim {asked.name} of somebody else is there")
     ref = _pool(asked.replacement.node_pool)
@@ -285,7 +288,7 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     pool = known[ref]
     if pool is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodePool {ref.name} is gone")
-    marks = {names.COMMAND: asked.record}
+    marks = {names.COMMAND: context.seal.sealed(asked.record)}
     if context.holds:
         marks |= {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
     tree = node_claim_tree(asked.name, asked.replacement, pool, marks)
@@ -302,8 +305,8 @@ def _delete(asked: DeleteNodeClaim, claim: Tree | None) -> Outcome:
     return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
 
 
-def _clear(asked: ClearRecord, claim: Tree | None, known: Known) -> Outcome:
-    """Clear a claim and its Node. Without a command's id a record is meant that can't be read: it belongs to nobody."""
+def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
+    """Clear a claim and its Node. Without a command's id a record is meant that nobody can trust."""
     if claim is None:
         return Done()
     found = [(_claim(asked.node_claim), claim)]
@@ -317,7 +320,7 @@ def _clear(asked: ClearRecord, claim: Tree | None, known: Known) -> Outcome:
     writes = tuple(
         _patch(ref, item, {"metadata": {"annotations": {names.COMMAND: None}}})
         for ref, item in found
-        if annotation(item, names.COMMAND) is not None and _holder(item) == asked.command_id
+        if annotation(item, names.COMMAND) is not None and _holder(item, context) == asked.command_id
     )
     return Writes(writes=writes) if writes else Done()
 

@@ -308,6 +308,7 @@ class Trial:
         some(0.3, lambda at: self.trouble.out_of_stock(at, 5 * MINUTE))
         if len(self.hosts) == 1:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
+        some(0.3, self.trouble.forged_record)
 
     def _deaf(self, at: int) -> None:
         """Karpenter misses pod events for some minutes, in which there are some."""

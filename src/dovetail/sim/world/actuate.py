@@ -5,23 +5,29 @@ and writes. What follows from a write (launch, drain, binding) is other modules'
 simulated.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
+from dovetail.lifecycle.commands.records import Record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.messages import Failure, InstructionSucceeded, PublishEvent
+from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import AnyObject, NodeClaim, NodePool
+from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
 from dovetail.sim.world.eviction import Answer as Eviction
 from dovetail.sim.world.karpenter import FINALIZER, Karpenter
 from dovetail.sim.world.store import Store
 
-__all__ = ["Acted", "Actuator", "Answer", "claim_from"]
+SEAL: Final = Seal((b"the simulated world's key",))
+"""All controllers of a simulated cluster share one key, as the replicas of a real one do."""
+
+__all__ = ["SEAL", "Acted", "Actuator", "Answer", "claim_from", "record_on"]
 
 
 class Actuator:
@@ -37,7 +43,7 @@ class Actuator:
         """Execute the instruction now, and answer."""
         if isinstance(asked, PublishEvent):
             return InstructionSucceeded(id=asked.id)
-        return perform(asked, self, EffectContext(now=self.clock.instant(), holds=self.holds))
+        return perform(asked, self, EffectContext(now=self.clock.instant(), seal=SEAL, holds=self.holds))
 
     def _find(self, ref: Ref) -> AnyObject | None:
         key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
@@ -87,3 +93,10 @@ def claim_from(pool: NodePool, name: str, wanted: Replacement) -> NodeClaim:
     claim = object_of(node_claim_tree(name, wanted, tree_of(pool), {}))
     assert isinstance(claim, NodeClaim)
     return replace(claim, metadata=replace(claim.metadata, finalizers=(FINALIZER,)))
+
+
+def record_on(item: Node | NodeClaim | None) -> Record | None:
+    """Return the trusted record that an object carries, if there is one."""
+    text = None if item is None else item.metadata.annotations.get(names.COMMAND)
+    record = "" if text is None else SEAL.opened(text)
+    return None if isinstance(record, str) else record
