@@ -72,7 +72,10 @@ def test_the_defaults_only_observe() -> None:
     hook = one(trees, "Job")["spec"]["template"]["metadata"]["labels"]
     assert not budget["spec"]["selector"]["matchLabels"].items() <= hook.items(), "the hook is not one of them"
     kinds = {tree["kind"] for tree in trees}
-    assert not kinds & {"ServiceMonitor", "PrometheusRule", "Secret", "CustomResourceDefinition"}
+    assert not kinds & {"ServiceMonitor", "PrometheusRule", "CustomResourceDefinition"}
+    secret = one(trees, "Secret")
+    assert secret["metadata"]["name"] == "dovetail-records"
+    assert not {"data", "stringData"} & secret.keys(), "the controller makes the key: an upgrade must not change it"
 
 
 def test_observing_is_switched_off_by_one_value() -> None:

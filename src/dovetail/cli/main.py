@@ -8,10 +8,12 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 """
 
 import argparse
+import contextlib
 import errno
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,8 +75,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> NoReturn:
-    """Run the command line of this process."""
-    sys.exit(main(sys.argv[1:]))
+    """Run the command line of this process; SIGTERM ends it in order, as Ctrl-C does."""
+    with contextlib.suppress(ValueError, OSError):  # not the main thread, or a system without it
+        signal.signal(signal.SIGTERM, _terminated)
+    status = main(sys.argv[1:])
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not show a traceback on the way out
+    sys.exit(status)
+
+
+def _terminated(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -48,7 +48,12 @@ def register(subparsers: Any) -> None:
         "--notify", metavar="FOLDER", help="webhooks: a folder with the files slack and/or json, a URL in each"
     )
     parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="metrics and probes")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:8080",
+        help="metrics and probes; :PORT is every address, of IPv4 and IPv6",
+    )
     parser.add_argument(
         "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
     )
@@ -76,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
     log = Log(args.log_level)
 
     async def work(client: "ApiClient") -> int:
-        where = host.strip("[]") or "0.0.0.0"  # noqa: S104 - asked for with :PORT
-        return await _control(args, client, log, where, int(port))
+        return await _control(args, client, log, host.strip("[]"), int(port))
 
     return with_client(args, work)
 
@@ -89,6 +93,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
     from dovetail.live.price_feed import begin, live_prices, watch_prices
+    from dovetail.live.record_key import KeyRefusedError, load_seal
     from dovetail.live.run import Controller
     from dovetail.live.serve import PortError, serving
 
@@ -113,6 +118,11 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
 
         background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
+    namespace = args.lease_namespace or _own_namespace(client)
+    try:
+        seal = None if observe else await load_seal(client, namespace)
+    except KeyRefusedError as error:
+        raise InputError(str(error)) from None
     with contextlib.ExitStack() as stack:
         controller = Controller(
             client=client,
@@ -120,7 +130,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
             log=log,
             metrics=metrics,
             identity=identity,
-            lease_namespace=args.lease_namespace or _own_namespace(client),
+            lease_namespace=namespace,
+            seal=seal,
             journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
             background_tasks=background_tasks,
         )
@@ -132,8 +143,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
                 host,
                 port,
                 metrics.registry,
-                alive=lambda: controller.is_alive,
-                ready=lambda: controller.is_ready,
+                alive=controller.why_dead,
+                ready=controller.why_unready,
             ) as listening:
                 log.info(
                     "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,

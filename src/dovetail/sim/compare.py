@@ -4,11 +4,10 @@ The order of results is that of what was asked for, whatever finishes first, so 
 on one core or on many. `Comparison.story` is what pages are made of.
 """
 
-import multiprocessing
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.model.duration import format_duration
@@ -16,10 +15,11 @@ from dovetail.sim.ledger import Result
 from dovetail.sim.pages.comparison import Comparison as Story
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.workers import Progress, run_in_workers
 from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import START
 
-Progress = Callable[[float], None]
-_POLL_SECONDS = 0.2
+__all__ = ["Comparison", "Progress", "Task", "compare", "cores", "run_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class Comparison:
     seed: int
     until: int
     results: tuple[Result, ...]
+    start: datetime = START
 
     def figures(self) -> dict[str, Any]:
         """The contract's `simulate -o json`."""
@@ -38,7 +39,7 @@ class Comparison:
             "scenario": self.scenario,
             "seed": self.seed,
             "until": format_duration(self.until),
-            "policies": [result.figures() for result in self.results],
+            "policies": [result.to_dict() for result in self.results],
         }
 
     def story(self) -> Story:
@@ -49,6 +50,7 @@ class Comparison:
             seed=self.seed,
             seconds=self.until / SECOND,
             results=self.results,
+            start=self.start,
         )
 
 
@@ -74,7 +76,13 @@ def compare(
         seed=seed,
         until=scenario.until if until is None else until,
         results=tuple(run_all(tasks, progress)),
+        start=measured_from(scenario),
     )
+
+
+def measured_from(scenario: Scenario) -> datetime:
+    """Return when the measured part of a scenario begins: after its warm-up."""
+    return scenario.start + timedelta(microseconds=scenario.warm_up // 1000)
 
 
 Task = tuple[Scenario, Policy, int, int | None]
@@ -85,16 +93,7 @@ def run_all(tasks: Sequence[Task], progress: Progress | None = None, workers: in
     workers = min(len(tasks), cores() if workers is None else workers)
     if workers <= 1:
         return [_alone(task, index, len(tasks), progress) for index, task in enumerate(tasks)]
-    context = multiprocessing.get_context("spawn")  # a fork would copy numpy's threads half
-    shares = context.Array("d", len(tasks), lock=False)
-    with ProcessPoolExecutor(workers, context, initializer=_join, initargs=(shares,)) as pool:
-        futures = [pool.submit(_work, index, task) for index, task in enumerate(tasks)]
-        try:
-            _await(futures, shares, progress)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+    return run_in_workers(run_task, tasks, workers, progress)
 
 
 def _alone(task: Task, index: int, total: int, progress: Progress | None) -> Result:
@@ -105,26 +104,6 @@ def _alone(task: Task, index: int, total: int, progress: Progress | None) -> Res
     return run_scenario(*task, progress=part)
 
 
-def _await(futures: list[Future[Result]], shares: Any, progress: Progress | None) -> None:
-    left = set(futures)
-    while left:
-        done, left = wait(left, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-        if progress is not None:
-            progress(sum(shares) / len(futures))
-
-
-_shares: Any = None
-
-
-def _join(shares: Any) -> None:
-    global _shares  # the one way to hand an array to a worker process
-    _shares = shares
-
-
-def _work(index: int, task: Task) -> Result:
-    def part(share: float) -> None:
-        _shares[index] = share
-
-    return run_scenario(*task, progress=part)
+def run_task(task: Task, progress: Progress) -> Result:
+    """Run one task; module level, so that a worker can import it."""
+    return run_scenario(*task, progress=progress)

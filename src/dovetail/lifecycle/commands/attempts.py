@@ -25,7 +25,7 @@ _FIRST_PAUSE: Final[dict[Failure, int]] = {
     Failure.TAKEN: 30 * SECOND,
 }
 _PAUSE_MAX: Final = 120 * SECOND
-FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN)
+FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN, Failure.OCCUPIED)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,132 @@
+"""Worker processes for simulator runs: tasks go out over pipes, progress and results come back, and all of them end.
+
+Pipes only, no semaphores and no shared memory, so nothing is left behind whatever ends this process. Workers never see
+Ctrl-C (SIGINT is blocked in them): this process alone decides, and takes them down with it. A worker whose pipe is
+closed ends by itself. Knows nothing of scenarios.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, TypeVar
+
+from dovetail.api.findings import InputError
+
+Progress = Callable[[float], None]
+Task = TypeVar("Task")
+Work = Callable[[Any, Progress], Any]
+"""Does one task and reports its share of it, from 0 to 1. Module level, so that a worker can import it."""
+
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 0.5
+
+
+def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Progress | None = None) -> list[Any]:
+    """Do all tasks in `workers` processes; results in the order of the tasks."""
+    crew: list[tuple[SpawnProcess, Connection]] = []
+    try:
+        with _signals_held():
+            crew.extend(_start(work) for _ in range(min(workers, len(tasks))))
+        return _hand_out(tasks, [pipe for _, pipe in crew], progress)
+    finally:
+        with _signals_held():  # a second Ctrl-C must not stop the cleaning up
+            _end(crew)
+
+
+def _start(work: Work) -> tuple[SpawnProcess, Connection]:
+    context = multiprocessing.get_context("spawn")  # a fork would copy numpy's threads half
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progress | None) -> list[Any]:
+    """Give every idle worker the next task until all are done."""
+    results: dict[int, Any] = {}
+    shares = [0.0] * len(tasks)
+    waiting = iter(range(len(tasks)))
+    for pipe, index in zip(pipes, waiting, strict=False):
+        pipe.send((index, tasks[index]))
+    while len(results) < len(tasks):
+        ready = wait(list(pipes), POLL_SECONDS)
+        for pipe in (pipe for pipe in pipes if pipe in ready):
+            try:
+                kind, index, value = pipe.recv()
+            except EOFError:
+                raise InputError("a worker process ended in the middle of a run; is there enough memory?") from None
+            if kind == "failed":
+                raise value
+            shares[index] = 1.0 if kind == "done" else value
+            if kind == "done":
+                results[index] = value
+                following = next(waiting, None)
+                if following is not None:
+                    pipe.send((following, tasks[following]))
+        if progress is not None:
+            progress(sum(shares) / len(tasks))
+    return [results[index] for index in range(len(tasks))]
+
+
+def _end(crew: Sequence[tuple[SpawnProcess, Connection]]) -> None:
+    """End the workers: they are in the middle of a run, or idle; nothing of theirs is worth waiting for."""
+    for process, pipe in crew:
+        pipe.close()
+        process.terminate()
+    for process, _ in crew:
+        process.join(PATIENCE_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        process.close()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# ---------------------------------------------------------------- in a worker
+
+
+def _serve(work: Work, pipe: Connection) -> None:
+    """Do one task after the other until the pipe is closed."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+    with suppress(EOFError, OSError):
+        while True:
+            index, task = pipe.recv()
+            try:
+                answer = ("done", index, work(task, _Reporter(pipe, index)))
+            except (EOFError, OSError):
+                raise
+            except Exception as error:  # goes to whoever asked, who says it
+                answer = ("failed", index, error)
+            pipe.send(answer)
+    os._exit(0)  # nothing here is worth a teardown, and whoever asked may be gone
+
+
+class _Reporter:
+    """Sends a task's share of progress, no more often than anyone could look."""
+
+    def __init__(self, pipe: Connection, index: int) -> None:
+        self._pipe, self._index, self._said = pipe, index, 0.0
+
+    def __call__(self, share: float) -> None:
+        if share - self._said >= 0.005 or share >= 1.0:
+            self._said = share
+            self._pipe.send(("share", self._index, share))
