@@ -274,6 +274,8 @@ def test_stabilization_holds_cost_actions_only() -> None:
         if isinstance(item, Report) and dict(item.figures).get("phase") == "done"
     ]
     assert tainted[2][1] >= ended[1] + 120
+    held = {ask.cost_held_by for ask in planner.asks}
+    assert held == {"", "an action of method drifted in NodePool web"}, "people are told which pool's action it was"
 
 
 def test_cost_command_waiting_for_validation_is_held_too() -> None:
