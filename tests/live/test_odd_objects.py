@@ -253,9 +253,24 @@ def test_every_address_is_of_both_families(address: str) -> None:
         pytest.skip("this machine has no IPv6")
 
     async def context() -> None:
-        async with serving("", 0, CollectorRegistry(), alive=lambda: "", ready=lambda: "not yet") as port:
+        async with serving(("", 0), CollectorRegistry(), alive=lambda: "", ready=lambda: "not yet") as port:
             assert await asyncio.to_thread(_get, f"http://{address}:{port}/healthz") == (200, "ok\n")
             assert await asyncio.to_thread(_get, f"http://{address}:{port}/readyz") == (503, "not yet\n")
+
+    asyncio.run(context())
+
+
+def test_probes_may_have_a_port_of_their_own() -> None:
+    """Then the metrics' port answers none, and theirs shows no metrics."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        other = free.getsockname()[1]
+
+    async def context() -> None:
+        async with serving(
+            ("127.0.0.1", 0), CollectorRegistry(), alive=lambda: "", ready=lambda: "", probes=("", other)
+        ) as port:
+            asked = [f"http://127.0.0.1:{each}/{path}" for each in (port, other) for path in ("metrics", "healthz")]
+            assert [(await asyncio.to_thread(_get, url))[0] for url in asked] == [200, 404, 404, 200]
 
     asyncio.run(context())
 
