@@ -72,7 +72,10 @@ def test_the_defaults_only_observe() -> None:
     hook = one(trees, "Job")["spec"]["template"]["metadata"]["labels"]
     assert not budget["spec"]["selector"]["matchLabels"].items() <= hook.items(), "the hook is not one of them"
     kinds = {tree["kind"] for tree in trees}
-    assert not kinds & {"ServiceMonitor", "PrometheusRule", "Secret", "CustomResourceDefinition"}
+    assert not kinds & {"ServiceMonitor", "PrometheusRule", "CustomResourceDefinition"}
+    secret = one(trees, "Secret")
+    assert secret["metadata"]["name"] == "dovetail-records"
+    assert not {"data", "stringData"} & secret.keys(), "the controller makes the key: an upgrade must not change it"
 
 
 def test_observing_is_switched_off_by_one_value() -> None:
@@ -244,7 +247,7 @@ def test_names_follow_the_release() -> None:
     trees = render("--set=observe=false", name="canary", namespace="nodes")
     assert one(trees, "Deployment")["metadata"]["name"] == "canary-dovetail"
     lease, role = one(trees, "Lease"), one(trees, "Role", "canary-dovetail")
-    assert one(trees, "Role", "canary-dovetail-release")["rules"] == role["rules"]
+    assert one(trees, "Role", "canary-dovetail-release")["rules"] == role["rules"][:1]
     assert role["rules"][0]["resourceNames"] == [lease["metadata"]["name"]]
     assert role["metadata"]["namespace"] == lease["metadata"]["namespace"] == "nodes"
     hook = one(trees, "Job")["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -38,6 +39,7 @@ from dovetail.live.crd_check import look_at_crd
 from dovetail.live.credentials import connect
 from dovetail.live.holds import release
 from dovetail.live.lease import LeaderElection
+from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
 from dovetail.live.resources import RESOURCES
 from dovetail.live.step_down import stop_controllers
 from dovetail.live.watch import Informer
@@ -213,7 +215,7 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
     )
     new = f"{NAME}-new"
     requests = Replacement(node_pool=NAME, instance_types=("m5.large",), requests={"cpu": 100})
-    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": "the same thing twice"}
+    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": f"the same thing twice at {datetime.now(UTC)}"}
     orders: list[Any] = [
         HoldNode(id="1", node=NAME),
         TaintNode(id="2", command_id="c1", node=NAME, record=record),
@@ -221,7 +223,6 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
         PublishEvent(id="4", **told),
         CreateNodeClaim(id="5", command_id="c1", name=new, replacement=requests, record=record),
         ClearRecord(id="6", command_id="c1", node_claim=new),
-        DeleteNodeClaim(id="7", command_id="c1", name=new, uid=""),
         UntaintNode(id="8", command_id="c1", node=NAME),
         ReleaseNode(id="9", node=NAME),
         SetPoolCondition(
@@ -233,13 +234,28 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
             message=datetime.now(UTC).isoformat(),
         ),
     ]
-    actuator = Actuator(client=client, identity="tried")
-    refused = []
-    for order in orders:
-        answer = await actuator.carry_out(order)
-        if isinstance(answer, InstructionFailed) and answer.failure is Failure.FORBIDDEN:
-            refused.append(answer.detail)
-    return refused
+    actuator = Actuator(client=client, identity="tried", seal=Seal((b"of these tests alone",)))
+    answers = [await actuator.carry_out(order) for order in orders]
+    tree = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": new}}
+    there = await asyncio.to_thread(made.admin.get, tree)
+    if there is not None:
+        uid = there["metadata"]["uid"]
+        answers.append(await actuator.carry_out(DeleteNodeClaim(id="7", command_id="c1", name=new, uid=uid)))
+        await asyncio.to_thread(made.admin.delete, tree)
+    failed = [answer for answer in answers if isinstance(answer, InstructionFailed)]
+    return [answer.detail for answer in failed if answer.failure is Failure.FORBIDDEN]
+
+
+async def _key(client: ApiClient, made: Installed) -> list[str]:
+    """The first replica makes the key of the records, the next one reads it."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}"
+    empty = {"data": None}
+    await asyncio.to_thread(made.admin.request, "PATCH", path, empty, kind="application/merge-patch+json")
+    try:
+        assert await load_seal(client, NAMESPACE) == await load_seal(client, NAMESPACE)
+    except KeyRefusedError as error:
+        return [str(error)]
+    return []
 
 
 async def _releasing(client: ApiClient, made: Installed) -> list[str]:
@@ -266,6 +282,7 @@ async def _everything(made: Installed) -> list[str]:
         complaints = [crd.note] if crd.note else []
         complaints += await _watches(client, made)
         complaints += await _election(client)
+        complaints += await _key(client, made)
         complaints += await _actions(client, made)
         complaints += await _releasing(client, made)
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dovetail"}}
@@ -302,6 +319,8 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "pods", "delete"),
         ("", "pods/eviction", "create"),
         ("", "secrets", "get"),
+        ("", "secrets", "create"),
+        ("", "secrets", "list"),
         ("", "nodes", "delete"),
         ("karpenter.sh", "nodepools", "patch"),
         ("karpenter.sh", "nodeclaims/status", "patch"),
@@ -343,10 +362,8 @@ def test_an_observing_account_sees_everything_and_can_change_nothing(api_server:
 
             async def look() -> list[str]:
                 async with ApiClient(connect(str(config))) as client:
-                    return [
-                        *([note] if (note := (await look_at_crd(client)).note) else []),
-                        *await _watches(client, made),
-                    ]
+                    note = (await look_at_crd(client)).note
+                    return [*([note] if note else []), *await _watches(client, made)]
 
             assert asyncio.run(look()) == []
             for group, resource, verb in sorted(_rights(MANIFESTS) - _rights(OBSERVING)):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, InstructionFailed
 from dovetail.live import clocks
 from dovetail.live.actuate import Actuator
@@ -16,6 +17,7 @@ from dovetail.live.credentials import TokenSource
 from dovetail.live.lease import LeaderElection
 from tests.live.fake_server import talking_to
 
+SEAL = Seal((b"the key of these tests",))
 DELETE = DeleteNodeClaim(id="c/delete/n", command_id="c", name="n", uid="u")
 
 
@@ -36,7 +38,7 @@ def test_a_throttled_deletion_is_not_sent_again_by_one_that_no_longer_leads() ->
 
     async def context() -> None:
         async with talking_to(_throttled(leads, sent)) as (_, client):
-            actuator = Actuator(client=client, identity="me", may_act=lambda: leads[0])
+            actuator = Actuator(client=client, identity="me", seal=SEAL, may_act=lambda: leads[0])
             answer = await actuator.carry_out(DELETE)
             assert isinstance(answer, InstructionFailed)
             assert answer.failure is Failure.UNREACHABLE

@@ -101,6 +101,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
     from dovetail.live.price_feed import begin, live_prices, watch_prices
+    from dovetail.live.record_key import KeyRefusedError, load_seal
     from dovetail.live.run import Controller
     from dovetail.live.serve import PortError, serving
 
@@ -125,6 +126,11 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
 
         background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
+    namespace = args.lease_namespace or _own_namespace(client)
+    try:
+        seal = None if observe else await load_seal(client, namespace)
+    except KeyRefusedError as error:
+        raise InputError(str(error)) from None
     with contextlib.ExitStack() as stack:
         controller = Controller(
             client=client,
@@ -132,7 +138,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
             log=log,
             metrics=metrics,
             identity=identity,
-            lease_namespace=args.lease_namespace or _own_namespace(client),
+            lease_namespace=namespace,
+            seal=seal,
             journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
             background_tasks=background_tasks,
         )

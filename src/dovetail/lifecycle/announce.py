@@ -27,7 +27,8 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
-from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
+from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent, Report
+from dovetail.model import names
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND
@@ -101,11 +102,43 @@ class Announcer:
         self._warned: dict[str, None] = {}
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
+        self._distrusted: dict[tuple[str, str], str] = {}
+        self._unsaid: dict[tuple[str, str], PublishEvent] = {}
 
     def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say what a round found, as far as it is new."""
-        said: list[Instruction] = [*self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        if publishes:
+            unsaid, self._unsaid = tuple(self._unsaid.values()), {}
+        else:
+            unsaid = ()
+        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
+
+    def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
+        """Say that an object carries a command record that is ignored, once for as long as it does."""
+        if not event.distrusted and not self._distrusted:
+            return []
+        kind, name = type(event.object).__name__, event.object.metadata.name
+        if not event.distrusted:
+            self.forget(kind, name)
+            return []
+        if self._distrusted.get((kind, name)) == event.distrusted:
+            return []
+        self._distrusted[kind, name] = event.distrusted
+        why = f"the record of a command on {kind} {name} is ignored: {event.distrusted}"
+        message = f"The annotation {names.COMMAND} is ignored: {event.distrusted}."
+        published = publish(kind, name, "CommandRecordIgnored", message, warning=True)
+        figures = (("kind", kind), ("name", name), ("why", event.distrusted))
+        report = Report(topic="record-ignored", command_id="", message=why, figures=figures)
+        if publishes:
+            return [report, published]
+        self._unsaid[kind, name] = published
+        return [report]
+
+    def forget(self, kind: str, name: str) -> None:
+        """Forget an ignored record: it is gone, or the object is."""
+        self._distrusted.pop((kind, name), None)
+        self._unsaid.pop((kind, name), None)
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
