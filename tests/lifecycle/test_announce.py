@@ -2,10 +2,11 @@
 
 import pytest
 
-from dovetail.lifecycle.announce import command_event, command_report, some_of
+from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.reports import some_of
 from dovetail.model.command import Action, Method
 from tests.lifecycle.world import T0
 

@@ -24,7 +24,6 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
-    Report,
     SetPoolCondition,
     SettingsChanged,
     Synced,
@@ -32,6 +31,7 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.model import names
 from dovetail.model.command import Command
 from dovetail.model.objects import (
@@ -148,7 +148,7 @@ def test_observe_mode_says_and_touches_nothing() -> None:
     """It proposes what it would do, and gives reports and wake-ups only."""
     engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
-    assert {type(item) for _, item in driver.log} == {Report, WakeAt}
+    assert all(isinstance(item, Report | WakeAt) for _, item in driver.log)
     assert len(driver.reports("proposal")) == 1
 
 
