@@ -54,7 +54,7 @@ def every_report(text: str) -> list[Report]:
         RoundEnded(commands=1, rounds=1, skipped=0),
         VerdictsChanged(pool=text, counts=(("pdb", 3),)),
         BudgetChanged(pool=text, reason=Reason.EMPTY, allowed=1, used=1, left=0),
-        MovesBlocked(pool=text, moves=1, why=text),
+        MovesBlocked(pool=text, moves=1, nodes=(text,), why=text),
         Warned(message=text),
         RecordIgnored(kind="Node", name=text, why=text),
         LeadershipChanged(leads=True),

@@ -5,10 +5,11 @@ Decides nothing; remembers what was said last, so that nothing is said twice. Sp
 Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
+from dovetail.decide.outcome import BlockedMove
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
@@ -29,6 +30,8 @@ from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
+BLOCKED_MEMORY: Final = 3600 * SECOND
+"""How long a move that was blocked must not have been before it counts as another one."""
 _ATTODOLLARS: Final = 10**18
 
 
@@ -73,14 +76,23 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was said last."""
+    """Remembers what was said last. `manages`: whether a pool is ours; `exists`: whether a node or claim is there."""
 
-    def __init__(self, verdicts_every: int = VERDICTS_EVERY) -> None:
+    def __init__(
+        self,
+        verdicts_every: int = VERDICTS_EVERY,
+        *,
+        manages: Callable[[str], bool] = lambda pool: True,
+        exists: Callable[[str], bool] = lambda node: True,
+    ) -> None:
         self._verdicts_every = verdicts_every
+        self._manages, self._exists = manages, exists
+        self._counted: dict[str, tuple[str, str]] = {}
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
+        self._blocked_at: dict[tuple[str, ...], int] = {}
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
         self._distrusted: dict[tuple[str, str], str] = {}
@@ -92,7 +104,8 @@ class Announcer:
             unsaid, self._unsaid = tuple(self._unsaid.values()), {}
         else:
             unsaid = ()
-        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result, elapsed)]
+        said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
@@ -121,6 +134,7 @@ class Announcer:
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
+        self._keep_blocked(result, elapsed)
         last = self._verdicts_at
         if (
             result.commands
@@ -130,7 +144,16 @@ class Announcer:
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result.verdicts) if publishes else []
-        return [*self._counts_of(result.verdicts), *events]
+        self._counted = {entry.node: (entry.node_pool, entry.verdict) for entry in result.verdicts}
+        return [*self._counts_of(), *events]
+
+    def _without_gone(self) -> Iterator[Report]:
+        """Count the verdicts again where nodes are gone: the next verdicts may be a while away."""
+        gone = [node for node in self._counted if not self._exists(node)]
+        for node in gone:
+            del self._counted[node]
+        if gone:
+            yield from self._counts_of()
 
     def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:
@@ -140,13 +163,28 @@ class Announcer:
                 allowed, used, left = figures
                 yield BudgetChanged(pool=row.node_pool, reason=row.reason, allowed=allowed, used=used, left=left)
 
-    def _blocked(self, result: Decision) -> Iterator[Report]:
-        moves: dict[str, list[str]] = {}
-        for move in result.blocked:
-            for pool in move.node_pools:
-                moves.setdefault(pool, []).append(move.why)
+    def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
+        """Tell of moves that were not blocked before.
+
+        A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
+        from round to round and says nothing new.
+        """
+        moves: dict[str, list[BlockedMove]] = {}
+        for move in _one_batch(result.blocked):
+            if _key(move) not in self._blocked_at:
+                for pool in move.node_pools:
+                    moves.setdefault(pool, []).append(move)
+        self._keep_blocked(result, elapsed)
         for pool in sorted(moves):
-            yield MovesBlocked(pool=pool, moves=len(moves[pool]), why=moves[pool][0])
+            first = moves[pool][0]
+            why = f"{some_of(first.nodes)}: {first.why}"
+            yield MovesBlocked(pool=pool, moves=len(moves[pool]), nodes=first.nodes, why=why)
+
+    def _keep_blocked(self, result: Decision, elapsed: int) -> None:
+        """Remember what is blocked, until it has not been for a while: rounds in which others act don't ask."""
+        self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
+        for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
+            del self._blocked_at[key]
 
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
@@ -154,11 +192,11 @@ class Announcer:
                 yield Warned(message=warning)
         self._warned = dict.fromkeys(result.warnings)
 
-    def _counts_of(self, verdicts: Iterable[NodeVerdict]) -> Iterator[Report]:
+    def _counts_of(self) -> Iterator[Report]:
         counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
-        for entry in verdicts:
-            of_pool = counts.setdefault(entry.node_pool, {})
-            of_pool[entry.verdict] = of_pool.get(entry.verdict, 0) + 1
+        for pool, verdict in self._counted.values():
+            of_pool = counts.setdefault(pool, {})
+            of_pool[verdict] = of_pool.get(verdict, 0) + 1
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
@@ -172,6 +210,23 @@ class Announcer:
         events = []
         for entry in verdicts:
             self._verdicts[entry.node] = entry.verdict
-            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict and entry.node_pool:
+            if not entry.node_pool or not self._manages(entry.node_pool):
+                continue  # whoever manages that pool says why its nodes stay
+            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
                 events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
         return events
+
+
+def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:
+    """Yield the moves of single nodes, and of the batches of the same pools the largest."""
+    batches: dict[tuple[str, ...], BlockedMove] = {}
+    for move in blocked:
+        if len(move.nodes) == 1:
+            yield move
+        elif move.node_pools not in batches or len(move.nodes) > len(batches[move.node_pools].nodes):
+            batches[move.node_pools] = move
+    yield from batches.values()
+
+
+def _key(move: BlockedMove) -> tuple[str, ...]:
+    return ("node", move.nodes[0]) if len(move.nodes) == 1 else ("batch", *move.node_pools)

@@ -120,7 +120,7 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._decider: RoundDecider = decider if decider is not None else Decider()
-        self._announcer = Announcer(verdicts_every)
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self._is_there)
         self._now: datetime | None = None
         self._elapsed = 0
         self._started = 0
@@ -292,6 +292,9 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _is_there(self, name: str) -> bool:
+        return self.store.get(Node, name) is not None or self.store.get(NodeClaim, name) is not None
 
     def _observe(self, item: AnyObject) -> "_Stir":
         meta = item.metadata
@@ -476,7 +479,9 @@ class Engine:
         assert run.command is not None
         held = self._cost_held_until() if run.method in COST_METHODS else None
         if held is not None:
-            run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
+            after = self._pacing.settles_by(self._elapsed)
+            why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
         question = self._question(without=run.id)
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
@@ -517,7 +522,8 @@ class Engine:
         self._refused_last = ()
         self._look_again(self._elapsed)
         if run.phase is Phase.DONE:
-            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed)
+            pools = dict.fromkeys(entry.pool for entry in run.candidates)
+            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed, tuple(pools))
             self._landing.end(run.id, self._elapsed, self.settings.stabilization.cost)
             for pool in run.pools:
                 self._pacing.launches.succeeded(pool)
@@ -571,6 +577,7 @@ class Engine:
             in_flight=self.in_flight(without),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
+            cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
         )
 

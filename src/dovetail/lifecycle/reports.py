@@ -257,11 +257,15 @@ class BudgetChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovesBlocked:
-    """Moves that the savings threshold of a pool blocked in a round; `why` is the sentence of the first."""
+    """Moves that the savings threshold of a pool blocked, and that were not blocked before.
+
+    `nodes` and `why` are those of the first of them.
+    """
 
     topic: ClassVar[str] = "threshold-blocked"
     pool: str
     moves: int
+    nodes: tuple[str, ...]
     why: str
 
     @property
@@ -271,8 +275,8 @@ class MovesBlocked:
 
     @property
     def figures(self) -> Figures:
-        """Return the pool and the number of moves."""
-        return {"pool": self.pool, "moves": self.moves}
+        """Return the pool, the number of moves and the nodes of the first."""
+        return {"pool": self.pool, "moves": self.moves, "nodes": ",".join(self.nodes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,8 @@ _PHASES_SHOWN: Final = (
     Phase.DELETING,
     Phase.ROLLING_BACK,
 )
-_ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED, Phase.REFUSED)
+# A refused validation is ordinary: the cluster has changed, or has to settle, and the next round asks again.
+_ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED)
 _CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
 
 

@@ -216,7 +216,7 @@ class FactsCache:
         """Remember the methods that a node is open to, until one of its times comes."""
         known = self._nodes.get(facts.name)
         if known is not None:
-            times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
+            times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
             known.open_to, known.managed, known.since = methods, self._managed, now
             known.until = min((when for when in times if when > now), default=None)
 

@@ -158,6 +158,7 @@ class Reader:
             pdb_veto=sums.veto,
             unreadable=tuple(sums.unreadable),
             claiming=sums.claiming,
+            pod_windows=tuple(sums.windows),
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
