@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.document import plan_document
 from dovetail.decide.gates.timers import in_grace_period
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
@@ -24,7 +25,6 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.plan.counterfactual import ask, counterfactuals
-from dovetail.plan.document import plan_document
 from tests.decide.towns import build, shapes, towns
 from tests.designs.world import Town
 

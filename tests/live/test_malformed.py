@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from dovetail.api.settings import settings_of
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Failure, InstructionFailed, TaintNode
 from dovetail.live.actuate import Actuator
@@ -287,7 +288,7 @@ def test_an_instruction_whose_answer_can_not_be_read(method: str, body: bytes) -
 
     async def context() -> None:
         async with talking_to(answer) as (_, client):
-            actuator = Actuator(client=client, identity="me")
+            actuator = Actuator(client=client, identity="me", seal=Seal((b"the key of these tests",)))
             told = await actuator.carry_out(TaintNode(id="c/taint/n", command_id="c", node="n", record="{}"))
             assert isinstance(told, InstructionFailed)
             assert told.failure is Failure.UNREACHABLE

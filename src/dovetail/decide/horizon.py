@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.pool_holds import pending_times, window_edges
 from dovetail.decide.gates.price import Refusal
 from dovetail.model.duration import later
 from dovetail.model.policy import DisruptionPolicy
@@ -36,8 +37,10 @@ def _scene_times(context: RoundContext) -> Iterator[datetime]:
         yield context.stabilized_until
     yield from context.in_flight.back_off.values()
     yield from context.in_flight.regrown.values()
+    yield from context.ledger.rate_times()
     for policy in context.policies.values():
         yield from window_times(policy, context.now)
+        yield from pending_times(policy.health, context.waiting.pods)
 
 
 def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
@@ -47,11 +50,14 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
             edge = budget.window.next_change(now)
             if edge is not None:
                 yield edge
+    yield from window_edges(policy, now)
 
 
 def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    return facts.turns if context.settings.is_karpenter else facts.times
+    if context.settings.is_karpenter:
+        return facts.turns
+    return (*facts.times, *facts.window_edges(context.now)) if facts.pod_windows else facts.times
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:

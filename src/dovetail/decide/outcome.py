@@ -6,6 +6,7 @@ Plain values; shells turn them into JSON, words, events and metrics. Sits in dec
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
@@ -97,6 +98,8 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    catalogue_source: str
+    catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
@@ -109,3 +112,9 @@ class RoundResult:
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """Every node's verdict, by name."""
         return self.compute_verdicts()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of `dovetail plan` (contract.md)."""
+        from dovetail.decide.document import plan_document
+
+        return plan_document(self)

@@ -77,6 +77,8 @@ def decide(
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
+        catalogue_source=context.snapshot.catalogue.source,
+        catalogue_date=context.snapshot.catalogue.as_of,
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )

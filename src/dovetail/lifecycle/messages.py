@@ -19,9 +19,13 @@ from dovetail.model.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectObserved:
-    """An object is there, new or changed; the whole of it."""
+    """An object is there, new or changed; the whole of it.
+
+    `distrusted`: why the command record that it carried was taken off (`commands.seal`); empty where nothing was.
+    """
 
     object: AnyObject
+    distrusted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +191,17 @@ class DeleteNodeClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict the pod if it is still the one with this uid, through the eviction API so that PDBs hold (section 24)."""
+
+    id: str
+    command_id: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClearRecord:
     """Take the command's record off a replacement whose command has ended well, and off its Node (Karpenter copies it).
 
@@ -196,6 +211,31 @@ class ClearRecord:
     id: str
     command_id: str
     node_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDisruption:
+    """Write into a pool's history that nodes begin to leave, before they do (spec section 13).
+
+    Entries older than `keep` nanoseconds go. An entry of the same command is not written twice.
+    """
+
+    id: str
+    command_id: str
+    node_pool: str
+    nodes: int
+    reason: str
+    at: datetime
+    keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDisruption:
+    """Take a command that was rolled back out of a pool's history."""
+
+    id: str
+    command_id: str
+    node_pool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +249,44 @@ class HoldNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseNode:
     """Return a node that we hold back to Karpenter."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkPod:
+    """Make the pod the next victim of a scale-down (section 23): a deletion cost, with our mark beside it.
+
+    A deletion cost that somebody else wrote stays as it is.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmarkPod:
+    """Take our deletion cost off the pod again; one that somebody has changed since stays."""
+
+    id: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseNode:
+    """Put `dovetail.dev/closing:PreferNoSchedule` on the node, so that new pods prefer others (section 23)."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenNode:
+    """Take that taint off the node again."""
 
     id: str
     node: str
@@ -260,9 +338,16 @@ Instruction = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
+    | MarkPod
+    | UnmarkPod
+    | CloseNode
+    | OpenNode
     | PublishEvent
     | SetPoolCondition
     | WakeAt

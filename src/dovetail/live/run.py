@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
+from secrets import token_bytes
 from typing import Any, Final
 
 from dovetail.decide.outcome import RoundResult
+from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
@@ -62,7 +64,10 @@ _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeErr
 
 @dataclass(slots=True, kw_only=True)
 class Controller:
-    """One controller process. `run` returns when it is told to stop, `stop` tells it."""
+    """One controller process. `run` returns when it is told to stop, `stop` tells it.
+
+    `seal` is what records of commands are trusted by; a controller that acts must have one.
+    """
 
     client: ApiClient
     engine: Engine
@@ -70,6 +75,7 @@ class Controller:
     metrics: Metrics
     identity: str
     lease_namespace: str
+    seal: Seal | None = None
     lease_name: str = "dovetail"
     resources: Sequence[Resource] = RESOURCES
     telemetry: Telemetry | None = None
@@ -104,6 +110,8 @@ class Controller:
         self._actuator = Actuator(
             client=self.client,
             identity=self.identity,
+            # Only an observer has none, and it writes nothing.
+            seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
         )
@@ -264,6 +272,8 @@ class Controller:
 
     async def _observed(self, event: Event) -> None:
         if isinstance(event, ObjectObserved):
+            if self.seal is not None:
+                event = admit(event, self.seal)
             item = event.object
             self.metrics.events.labels(type(item).__name__).inc()
             if isinstance(item, Node | NodeClaim | NodePool):

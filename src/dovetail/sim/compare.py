@@ -39,7 +39,7 @@ class Comparison:
             "scenario": self.scenario,
             "seed": self.seed,
             "until": format_duration(self.until),
-            "policies": [result.figures() for result in self.results],
+            "policies": [result.to_dict() for result in self.results],
         }
 
     def story(self) -> Story:

@@ -99,8 +99,8 @@ class Result:
     rounds: int = 0
     timeline: Timeline = field(default_factory=Timeline)
 
-    def figures(self) -> dict[str, Any]:
-        """The contract's keys, ready for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return RESULT of `dovetail simulate` (contract.md)."""
         return {
             "policy": self.policy,
             "nodesStarted": self.nodes_started,

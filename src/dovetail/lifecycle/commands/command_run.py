@@ -27,6 +27,8 @@ from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import Node, NodeClaim, is_true
 
+EVICTION_LOOK: Final = SECOND // 2
+"""How often the way of an evicted pod is looked at."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 
@@ -40,6 +42,9 @@ class View:
     now: datetime
     replacement_timeout: int
     manages: Callable[[str], bool]
+    evicts: bool = False
+    rate_span: Callable[[str], int] = lambda _pool: 0
+    """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +71,9 @@ class Run:
     seen: dict[str, str] = field(default_factory=dict)
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
+    looked_at: int = 0
+    to_evict: dict[str, None] | None = None
+    evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
 
@@ -78,6 +86,11 @@ class Run:
     def nodes(self) -> tuple[str, ...]:
         """The names of the nodes that it takes."""
         return tuple(candidate.node for candidate in self.candidates)
+
+    @property
+    def source_pools(self) -> tuple[str, ...]:
+        """The pools that its candidates belong to."""
+        return tuple(sorted({candidate.pool for candidate in self.candidates}))
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -105,8 +118,10 @@ class Run:
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
-        elif self.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
+        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
             times.append(self.deadline)
+        elif self.phase is Phase.EVICTING:
+            times.append(self.looked_at + EVICTION_LOOK)
         elif self.phase is Phase.DRAINING:
             times += [at + LINGER for at in self.claim_gone_at.values()]
         return min(times, default=None)
@@ -116,6 +131,14 @@ class Run:
     def taint_id(self, candidate: Candidate) -> str:
         """Name the tainting of a candidate."""
         return f"{self.id}/taint/{candidate.node}"
+
+    def note_id(self, pool: str) -> str:
+        """Name the noting of the start on a pool."""
+        return f"{self.id}/note/{pool}"
+
+    def forget_id(self, pool: str) -> str:
+        """Name taking the start off a pool again."""
+        return f"{self.id}/forget/{pool}"
 
     def untaint_id(self, candidate: Candidate) -> str:
         """Name the untainting of a candidate."""
@@ -139,6 +162,7 @@ class Run:
 
 def look(run: Run, view: View) -> None:
     """Note what the store shows of the command's objects; later absences are judged by it."""
+    run.looked_at = view.elapsed
     for name in run.replacements:
         claim = view.store.get(NodeClaim, name)
         if claim is not None and carries_or_made(run, claim):

@@ -16,9 +16,11 @@ class Phase(StrEnum):
 
     VALIDATING = "validating"
     FOUND = "found"
+    NOTING = "noting"
     TAINTING = "tainting"
     LAUNCHING = "launching"
     WAITING = "waiting"
+    EVICTING = "evicting"
     DELETING = "deleting"
     DRAINING = "draining"
     FINISHING = "finishing"
@@ -31,13 +33,18 @@ class Phase(StrEnum):
 class Signal(StrEnum):
     """A fact that moves a command on."""
 
+    VALIDATED_TO_NOTE = "validated, a rate budget wants the start noted"
     VALIDATED = "validated"
+    NOTED = "the start is noted"
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
+    TAINTED_TO_EVICT = "all tainted, nothing to launch, pods to be evicted in order"
     TAINTED_NOTHING_TO_LAUNCH = "all tainted, nothing to launch"
     LAUNCHED = "all replacements created"
+    INITIALIZED_TO_EVICT = "all replacements initialized, pods to be evicted in order"
     INITIALIZED = "all replacements initialized"
+    EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
@@ -54,12 +61,15 @@ class Signal(StrEnum):
 class Step(StrEnum):
     """A kind of instruction that a phase asks for until it is done."""
 
+    NOTE = "note the start on the pools"
     TAINT = "taint candidates"
     CREATE = "create replacements"
+    EVICT = "evict the next pod"
     DELETE = "delete candidates"
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
     DELETE_REPLACEMENTS = "delete replacements"
+    FORGET = "take the start off the pools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +80,9 @@ class Transition:
     steps: tuple[Step, ...] = ()
 
 
-_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS))
+_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS, Step.FORGET))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
+_EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
 _DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
@@ -79,7 +90,13 @@ _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.VALIDATING, Signal.CANDIDATES_GONE): Transition(Phase.REFUSED),
     (Phase.VALIDATING, Signal.VALIDATION_REFUSED): Transition(Phase.REFUSED),
+    (Phase.VALIDATING, Signal.VALIDATED_TO_NOTE): Transition(Phase.NOTING, (Step.NOTE,)),
     (Phase.VALIDATING, Signal.VALIDATED): _TAINT,
+    (Phase.NOTING, Signal.CANDIDATES_GONE): _ROLL_BACK,
+    (Phase.NOTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.NOTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.NOTING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.NOTING, Signal.NOTED): _TAINT,
     (Phase.FOUND, Signal.FOUND_LEAVING): _DRAIN,
     (Phase.FOUND, Signal.FOUND_COMPLETE): Transition(Phase.WAITING),
     (Phase.FOUND, Signal.FOUND_BROKEN): _ROLL_BACK,
@@ -88,6 +105,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.TAINTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.TAINTING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.TAINTING, Signal.TAINTED): Transition(Phase.LAUNCHING, (Step.CREATE,)),
+    (Phase.TAINTING, Signal.TAINTED_TO_EVICT): _EVICT,
     (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _DELETE,
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
@@ -96,8 +114,11 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.EVICTING, Signal.EVICTED): _DELETE,
     (Phase.DELETING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.DELETING, Signal.DELETED): _DRAIN,
     (Phase.DRAINING, Signal.DRAINED): _FINISH,

@@ -8,6 +8,7 @@ Sits in lifecycle, below `engine`.
 from collections.abc import Callable
 from typing import Final
 
+from dovetail.lifecycle.commands import evictions
 from dovetail.lifecycle.commands.attempts import FATAL
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -52,7 +53,7 @@ def enter(run: Run, phase: Phase, view: View) -> None:
     """Begin a phase."""
     run.phase = phase
     run.phase_since = view.elapsed
-    if phase in (Phase.TAINTING, Phase.LAUNCHING):
+    if phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING):
         run.deadline = view.elapsed + view.replacement_timeout
 
 
@@ -82,6 +83,8 @@ def _refusal(run: Run) -> str:
 
 def _is_refused(run: Run, view: View) -> bool:
     """Return whether an instruction of this phase failed for good. A creation without its pool is one of them."""
+    if run.phase is Phase.NOTING:
+        return any(run.attempts.failed(run.note_id(pool)) in FATAL for pool in run.source_pools)
     if run.phase is Phase.TAINTING:
         return any(run.attempts.failed(run.taint_id(entry)) in FATAL for entry in run.candidates)
     if run.phase is Phase.LAUNCHING:
@@ -99,6 +102,10 @@ def _is_refused(run: Run, view: View) -> bool:
 
 def _all_tainted(run: Run, view: View) -> bool:
     return all(is_done(run, Step.TAINT, entry.node, view) for entry in run.candidates)
+
+
+def _all_initialized(run: Run, view: View) -> bool:
+    return all(is_initialized(run, name, view) for name in run.replacements)
 
 
 def _all_gone(run: Run, view: View) -> bool:
@@ -126,13 +133,22 @@ def _steps_done(run: Run, view: View) -> bool:
 
 
 _HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
+    Signal.VALIDATED_TO_NOTE: lambda run, view: (
+        run.verdict is Signal.VALIDATED and any(view.rate_span(pool) for pool in run.source_pools)
+    ),
+    Signal.NOTED: _steps_done,
     Signal.VALIDATED: lambda run, _: run.verdict is Signal.VALIDATED,
     Signal.VALIDATION_REFUSED: lambda run, _: run.verdict is Signal.VALIDATION_REFUSED,
     Signal.CANDIDATES_GONE: _all_gone,
     Signal.TAINTED: lambda run, view: bool(run.replacements) and _all_tainted(run, view),
+    Signal.TAINTED_TO_EVICT: lambda run, view: (
+        not run.replacements and _all_tainted(run, view) and evictions.is_wanted(run, view)
+    ),
     Signal.TAINTED_NOTHING_TO_LAUNCH: lambda run, view: not run.replacements and _all_tainted(run, view),
     Signal.LAUNCHED: _steps_done,
-    Signal.INITIALIZED: lambda run, view: all(is_initialized(run, name, view) for name in run.replacements),
+    Signal.INITIALIZED_TO_EVICT: lambda run, view: _all_initialized(run, view) and evictions.is_wanted(run, view),
+    Signal.INITIALIZED: lambda run, view: _all_initialized(run, view),
+    Signal.EVICTED: evictions.is_over,
     Signal.REPLACEMENT_VANISHED: lambda run, view: any(has_vanished(run, name, view) for name in run.replacements),
     Signal.TIMED_OUT: lambda run, view: view.elapsed >= run.deadline,
     Signal.INSTRUCTION_REFUSED: _is_refused,
