@@ -25,6 +25,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     HoldNode,
     InstructionFailed,
+    NoteDisruption,
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
@@ -232,6 +233,15 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
             status="False",
             reason="Tried",
             message=datetime.now(UTC).isoformat(),
+        ),
+        NoteDisruption(
+            id="11",
+            command_id=f"noted at {datetime.now(UTC)}",
+            node_pool=NAME,
+            nodes=1,
+            reason="Empty",
+            at=datetime.now(UTC),
+            keep=1,
         ),
     ]
     actuator = Actuator(client=client, identity="tried", seal=Seal((b"of these tests alone",)))

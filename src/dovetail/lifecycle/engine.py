@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
+from dovetail.api.policy import effective_policy
 from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
@@ -403,7 +404,14 @@ class Engine:
             replacement_timeout=self.settings.replacement_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            rate_span=self._rate_span,
         )
+
+    def _rate_span(self, pool: str) -> int:
+        """Return the longest span of a pool's rate budgets; 0: it has none."""
+        item = self.store.get(NodePool, pool)
+        budgets = () if item is None else effective_policy(item, self.settings).budgets
+        return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""

@@ -215,6 +215,31 @@ class ClearRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDisruption:
+    """Write into a pool's history that nodes begin to leave, before they do (spec section 13).
+
+    Entries older than `keep` nanoseconds go. An entry of the same command is not written twice.
+    """
+
+    id: str
+    command_id: str
+    node_pool: str
+    nodes: int
+    reason: str
+    at: datetime
+    keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDisruption:
+    """Take a command that was rolled back out of a pool's history."""
+
+    id: str
+    command_id: str
+    node_pool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNode:
     """Keep Karpenter's own voluntary disruption off the node (spec section 10)."""
 
@@ -306,6 +331,8 @@ Instruction = (
     | DeleteNodeClaim
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod
