@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from dovetail.lifecycle.reports import Report
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject
@@ -321,16 +322,6 @@ class WakeAt:
     """Send `ClockAdvanced` at this time, whatever else happens."""
 
     at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A fact for logs and metrics: a command's step, a blocked move, a failed validation. Never answered."""
-
-    topic: str
-    command_id: str
-    message: str
-    figures: tuple[tuple[str, str | int | float], ...] = ()
 
 
 Instruction = (
