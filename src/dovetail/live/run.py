@@ -34,11 +34,11 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     ObjectVanished,
     PublishEvent,
-    Report,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
