@@ -42,6 +42,7 @@ COMMANDS: Final = (
     CommandEntry("place", "place", "where the pending pods would go"),
     CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
     CommandEntry("snapshot", "snapshot", "capture what plan needs from a live cluster"),
+    CommandEntry("whatif", "whatif", "replay the last day of your cluster under a changed policy"),
     CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
