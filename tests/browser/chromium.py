@@ -1,112 +1,91 @@
-"""A real browser without any driver: Chromium, spoken to by its own DevTools protocol."""
+"""A real browser: Debian's Chromium, driven by Playwright."""
 
-import asyncio
-import base64
-import contextlib
-import itertools
+import atexit
 import shutil
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+from tests.paths import ROOT
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0", "--hide-scrollbars",
-)  # fmt: skip
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def find() -> str | None:
-    """The browser's program, if there is one."""
+    """Return the browser's program, if there is one and something to drive it with."""
+    if find_spec("playwright") is None:
+        return None
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @dataclass
 class Tab:
-    """One page: what it logged, what it fetched, and ways to ask and to look."""
+    """One page: the driver's own page, what it logged, and what it asked for."""
 
-    socket: aiohttp.ClientWebSocketResponse
+    page: Any
     problems: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
-    _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command of the protocol; events that come meanwhile are noted."""
-        number = next(self._numbers)
-        await self.socket.send_json({"id": number, "method": method, "params": params})
-        while True:
-            answer = await self.socket.receive_json(timeout=60)
-            if answer.get("id") == number:
-                assert "error" not in answer, answer
-                return dict(answer["result"])
-            self._note(answer)
+    def open(self, where: Path | str) -> None:
+        """Open a file or an address and wait until the script has drawn it."""
+        address = where if isinstance(where, str) else where.resolve().as_uri()
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
 
-    def _note(self, event: dict[str, Any]) -> None:
-        method, params = event.get("method"), event.get("params", {})
-        thrown = method == "Runtime.exceptionThrown"
-        logged = method == "Log.entryAdded" and params["entry"]["level"] == "error"
-        said = method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert")
-        if thrown or logged or said:
-            self.problems.append(str(params))
-        elif method == "Network.requestWillBeSent":
-            self.fetched.append(params["request"]["url"])
+    @property
+    def outside(self) -> list[str]:
+        """What was asked for beyond the page itself."""
+        return [url for url in self.fetched if not url.startswith(("file:", "data:", "blob:"))]
 
-    async def open(self, path: Path) -> None:
-        """Open a file and wait until it has loaded."""
-        for domain in ("Runtime", "Log", "Network", "Page"):
-            await self.call(f"{domain}.enable")
-        await self.call("Page.navigate", url=path.resolve().as_uri())
-        for _ in range(200):
-            if await self.ask("document.readyState") == "complete":
-                return
-            await asyncio.sleep(0.05)
-        raise AssertionError("the page did not load")
-
-    async def ask(self, expression: str) -> Any:
-        """The value of an expression in the page."""
-        result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        return result["result"].get("value")
-
-    async def look(self, path: Path, *, width: int = 1000, height: int | None = None) -> None:
-        """Take a screenshot of the whole page, or of its top."""
-        tall = height or int(await self.ask("document.documentElement.scrollHeight"))
-        await self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=tall, deviceScaleFactor=1, mobile=False
-        )
-        shot = await self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(shot["data"]))
+    def wide(self) -> int:
+        """Return the width that the page wants."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
 
-@contextlib.asynccontextmanager
-async def tab() -> AsyncIterator[Tab]:
-    """Start a browser of our own and open one tab in it."""
-    program = find()
-    assert program is not None
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        process = await asyncio.create_subprocess_exec(
-            program, *FLAGS, f"--user-data-dir={folder}", "about:blank",
-            stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            address = await asyncio.wait_for(_address(process), 60)
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://{address}/json") as answer:
-                    pages = [entry for entry in await answer.json() if entry["type"] == "page"]
-                async with session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                    yield Tab(socket)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
+_started: list[Any] = []
 
 
-async def _address(process: asyncio.subprocess.Process) -> str:
-    assert process.stderr is not None
-    async for line in process.stderr:
-        if b"DevTools listening on ws://" in line:
-            return line.decode().split("ws://")[1].split("/")[0]
-    raise AssertionError("the browser ended before it listened")
+def _browser() -> Any:
+    """Return the one browser of this process; it ends with the process."""
+    if not _started:
+        from playwright.sync_api import sync_playwright
+
+        driver = sync_playwright().start()
+        _started.append(driver.chromium.launch(executable_path=find(), args=["--no-sandbox", "--disable-gpu"]))
+        atexit.register(driver.stop)
+    return _started[0]
+
+
+@contextmanager
+def tab(width: int = 1280, height: int = 900, scheme: str = "light") -> Iterator[Tab]:
+    """Open a tab with nothing remembered of others."""
+    context = _browser().new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    made = Tab(page)
+    page.on("console", lambda said: made.problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: made.problems.append(str(error)))
+    page.on("request", lambda request: made.fetched.append(request.url))
+    try:
+        yield made
+    finally:
+        context.close()
+
+
+_AXE = """
+async () => {
+  const found = await axe.run(document, {resultTypes: ["violations"]});
+  return found.violations.map((entry) => (
+    {id: entry.id, impact: entry.impact, nodes: entry.nodes.map((node) => node.html.slice(0, 200))}
+  ));
+}
+"""
+
+
+def barriers(page: Any) -> list[dict[str, Any]]:
+    """Return what axe-core finds moderate, serious or critical."""
+    page.evaluate(AXE.read_text())
+    return [entry for entry in page.evaluate(_AXE) if entry["impact"] in ("moderate", "serious", "critical")]

@@ -34,7 +34,7 @@ def test_both_kinds_of_addresses_can_be_listened_on(api_server: ControlPlane, tm
     [
         (["--notify=missing"], "is no folder"),
         (["--catalog=aws-live:nowhere"], "names no region"),
-        (["--catalog=aws:mars-1"], "there is no built-in table for region"),
+        (["--catalog=aws:mars-1"], "there is no built-in table for it"),
     ],
 )
 def test_what_cant_be_used_stops_at_once(

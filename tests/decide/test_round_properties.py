@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.document import plan_document
 from dovetail.decide.gates.timers import in_grace_period
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
@@ -23,7 +25,6 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.plan.counterfactual import ask, counterfactuals
-from dovetail.plan.document import plan_document
 from tests.decide.towns import build, shapes, towns
 from tests.designs.world import Town
 
@@ -192,6 +193,30 @@ def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) ->
             plain = town.round(every_method=full, every_candidate=full)
             assert msgspec.json.encode(plan_document(kept)) == msgspec.json.encode(plan_document(plain))
             assert (kept.next_change, kept.blocked, kept.prices) == (plain.next_change, plain.blocked, plain.prices)
+
+
+@often
+@given(towns, st.sampled_from([0, 3, 8, 20]))
+def test_the_order_of_reading_changes_nothing(town: Town, pods: int) -> None:
+    """Methods before verdicts or after: a result says the same, also where a large cluster's verdicts are cut short."""
+    with patch.multiple("dovetail.decide.verdict", PODS_MAX=pods, FIRST_GATE_PODS_MAX=0):
+        one, other = (town.round(every_candidate=True) for _ in range(2))
+        methods, verdicts = one.methods, one.verdicts
+        assert (other.verdicts, other.methods) == (verdicts, methods)
+
+
+@often
+@given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=4))
+def test_a_result_read_late_says_the_same(town: Town, steps: list[tuple[int, str]]) -> None:
+    """Verdicts and methods that are read after later rounds are those that would have been read at once."""
+    decider, catalogue = Decider(), town.catalogue
+    kept, at_once = [], []
+    for number, (which, what) in enumerate([(0, "start"), *steps]):
+        _happen(town, f"n{which}", what, number)
+        question = town.question(catalogue=catalogue)
+        kept.append(decider.round(question, every_candidate=True))
+        at_once.append(msgspec.json.encode(plan_document(plan_round(question, every_candidate=True))))
+    assert [msgspec.json.encode(plan_document(result)) for result in kept] == at_once
 
 
 def _happen(town: Town, node: str, what: str, number: int) -> None:

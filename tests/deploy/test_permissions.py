@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -38,6 +39,7 @@ from dovetail.live.crd_check import look_at_crd
 from dovetail.live.credentials import connect
 from dovetail.live.holds import release
 from dovetail.live.lease import LeaderElection
+from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
 from dovetail.live.resources import RESOURCES
 from dovetail.live.step_down import stop_controllers
 from dovetail.live.watch import Informer
@@ -48,7 +50,8 @@ from tests.deploy.account import install, kubeconfig_for, may, token_of
 from tests.deploy.chart import NAMESPACE, Tree, atoms, without
 from tests.paths import ROOT
 
-MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))
+MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail-acting.yaml").read_text()))
+OBSERVING = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))
 ROLES = {
     f"{tree['kind']}/{tree['metadata']['name']}": tree
     for tree in MANIFESTS
@@ -212,7 +215,7 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
     )
     new = f"{NAME}-new"
     requests = Replacement(node_pool=NAME, instance_types=("m5.large",), requests={"cpu": 100})
-    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": "the same thing twice"}
+    told = {"kind": "Node", "name": NAME, "reason": "Tried", "message": f"the same thing twice at {datetime.now(UTC)}"}
     orders: list[Any] = [
         HoldNode(id="1", node=NAME),
         TaintNode(id="2", command_id="c1", node=NAME, record=record),
@@ -220,7 +223,6 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
         PublishEvent(id="4", **told),
         CreateNodeClaim(id="5", command_id="c1", name=new, replacement=requests, record=record),
         ClearRecord(id="6", command_id="c1", node_claim=new),
-        DeleteNodeClaim(id="7", command_id="c1", name=new, uid=""),
         UntaintNode(id="8", command_id="c1", node=NAME),
         ReleaseNode(id="9", node=NAME),
         SetPoolCondition(
@@ -232,13 +234,28 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
             message=datetime.now(UTC).isoformat(),
         ),
     ]
-    actuator = Actuator(client=client, identity="tried")
-    refused = []
-    for order in orders:
-        answer = await actuator.carry_out(order)
-        if isinstance(answer, InstructionFailed) and answer.failure is Failure.FORBIDDEN:
-            refused.append(answer.detail)
-    return refused
+    actuator = Actuator(client=client, identity="tried", seal=Seal((b"of these tests alone",)))
+    answers = [await actuator.carry_out(order) for order in orders]
+    tree = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": new}}
+    there = await asyncio.to_thread(made.admin.get, tree)
+    if there is not None:
+        uid = there["metadata"]["uid"]
+        answers.append(await actuator.carry_out(DeleteNodeClaim(id="7", command_id="c1", name=new, uid=uid)))
+        await asyncio.to_thread(made.admin.delete, tree)
+    failed = [answer for answer in answers if isinstance(answer, InstructionFailed)]
+    return [answer.detail for answer in failed if answer.failure is Failure.FORBIDDEN]
+
+
+async def _key(client: ApiClient, made: Installed) -> list[str]:
+    """The first replica makes the key of the records, the next one reads it."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}"
+    empty = {"data": None}
+    await asyncio.to_thread(made.admin.request, "PATCH", path, empty, kind="application/merge-patch+json")
+    try:
+        assert await load_seal(client, NAMESPACE) == await load_seal(client, NAMESPACE)
+    except KeyRefusedError as error:
+        return [str(error)]
+    return []
 
 
 async def _releasing(client: ApiClient, made: Installed) -> list[str]:
@@ -265,6 +282,7 @@ async def _everything(made: Installed) -> list[str]:
         complaints = [crd.note] if crd.note else []
         complaints += await _watches(client, made)
         complaints += await _election(client)
+        complaints += await _key(client, made)
         complaints += await _actions(client, made)
         complaints += await _releasing(client, made)
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dovetail"}}
@@ -301,6 +319,8 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "pods", "delete"),
         ("", "pods/eviction", "create"),
         ("", "secrets", "get"),
+        ("", "secrets", "create"),
+        ("", "secrets", "list"),
         ("", "nodes", "delete"),
         ("karpenter.sh", "nodepools", "patch"),
         ("karpenter.sh", "nodeclaims/status", "patch"),
@@ -310,6 +330,59 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
     ):
         assert not may(account, group, resource, verb, namespace="kube-system"), f"{verb} {resource}"
         assert not may(account, group, resource, verb), f"{verb} {resource}"
+
+
+def _rights(trees: list[Tree]) -> set[tuple[str, str, str]]:
+    """Return all that the chart's own account may do, whatever role it comes from."""
+    roles = [tree for tree in trees if tree["kind"] in ("ClusterRole", "Role")]
+    return {atom[1:] for role in roles if not role["metadata"]["name"].endswith("-viewer") for atom in atoms(role)}
+
+
+def test_observing_has_only_reading_rights() -> None:
+    """The defaults: not one verb that changes anything, in any role; nothing that acting would not have too."""
+    assert {verb for _, _, verb in _rights(OBSERVING)} == {"get", "list", "watch"}
+    assert _rights(OBSERVING) < _rights(MANIFESTS)
+    assert not [tree for tree in OBSERVING if tree["kind"] in ("Role", "RoleBinding")]
+
+
+def test_an_observing_account_sees_everything_and_can_change_nothing(api_server: ControlPlane, tmp_path: Path) -> None:
+    """On a real server: every watch and the CRD without a complaint, every write refused."""
+    with api_server.client() as admin:
+        space = f"{NAMESPACE}-observing"
+        trees = [_moved(tree, space) for tree in OBSERVING]
+        install(admin, trees, space)
+        token = token_of(admin, "dovetail", space)
+        config = kubeconfig_for(api_server, token, tmp_path / "kubeconfig", space)
+        port = int(api_server.base_url.rsplit(":", 1)[1])
+        with Client(port, token, api_server.ca_path) as account:
+            made = Installed(api_server, admin, account, config)
+            for tree in _one_of_each():
+                admin.apply(tree)
+                made.objects[tree["kind"]] = tree
+
+            async def look() -> list[str]:
+                async with ApiClient(connect(str(config))) as client:
+                    note = (await look_at_crd(client)).note
+                    return [*([note] if note else []), *await _watches(client, made)]
+
+            assert asyncio.run(look()) == []
+            for group, resource, verb in sorted(_rights(MANIFESTS) - _rights(OBSERVING)):
+                if verb not in ("get", "list", "watch"):
+                    assert not may(account, group, resource, verb, namespace=space), f"{verb} {resource}"
+                    assert not may(account, group, resource, verb, namespace="default"), f"{verb} {resource}"
+
+
+def _moved(tree: Tree, space: str) -> Tree:
+    """Return an object in another namespace, its cluster-wide parts under another name, its subjects there too."""
+    text = yaml.safe_dump(tree).replace(f"namespace: {NAMESPACE}\n", f"namespace: {space}\n")
+    moved: Tree = yaml.safe_load(text)
+    if moved["kind"] in ("ClusterRole", "ClusterRoleBinding"):
+        moved["metadata"]["name"] += "-observing"
+    if moved["kind"] == "ClusterRoleBinding":
+        moved["roleRef"]["name"] += "-observing"
+    if moved["kind"] == "Namespace":
+        moved["metadata"]["name"] = space
+    return moved
 
 
 @pytest.mark.parametrize(("role_name", "atom"), ATOMS, ids=IDS)

@@ -6,7 +6,7 @@ from tests.paths import ROOT
 
 
 def _digest(seed: str) -> str:
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     done = subprocess.run(
         [sys.executable, "-m", "tests.determinism.engine_journal"],
         cwd=ROOT,

@@ -11,7 +11,7 @@ from dovetail.sim.checks.swarm import run_seed
 
 scenario = load_scenario("issue-7146")
 for policy in (scenario.policies[0], scenario.policies[-1]):
-    print(msgspec.json.encode(run_scenario(scenario, policy, 3, until=40 * 60 * 10**9)).decode())
+    print(msgspec.json.encode(run_scenario(scenario, policy, 3, until=40 * 60 * 10**9), enc_hook=list).decode())
 for seed in (4, 5):
     print(run_seed(seed))
 """

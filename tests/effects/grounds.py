@@ -13,12 +13,15 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import Connection, TokenSource, connect
 from dovetail.model.objects import KINDS
+from dovetail.sim.world.actuate import SEAL as SIMULATED
 from tests.api.control_plane import Client, ControlPlane
+from tests.lifecycle.world import SEAL as SMALL
 from tests.lifecycle.world import World as SmallWorld
 from tests.sim.rogue import small_world
 
@@ -29,11 +32,16 @@ COLLECTIONS = {
     "Node": "/api/v1/nodes",
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
+    "Pod": "/api/v1/namespaces/default/pods",
 }
+NAMESPACES = {"Pod": "default"}
+"""Where objects of a kind that has namespaces are, in these tests."""
 
 
 class Ground(Protocol):
-    """A cluster to carry out instructions on."""
+    """A cluster to carry out instructions on. `seal` is what its actuator trusts records by."""
+
+    seal: Seal
 
     def put(self, tree: Tree) -> None:
         """Create an object, its status included."""
@@ -60,6 +68,7 @@ class _InMemory:
 
     world: Any
     actuator: Any
+    seal: Seal
 
     def __init__(self) -> None:
         self.happen: Callable[[], None] | None = None
@@ -104,30 +113,35 @@ class _InMemory:
 class SimulatorGround(_InMemory):
     """The simulator's cluster."""
 
+    seal = SIMULATED
+
     def __init__(self) -> None:
         super().__init__()
         self.world = small_world(0)
         self.actuator = self.world.add_engine().actuator
 
     def _find(self, kind: str, name: str) -> Any:
-        return self.world.store.by_kind[kind].get(name)
+        return self.world.store.by_kind[kind].get(f"{NAMESPACES[kind]}/{name}" if kind in NAMESPACES else name)
 
 
 class SmallWorldGround(_InMemory):
     """The world that the tests of the engine use."""
+
+    seal = SMALL
 
     def __init__(self) -> None:
         super().__init__()
         self.world = self.actuator = SmallWorld(launches=False)
 
     def _find(self, kind: str, name: str) -> Any:
-        return self.world.objects.get((kind, "", name))
+        return self.world.objects.get((kind, NAMESPACES.get(kind, ""), name))
 
 
 class _Live:
     """The live actuator. It runs in an event loop of its own for each instruction."""
 
     happen: Callable[[], None] | None = None
+    seal = Seal((b"the key of a live cluster",))
 
     def client(self) -> "contextlib.AbstractAsyncContextManager[ApiClient]":
         raise NotImplementedError
@@ -148,7 +162,7 @@ class _Live:
 
                 client.request = disturbed  # type: ignore[method-assign]
                 client.backoff = lambda attempt, most=30.0: 0.01  # type: ignore[method-assign]
-                return await Actuator(client=client, identity="tests").carry_out(asked)
+                return await Actuator(client=client, identity="tests", seal=self.seal).carry_out(asked)
 
         return asyncio.run(act())
 
@@ -201,6 +215,8 @@ class HttpGround(_Live):
         path = path.removesuffix("/status")
         tree = json.loads(body) if body else {}
         known = self.objects.get(path)
+        if method == "POST" and path.endswith("/eviction"):
+            return self.answer("DELETE", path.removesuffix("/eviction"), json.dumps(tree["deleteOptions"]).encode())
         if method == "POST":
             path = f"{path}/{tree['metadata']['name']}"
             if path in self.objects:
@@ -270,4 +286,4 @@ class ApiServerGround(_Live):
                 name = item["metadata"]["name"]
                 if name.startswith("effect-"):
                     self.api.request("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, kind=MERGE)
-                    self.api.request("DELETE", f"{path}/{name}")
+                    self.api.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})

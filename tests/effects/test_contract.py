@@ -1,24 +1,30 @@
 """One contract for every actuator: the same instruction on the same objects has the same answer and the same result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
+    CloseNode,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     HoldNode,
     InstructionFailed,
     InstructionSucceeded,
+    MarkPod,
+    OpenNode,
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
     TaintNode,
+    UnmarkPod,
     UntaintNode,
 )
 from dovetail.model.command import Action, Method, Replacement
@@ -80,10 +86,15 @@ def node(name: str, *taints: Tree, **annotations: str) -> Tree:
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": list(taints)} if taints else {}}
 
 
-def marked(name: str, ident: str) -> Tree:
+def sealed(ground: Ground, ident: str) -> str:
+    """The record of a command as its objects carry it."""
+    return ground.seal.sealed(record(ident))
+
+
+def marked(ground: Ground, name: str, ident: str) -> Tree:
     """A Node with our taint and the record of a command."""
     tree = node(name, THEIRS, OURS)
-    tree["metadata"]["annotations"] = {COMMAND: record(ident)}
+    tree["metadata"]["annotations"] = {COMMAND: sealed(ground, ident)}
     return tree
 
 
@@ -92,7 +103,7 @@ def claim(ground: Ground, name: str, ident: str = "", node_name: str = "") -> Tr
     of = ground.get("NodePool", POOL)
     assert of is not None
     tree = claim_tree(name, of)
-    tree["metadata"]["annotations"] = {COMMAND: record(ident)} if ident else {}
+    tree["metadata"]["annotations"] = {COMMAND: sealed(ground, ident)} if ident else {}
     if node_name:
         tree["status"] = {"nodeName": node_name}
     return tree
@@ -163,7 +174,7 @@ def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
     assert theirs == THEIRS
     assert {key: ours[key] for key in OURS} == OURS
     assert ours["timeAdded"]
-    assert notes(ground, "Node", "effect-a")[COMMAND] == record("c1")
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "c1")
     before = ground.get("Node", "effect-a")
     assert succeeded(ground.do(taint("effect-a", "c1")))
     assert ground.get("Node", "effect-a") == before
@@ -171,7 +182,7 @@ def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
 
 def test_taint_never_takes_another_commands_node(ground: Ground) -> None:
     """A node with the taint and record of another command is left as it is."""
-    ground.put(marked("effect-a", "other"))
+    ground.put(marked(ground, "effect-a", "other"))
     before = ground.get("Node", "effect-a")
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
     assert ground.get("Node", "effect-a") == before
@@ -194,9 +205,9 @@ def test_taint_of_a_vanished_node(ground: Ground) -> None:
 def test_taint_does_not_undo_what_happens_in_between(ground: Ground) -> None:
     """A write is for the version that was read: what another wrote meanwhile is read again, and obeyed."""
     ground.put(node("effect-a", OURS))
-    ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, record("other")))
+    ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, sealed(ground, "other")))
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
-    assert notes(ground, "Node", "effect-a")[COMMAND] == record("other")
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "other")
 
 
 def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
@@ -209,7 +220,7 @@ def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
 
 def test_untaint(ground: Ground) -> None:
     """Taint and record go, others stay; another command's are left alone; a second time changes nothing."""
-    ground.put(marked("effect-a", "c1"))
+    ground.put(marked(ground, "effect-a", "c1"))
     before = ground.get("Node", "effect-a")
     assert succeeded(ground.do(UntaintNode(id="1", command_id="other", node="effect-a")))
     assert succeeded(ground.do(UntaintNode(id="2", command_id="", node="effect-a")))
@@ -236,6 +247,10 @@ def test_untaint_without_an_id_takes_what_nobody_can_read(ground: Ground) -> Non
         UntaintNode(id="1", command_id="c1", node="effect-gone"),
         HoldNode(id="1", node="effect-gone"),
         ReleaseNode(id="1", node="effect-gone"),
+        MarkPod(id="1", namespace="default", name="effect-gone", uid="u"),
+        UnmarkPod(id="1", namespace="default", name="effect-gone"),
+        CloseNode(id="1", node="effect-gone"),
+        OpenNode(id="1", node="effect-gone"),
         ClearRecord(id="1", command_id="c1", node_claim="effect-gone"),
         SetPoolCondition(id="1", node_pool="effect-gone", type="T", status="True", reason="R", message="m"),
     ],
@@ -269,7 +284,7 @@ def test_create_as_karpenter_would(ground: Ground) -> None:
         "karpenter.sh/nodepool-hash-version": "v3",
         DO_NOT_DISRUPT: "true",
         HOLD: "true",
-        COMMAND: record("c1"),
+        COMMAND: sealed(ground, "c1"),
     }
     owner = made["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodePool", POOL, True)
@@ -291,6 +306,40 @@ def test_create_twice_is_once(ground: Ground) -> None:
     made = ground.get("NodeClaim", "effect-new")
     assert ground.do(create("effect-new", "c1")) == first
     assert ground.get("NodeClaim", "effect-new") == made
+
+
+FORGED = [
+    pytest.param(lambda ground: "junk", id="no-json"),
+    pytest.param(lambda ground: record("other"), id="unsealed"),
+    pytest.param(lambda ground: Seal((b"a key of somebody else",)).sealed(record("other")), id="foreign-key"),
+    pytest.param(lambda ground: sealed(ground, "other").replace('"p"', '"q"'), id="changed"),
+    pytest.param(lambda ground: record("other").replace("Z", ""), id="no-zone"),
+    pytest.param(lambda ground: '{"nodes":' * 5000 + "1" + "}" * 5000, id="deep"),
+]
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_a_forged_record_pins_nothing(ground: Ground, forge: Callable[[Ground], str]) -> None:
+    """A record that Dovetail did not write neither keeps a node nor survives an order that needs the node."""
+    tree = node("effect-a", OURS)
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground)}
+    ground.put(tree)
+    assert succeeded(ground.do(taint("effect-a", "c1")))
+    assert notes(ground, "Node", "effect-a")[COMMAND] == sealed(ground, "c1")
+    tree = node("effect-b", OURS)
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground)}
+    ground.put(tree)
+    assert succeeded(ground.do(UntaintNode(id="1", command_id="", node="effect-b")))
+    assert taints(ground, "effect-b") == []
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_a_forged_claim_is_nobodys_replacement(ground: Ground, forge: Callable[[Ground], str]) -> None:
+    """A claim under a replacement's name with a forged record of the very command is refused."""
+    tree = claim(ground, "effect-new")
+    tree["metadata"]["annotations"] = {COMMAND: forge(ground).replace("other", "c1")}
+    ground.put(tree)
+    assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
 
 
 @pytest.mark.parametrize("holder", ["other", ""])
@@ -337,11 +386,11 @@ def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
 def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
     """Claim and Node are cleared; a record of another command stays where it is, on either."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
-    ground.put(node("effect-rn", **{"dovetail.dev__command": record("c1")}))
+    ground.put(node("effect-rn", **{"dovetail.dev__command": sealed(ground, "c1")}))
     for ident in ("other", ""):
         assert succeeded(ground.do(ClearRecord(id="1", command_id=ident, node_claim="effect-r")))
-        assert notes(ground, "NodeClaim", "effect-r")[COMMAND] == record("c1")
-        assert notes(ground, "Node", "effect-rn")[COMMAND] == record("c1")
+        assert notes(ground, "NodeClaim", "effect-r")[COMMAND] == sealed(ground, "c1")
+        assert notes(ground, "Node", "effect-rn")[COMMAND] == sealed(ground, "c1")
     for _ in range(2):
         assert succeeded(ground.do(ClearRecord(id="2", command_id="c1", node_claim="effect-r")))
         assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
@@ -351,10 +400,10 @@ def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
 def test_clear_leaves_a_node_that_another_command_took(ground: Ground) -> None:
     """The claim's record may be ours and the Node's another's."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
-    ground.put(marked("effect-rn", "other"))
+    ground.put(marked(ground, "effect-rn", "other"))
     assert succeeded(ground.do(ClearRecord(id="1", command_id="c1", node_claim="effect-r")))
     assert COMMAND not in notes(ground, "NodeClaim", "effect-r")
-    assert notes(ground, "Node", "effect-rn")[COMMAND] == record("other")
+    assert notes(ground, "Node", "effect-rn")[COMMAND] == sealed(ground, "other")
 
 
 def test_clear_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
@@ -416,3 +465,82 @@ def test_publishing_never_fails_a_command(ground: Ground) -> None:
     for _ in range(2):
         asked = PublishEvent(id="1", kind="Node", name="effect-a", reason="DisruptionBlocked", message="m")
         assert succeeded(ground.do(asked))
+
+
+# ---------------------------------------------------------------- pods and steering
+
+DELETION_COST, NEXT_VICTIM = "controller.kubernetes.io/pod-deletion-cost", "dovetail.dev/next-victim"
+CLOSING = {"key": "dovetail.dev/closing", "effect": "PreferNoSchedule"}
+
+
+def pod(name: str, **annotations: str) -> Tree:
+    """A bound pod."""
+    meta = {"name": name, "namespace": "default", "annotations": annotations}
+    spec = {"nodeName": "effect-a", "containers": [{"name": "c", "image": "x"}], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def uid_of(ground: Ground, name: str) -> str:
+    """The uid of a pod."""
+    tree = ground.get("Pod", name)
+    assert tree is not None
+    return str(tree["metadata"]["uid"])
+
+
+def pod_notes(ground: Ground, name: str) -> dict[str, str]:
+    """The annotations of a pod."""
+    tree = ground.get("Pod", name)
+    assert tree is not None
+    return dict(tree["metadata"].get("annotations") or {})
+
+
+def test_evict_the_very_pod(ground: Ground) -> None:
+    """A pod of that uid leaves; another of the same name, or none, is not found."""
+    ground.put(pod("effect-pod"))
+    stranger = EvictPod(id="1", command_id="c", namespace="default", name="effect-pod", uid="another")
+    assert failure(ground.do(stranger)) is Failure.NOT_FOUND
+    uid = uid_of(ground, "effect-pod")
+    assert succeeded(ground.do(EvictPod(id="2", command_id="c", namespace="default", name="effect-pod", uid=uid)))
+    left = ground.get("Pod", "effect-pod")
+    assert left is None or left["metadata"].get("deletionTimestamp") or left["metadata"]["uid"] != uid
+    gone = EvictPod(id="3", command_id="c", namespace="default", name="effect-none", uid=uid)
+    assert failure(ground.do(gone)) is Failure.NOT_FOUND
+
+
+def test_mark_and_unmark_a_victim(ground: Ground) -> None:
+    """The deletion cost comes with our mark and goes with it; other annotations stay."""
+    ground.put(pod("effect-pod", team="blue"))
+    asked = MarkPod(id="1", namespace="default", name="effect-pod", uid=uid_of(ground, "effect-pod"))
+    assert succeeded(ground.do(asked))
+    marked_now = pod_notes(ground, "effect-pod")
+    assert marked_now[DELETION_COST] == marked_now[NEXT_VICTIM] != ""
+    assert succeeded(ground.do(asked))
+    assert pod_notes(ground, "effect-pod") == marked_now
+    assert succeeded(ground.do(UnmarkPod(id="2", namespace="default", name="effect-pod")))
+    assert pod_notes(ground, "effect-pod") == {"team": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({DELETION_COST: "7"}, {DELETION_COST: "7"}), ({DELETION_COST: "7", NEXT_VICTIM: "-100"}, {DELETION_COST: "7"})],
+    ids=["a person's own", "ours, changed by a person since"],
+)
+def test_never_over_somebody_elses_value(ground: Ground, before: dict[str, str], after: dict[str, str]) -> None:
+    """A deletion cost that is not ours is neither replaced nor taken away."""
+    ground.put(pod("effect-pod", **before))
+    uid = uid_of(ground, "effect-pod")
+    assert succeeded(ground.do(MarkPod(id="1", namespace="default", name="effect-pod", uid=uid)))
+    assert pod_notes(ground, "effect-pod")[DELETION_COST] == "7"
+    assert succeeded(ground.do(UnmarkPod(id="2", namespace="default", name="effect-pod")))
+    assert pod_notes(ground, "effect-pod") == after
+
+
+def test_close_and_open_a_node(ground: Ground) -> None:
+    """The soft taint comes and goes beside the others, once."""
+    ground.put(node("effect-a", THEIRS))
+    for _ in range(2):
+        assert succeeded(ground.do(CloseNode(id="1", node="effect-a")))
+        assert taints(ground, "effect-a") == [THEIRS, CLOSING]
+    for _ in range(2):
+        assert succeeded(ground.do(OpenNode(id="2", node="effect-a")))
+        assert taints(ground, "effect-a") == [THEIRS]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
@@ -24,19 +25,24 @@ from dovetail.lifecycle.effects.writes import (
 )
 from dovetail.lifecycle.messages import (
     ClearRecord,
+    CloseNode,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     HoldNode,
+    MarkPod,
+    OpenNode,
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
     TaintNode,
+    UnmarkPod,
     UntaintNode,
 )
 from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
 
-CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC))
+CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC), seal=Seal((b"sixteen bytes and more",)))
 EVERY: tuple[Acted, ...] = (
     TaintNode(id="1", command_id="c", node="n", record="r"),
     UntaintNode(id="1", command_id="c", node="n"),
@@ -44,7 +50,12 @@ EVERY: tuple[Acted, ...] = (
         id="1", command_id="c", name="n", record="r", replacement=Replacement(node_pool="p", instance_types=("m",))
     ),
     DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
+    EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u"),
     ClearRecord(id="1", command_id="c", node_claim="n"),
+    MarkPod(id="1", namespace="d", name="n", uid="u"),
+    UnmarkPod(id="1", namespace="d", name="n"),
+    CloseNode(id="1", node="n"),
+    OpenNode(id="1", node="n"),
     HoldNode(id="1", node="n"),
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dovetail.lifecycle.commands.seal import admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClearRecord,
@@ -32,7 +33,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, NodeSpec, ObjectMeta, Taint
-from tests.lifecycle.world import CALM, EMPTY_CATALOGUE, T0, Driver, ScriptedPlanner, World, engine_for
+from tests.lifecycle.world import CALM, EMPTY_CATALOGUE, SEAL, T0, Driver, ScriptedPlanner, World, engine_for
 
 TRANSIENT = (Failure.CONFLICT, Failure.THROTTLED, Failure.UNREACHABLE)
 LASTING = (Failure.FORBIDDEN, Failure.REFUSED)
@@ -289,16 +290,6 @@ def test_taint_of_ours_without_a_record_is_removed() -> None:
     assert [item.node for item in driver.told(UntaintNode) if isinstance(item, UntaintNode)] == ["a"]
 
 
-def test_unreadable_record_is_swept_away() -> None:
-    """A record that nobody can read is no command."""
-    world = world_with(a="")
-    node = world.get(Node, "a")
-    assert node is not None
-    world.annotate(node, **{names.COMMAND: "{broken"})
-    Driver(world, engine_for()).begin().run(30)
-    assert world.recorded() == []
-
-
 @pytest.mark.parametrize("kind", [CreateNodeClaim, TaintNode])
 def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[Instruction]) -> None:
     """A replacement, or a taint, that appears after its command was rolled back is removed."""
@@ -435,7 +426,7 @@ class Chaos(Driver):
             if (kind, "", name) not in self.world.objects:
                 super().send(ObjectVanished(kind=kind, namespace="", name=name))
         for _, item in sorted(self.world.objects.items()):
-            super().send(ObjectObserved(object=item))
+            super().send(admit(ObjectObserved(object=item), SEAL))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

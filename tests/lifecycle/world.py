@@ -11,6 +11,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.records import is_our_taint
+from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
@@ -50,6 +51,7 @@ from dovetail.model.objects import (
     NodePool,
     ObjectMeta,
     Pod,
+    PodStatus,
 )
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate, NodeVerdict
@@ -57,6 +59,7 @@ from dovetail.model.verdicts import Gate, NodeVerdict
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EMPTY_CATALOGUE = Catalogue(instance_types=())
 CALM = Settings(stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
+SEAL = Seal((b"the key of the tests' world",))
 WANT = "test.dovetail.dev/want"
 ACTING = (TaintNode, UntaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode, ReleaseNode)
 _T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
@@ -153,11 +156,15 @@ class World:
     launch_seconds: float = 40
     drain_seconds: float = 20
     launches: bool = True
+    seal: Seal = SEAL
     objects: dict[tuple[str, str, str], AnyObject] = field(default_factory=dict)
     agenda: list[tuple[datetime, int, Callable[[], None]]] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    bind_seconds: float | None = 1.0
+    bind_to: str = "rest"
     serial: int = 0
     fail: Callable[[Instruction], Failure | None] = lambda instruction: None
 
@@ -174,7 +181,7 @@ class World:
         )
         stored = msgspec.structs.replace(item, metadata=meta)
         self.objects[type(item).__name__, meta.namespace, meta.name] = stored
-        self.changes.append(ObjectObserved(object=stored))
+        self.changes.append(admit(ObjectObserved(object=stored), self.seal))
         return stored
 
     def drop(self, kind: str, name: str, namespace: str = "") -> None:
@@ -227,7 +234,7 @@ class World:
             return InstructionFailed(id=instruction.id, failure=failure)
         if isinstance(instruction, PublishEvent):
             return InstructionSucceeded(id=instruction.id)
-        return perform(instruction, self, EffectContext(now=self.now))
+        return perform(instruction, self, EffectContext(now=self.now, seal=self.seal))
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
@@ -239,6 +246,8 @@ class World:
         ref = write.ref
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         match write:
+            case Create(subresource="eviction"):
+                self.evict(ref.namespace, ref.name)
             case Create():
                 if item is not None:
                     raise ConflictError(f"{ref.name} is there already")
@@ -259,6 +268,20 @@ class World:
             case _:
                 assert_never(write)
         return ""
+
+    def evict(self, namespace: str, name: str) -> None:
+        """Take a pod off its node; its owner makes another, which is bound after a while, or never."""
+        pod = self.objects["Pod", namespace, name]
+        assert isinstance(pod, Pod)
+        self.evicted.append(name)
+        self.drop("Pod", name, namespace)
+        fresh = msgspec.structs.replace(pod.metadata, name=f"{name}-again", uid="", creation_timestamp=None)
+        waiting = msgspec.structs.replace(pod, metadata=fresh, spec=msgspec.structs.replace(pod.spec, node_name=""))
+        stored = self.put(msgspec.structs.replace(waiting, status=PodStatus(phase="Pending")))
+        if self.bind_seconds is not None:
+            spec = msgspec.structs.replace(pod.spec, node_name=self.bind_to)
+            bound = msgspec.structs.replace(pod, metadata=stored.metadata, spec=spec)
+            self.later(self.bind_seconds, lambda: self.put(bound))
 
     def delete_claim(self, claim: NodeClaim) -> None:
         """Begin a graceful deletion."""
@@ -323,7 +346,7 @@ class Driver:
         """List everything, then lead."""
         self.world.changes.clear()
         for _, item in sorted(self.world.objects.items()):
-            self.send(ObjectObserved(object=item))
+            self.send(admit(ObjectObserved(object=item), self.world.seal))
         self.send(Synced())
         self.send(LeadershipGained())
         return self

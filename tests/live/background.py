@@ -17,6 +17,7 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
+from dovetail.live.record_key import load_seal
 from dovetail.live.resources import RESOURCES
 from dovetail.live.run import Controller
 from dovetail.live.watch import Informer
@@ -136,8 +137,10 @@ class Inside:
 
     async def work(self) -> None:
         async with ApiClient(connect(str(self._kubeconfig))) as client:
+            seal = None if self.engine.observe else await load_seal(client, "kube-system")
             self.controller = Controller(
                 client=client,
+                seal=seal,
                 engine=self.engine,
                 log=Log("debug", self.text),
                 metrics=self.metrics,

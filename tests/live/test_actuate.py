@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
@@ -32,6 +33,7 @@ from tests.api.control_plane import Client, ControlPlane
 from tests.e2e.world import pool
 
 Tree = dict[str, Any]
+SEAL = Seal((b"the key of these tests",))
 
 
 def _record(ident: str) -> str:
@@ -58,7 +60,7 @@ def api(api_server: ControlPlane) -> Iterator[Client]:
 @contextlib.asynccontextmanager
 async def _actuator(plane: ControlPlane) -> AsyncIterator[Actuator]:
     async with ApiClient(connect(str(plane.kubeconfig))) as client:
-        yield Actuator(client=client, identity="tests", uid_of=lambda kind, name: f"uid-of-{name}")
+        yield Actuator(client=client, identity="tests", seal=SEAL, uid_of=lambda kind, name: f"uid-of-{name}")
 
 
 def _do(plane: ControlPlane, *orders: Any) -> list[Any]:
@@ -95,7 +97,7 @@ def test_taint_and_untaint(api_server: ControlPlane, api: Client) -> None:
     assert "karpenter.sh/disruption=disrupting:NoSchedule" in _taints(api, node)
     found = api.get(node)
     assert found is not None
-    assert found["metadata"]["annotations"]["dovetail.dev/command"] == _record("c1")
+    assert found["metadata"]["annotations"]["dovetail.dev/command"] == SEAL.sealed(_record("c1"))
     assert _ok(_do(api_server, UntaintNode(id="2", command_id="other", node="actuate-taint")))
     assert "karpenter.sh/disruption=disrupting:NoSchedule" in _taints(api, node)
     untaint = UntaintNode(id="3", command_id="c1", node="actuate-taint")
@@ -158,7 +160,7 @@ def test_a_record_that_can_not_be_read_can_be_cleared(api_server: ControlPlane, 
     assert status == 201
     from tests.e2e.world import claim
 
-    for name, record in (("actuate-junk", "junk"), ("actuate-fine", _record("c9"))):
+    for name, record in (("actuate-junk", "junk"), ("actuate-fine", SEAL.sealed(_record("c9")))):
         tree = claim(name, made)
         tree["metadata"]["annotations"] = {"dovetail.dev/command": record}
         assert api.create(tree)[0] == 201

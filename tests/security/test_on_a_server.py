@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import InstructionSucceeded, PublishEvent, SetPoolCondition
 from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
@@ -24,6 +25,7 @@ from tests.api.rules import pool
 from tests.deploy.processes import COMMAND, environment, running
 from tests.security.hostile import HOSTILE, unsafe_in
 
+SEAL = Seal((b"the key of these tests",))
 every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 
 
@@ -47,7 +49,7 @@ def test_events_and_conditions_are_plain_text(api_server: ControlPlane, text: st
 
         async def write() -> list[Any]:
             async with ApiClient(connect(str(api_server.kubeconfig))) as client:
-                actuator = Actuator(client=client, identity=text)
+                actuator = Actuator(client=client, identity=text, seal=SEAL)
                 told = PublishEvent(id="1", kind="Node", name=name, reason="Tried", message=text)
                 kept = SetPoolCondition(
                     id="2", node_pool=name, type="DovetailPolicyReadable", status="False", reason="Tried", message=text
@@ -72,7 +74,7 @@ def test_the_longest_names_have_events_too(api_server: ControlPlane) -> None:
         async def write(name: str = name) -> Any:
             async with ApiClient(connect(str(api_server.kubeconfig))) as client:
                 order = PublishEvent(id="1", kind="Node", name=name, reason="Tried", message="x")
-                return await Actuator(client=client, identity="tried").carry_out(order)
+                return await Actuator(client=client, identity="tried", seal=SEAL).carry_out(order)
 
         assert isinstance(asyncio.run(write()), InstructionSucceeded), name
 

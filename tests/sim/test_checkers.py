@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from dovetail.lifecycle.messages import TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -203,7 +204,7 @@ def test_replacement_taken_before_its_pods_came_is_seen() -> None:
     world = small_world()
     watch, rogue = watched(world)
     rogue.replace("one", "n0", "blue-one-0")
-    settle(world, 20)
+    settle(world, 45)
     rogue.taint("two", "blue-one-0", method=Method.EMPTY)
     assert rules(watch) == ["replacement-deleted"]
 
@@ -222,7 +223,7 @@ def test_replacement_that_got_pods_may_be_taken() -> None:
     assert "replacement-deleted" not in rules(watch)
 
 
-@pytest.mark.parametrize(("waited", "broken"), [(9, ["grace-period"]), (11, [])])
+@pytest.mark.parametrize(("waited", "broken"), [(9, ["grace-period", "destination-grace"]), (11, [])])
 def test_cost_action_within_the_grace_period_is_seen(waited: int, broken: list[str]) -> None:
     """Ten minutes from the last pod event no cost action may take the node (S0, Key Design Principle)."""
     world = small_world(nodes=3, consolidationGracePeriod="10m")
@@ -291,3 +292,109 @@ def test_violation_says_rule_time_and_what() -> None:
     assert shown["at"] == 30.0
     assert "3 nodes leave at once" in shown["what"]
     assert timedelta(seconds=shown["at"])
+
+
+def test_consolidate_after_is_held_though_karpenter_missed_the_event() -> None:
+    """A pod went a moment ago and no NodeClaim says so: the node may not be taken yet; drift may take it."""
+    world = small_world(consolidateAfter="5m")
+    world.workloads.add(work(replicas=4))
+    settle(world, 600)
+    watch, rogue = watched(world)
+    rogue.host.up_since = world.now
+    world.karpenter.is_deaf = True
+    world.scale("ReplicaSet", "default/web", 3)
+    settle(world, 30)
+    quiet = [name for name in sorted(world.store.nodes) if watch.pod_events.passed(name, rogue.host) > 60 * SECOND]
+    (touched,) = set(world.store.nodes) - set(quiet)
+    rogue.taint("one", quiet[0], method=Method.EMPTY)
+    rogue.taint("drift", touched, method=Method.DRIFTED)
+    rogue.untaint("drift", touched)
+    assert "consolidate-after" not in rules(watch)
+    rogue.taint("two", touched, method=Method.SINGLE_NODE)
+    assert rules(watch).count("consolidate-after") == 1
+
+
+def test_engine_that_was_down_can_not_know_what_karpenter_missed() -> None:
+    """What happened before it started, and what nobody wrote down, is not held against it."""
+    world = small_world(consolidateAfter="5m")
+    world.workloads.add(work(replicas=4))
+    settle(world, 600)
+    watch, rogue = watched(world)
+    world.karpenter.is_deaf = True
+    world.scale("ReplicaSet", "default/web", 0)
+    settle(world, 30)
+    rogue.host.up_since = world.now
+    rogue.taint("one", "n0", method=Method.EMPTY)
+    assert rules(watch) == []
+
+
+def test_destination_within_its_grace_period_is_seen() -> None:
+    """A cost action whose pods fit only where a pod has just come breaks it; with a replacement it does not."""
+    for replacements, broken in (((), ["destination-grace"]), (("new",), [])):
+        world = small_world(
+            2, consolidationGracePeriod="10m", consolidationSavingsThreshold=0, budgets=[{"nodes": "100%"}]
+        )
+        world.workloads.add(work("first", replicas=1, node_selector={names.HOSTNAME: "n0"}))
+        settle(world, 900)
+        world.workloads.add(work("second", replicas=1, node_selector={names.HOSTNAME: "n1"}))
+        settle(world, 60)
+        free = world.store.pods_on["n0"]
+        for pod in tuple(free.values()):
+            world.put(replace(pod, spec=replace(pod.spec, node_selector={})))
+        watch, rogue = watched(world)
+        record = rogue.record("one", ("n0",), Method.SINGLE_NODE, replacements)
+        rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+        assert rules(watch) == broken
+
+
+@pytest.mark.parametrize("ready", [(), ("new-0",), ("new-1",)])
+def test_candidate_deleted_before_all_replacements_are_initialized_is_seen(ready: tuple[str, ...]) -> None:
+    """One of two is not enough."""
+    world = small_world(3)
+    watch, rogue = watched(world)
+    wanted = ("new-0", "new-1")
+    record = rogue.record("one", ("n0",), Method.DRIFTED, wanted)
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    for name in ready:
+        rogue.replace("one", "n0", name)
+    settle(world, 60)
+    watch.violations.clear()
+    rogue.delete("one", "n0")
+    assert rules(watch) == ["replacements-first"]
+
+
+def test_candidate_deleted_after_all_replacements_is_fine() -> None:
+    """Both are initialized; a roll-back that deletes one of them is another matter."""
+    world = small_world(3)
+    watch, rogue = watched(world)
+    record = rogue.record("one", ("n0",), Method.DRIFTED, ("new-0", "new-1"))
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    for name in ("new-0", "new-1"):
+        rogue.replace("one", "n0", name)
+    settle(world, 60)
+    watch.violations.clear()
+    rogue.delete("one", "n0")
+    rogue.delete("one", "new-1")
+    assert rules(watch) == []
+
+
+@pytest.mark.parametrize(
+    ("threshold", "replacements", "broken"),
+    [(0.02, (), []), (0.06, (), ["savings-threshold"]), (0.02, ("new",), []), (0.03, ("new",), ["savings-threshold"])],
+)
+def test_cost_action_that_saves_too_little_is_seen(
+    threshold: float, replacements: tuple[str, ...], broken: list[str]
+) -> None:
+    """Two pods on a node of $0.10: a deletion saves that, a replacement of $0.05 at most saves half of it."""
+    world = small_world(2, consolidationSavingsThreshold=threshold, budgets=[{"nodes": "100%"}])
+    world.workloads.add(work(replicas=2, node_selector={names.HOSTNAME: "n0"}))
+    settle(world, 300)
+    for key, pod in tuple(world.store.pods_on["n0"].items()):
+        assert key
+        world.put(replace(pod, spec=replace(pod.spec, node_selector={})))
+    watch, rogue = watched(world)
+    record = rogue.record("one", ("n0",), Method.SINGLE_NODE, replacements)
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    for name in replacements:
+        rogue.replace("one", "n0", name)
+    assert rules(watch) == broken

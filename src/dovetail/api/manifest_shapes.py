@@ -17,8 +17,9 @@ LABEL_NAME: Final = re.compile(
     rf"(?:(?=[^/]{{1,253}}/){DNS_NAME.pattern}/)?(?:[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
 )
 LABEL_VALUE: Final = re.compile(rf"(?:{_NAME})?")
-_PARTS: Final = re.compile(r"(?:[0-9]+[smh])+")
+PARTS: Final = re.compile(r"(?:[0-9]+[smh])+")
 _PARTS_OR_NEVER: Final = re.compile(r"(?:[0-9]+[smh])+|Never")
+_DAYS: Final = re.compile(r"(?:[0-9]+[smhd])+")
 _DAYS_OR_NEVER: Final = re.compile(r"(?:[0-9]+[smhd])+|Never")
 WINDOW_LENGTH: Final = re.compile(r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?")
 NODES: Final = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+")
@@ -51,7 +52,44 @@ BUDGET: Final = Shape(
         "reasons": Shape(kind=Kind.LIST, remedy="a list such as [Drifted]", items=_words(*REASONS), high=50),
         "topologyKey": _text("a label name such as topology.kubernetes.io/zone", LABEL_NAME),
         "sequential": Shape(kind=Kind.FLAG, remedy="true or false"),
+        "per": _text("hours and minutes from 1m to 168h, such as 1h", WINDOW_LENGTH, _TEXT_MAX),
     },
+)
+_SCHEDULE: Final = BUDGET.fields["schedule"]
+_REASONS: Final = BUDGET.fields["reasons"]
+ALLOW_WINDOW: Final = Shape(
+    kind=Kind.MAP,
+    remedy='a map such as {schedule: "0 22 * * *", duration: 6h}',
+    fields={"schedule": _SCHEDULE, "duration": BUDGET.fields["duration"], "reasons": _REASONS},
+    required=("schedule", "duration"),
+)
+HEALTH: Final = Shape(
+    kind=Kind.MAP,
+    remedy='a map such as {notReadyNodes: "20%"}',
+    fields={
+        "notReadyNodes": BUDGET.fields["nodes"],
+        "pendingPods": Shape(
+            kind=Kind.MAP,
+            remedy="a map such as {count: 10, for: 5m}",
+            fields={
+                "count": Shape(kind=Kind.WHOLE, low=1, high=2**31 - 1, remedy="1 or more"),
+                "for": _text(_LENGTH, PARTS, _TEXT_MAX),
+            },
+            required=("count", "for"),
+        ),
+        "movedPodsReadyWithin": _text(_LENGTH, PARTS, _TEXT_MAX),
+    },
+)
+REPAIR_RULE: Final = Shape(
+    kind=Kind.MAP,
+    remedy="a map such as {condition: Ready, status: Unknown, for: 10m}",
+    fields={
+        "condition": _text("the type of a node condition, such as Ready", QUALIFIED, 316),
+        "status": _words("True", "False", "Unknown"),
+        "for": _text(_LENGTH, PARTS, _TEXT_MAX),
+        "drainFor": _text(_LENGTH, PARTS, _TEXT_MAX),
+    },
+    required=("condition", "status", "for"),
 )
 DISRUPTION: Final = Shape(
     kind=Kind.MAP,
@@ -63,6 +101,10 @@ DISRUPTION: Final = Shape(
         "consolidationGracePeriod": _text(f"{_LENGTH}, or Never", _PARTS_OR_NEVER),
         "consolidationSavingsThreshold": Shape(kind=Kind.NUMBER, remedy="dollars such as 0.01 (no quotes)", low=0),
         "budgets": Shape(kind=Kind.LIST, remedy='a list such as [{nodes: "10%"}]', items=BUDGET, high=50),
+        "windows": Shape(kind=Kind.LIST, remedy="a list of windows", items=ALLOW_WINDOW, high=50),
+        "minNodeAge": _text("a duration such as 30m, 2h or 1d", _DAYS, _TEXT_MAX),
+        "health": HEALTH,
+        "repair": Shape(kind=Kind.LIST, remedy="a list of rules", items=REPAIR_RULE, high=50),
     },
 )
 NODE_CLASS_REF: Final = Shape(
@@ -103,7 +145,7 @@ _NODE_FIELDS: Final = {
     "taints": _TAINTS,
     "startupTaints": _TAINTS,
     "expireAfter": _text("a duration in s, m, h such as 720h, or Never", _PARTS_OR_NEVER),
-    "terminationGracePeriod": _text(_LENGTH, _PARTS),
+    "terminationGracePeriod": _text(_LENGTH, PARTS),
 }
 _NEEDED: Final = ("nodeClassRef", "requirements")
 _ANNOTATIONS: Final = Shape(kind=Kind.MAP, values=_text("it in quotes"))

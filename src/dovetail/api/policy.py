@@ -7,7 +7,7 @@ Validation, S3 Validation/Defaults. Under the profile `karpenter-1.15` the polic
 same object (`karpenter_budgets`). Sits in api; pure; remembers what it has read, as pools hardly ever change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -15,11 +15,13 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.budget_rules import budget_findings, with_text_nodes
-from dovetail.api.findings import InputError, Severity, shown
+from dovetail.api.controls import LISTED_MAX, read_health, read_repair, read_window, readable_reasons
+from dovetail.api.findings import Finding, InputError, Severity, shown
 from dovetail.api.karpenter_budgets import karpenter_budgets
 from dovetail.api.manifest_shapes import DISRUPTION
 from dovetail.api.shape import check
 from dovetail.api.validate import read_annotation
+from dovetail.model.controls import AllowWindow, Health, RepairRule
 from dovetail.model.duration import HOUR, format_duration, parse_nillable, parse_simple
 from dovetail.model.money import Money, as_float, parse_money
 from dovetail.model.names import POLICY_ANNOTATION
@@ -41,9 +43,11 @@ _CONSOLIDATION: Final = (
     "consolidationSavingsThreshold",
 )
 _CLOSES: Final = {
+    "minNodeAge": "nothing is consolidated until it is mended",
     **dict.fromkeys(_CONSOLIDATION, "nothing is consolidated until it is mended"),
     "expireAfter": "no node expires gracefully until it is mended",
 }
+_CLOSING: Final = (*_CONSOLIDATION, "minNodeAge")
 _UNPAYABLE: Final = parse_money("1e29")
 
 
@@ -120,6 +124,7 @@ class _Reading:
         kind, after, grace, threshold = self._consolidation()
         expire_after, expire_set = self._expiry(template_expiry)
         budgets = self._budgets()
+        min_node_age = self._min_node_age()
         return DisruptionPolicy(
             consolidation_policy=kind,
             consolidate_after=None if self.is_closed else after,
@@ -128,6 +133,10 @@ class _Reading:
             grace_period=grace,
             savings_threshold=threshold,
             budgets=budgets,
+            windows=self._windows(),
+            min_node_age=min_node_age,
+            health=self._health(),
+            repair=self._repair(),
             static=self.static,
             origins=dict(sorted(self.origins.items())),
             problems=tuple(self.problems),
@@ -159,7 +168,7 @@ class _Reading:
         if not findings:
             return value
         self.problems += [f"{finding.sentence()}; {_CLOSES[key]}" for finding in findings]
-        self.is_closed = self.is_closed or key in _CONSOLIDATION
+        self.is_closed = self.is_closed or key in _CLOSING
         return None
 
     def _length(self, key: str, text: str, units: str) -> int | None:
@@ -167,7 +176,7 @@ class _Reading:
             return parse_nillable(text, units)
         except ValueError as problem:
             self.problems.append(f"{self.values[key][1]}: {problem}; {_CLOSES[key]}")
-            self.is_closed = self.is_closed or key in _CONSOLIDATION
+            self.is_closed = self.is_closed or key in _CLOSING
             return None
 
     def _money(self, number: Any) -> Money:
@@ -202,6 +211,60 @@ class _Reading:
         if len(written) > 50:
             self.problems.append(f"{path} has {len(written)} entries and may have at most 50; all of them were applied")
         return tuple(self._budget(entry, index, f"{path}[{index}]") for index, entry in enumerate(written))
+
+    def _min_node_age(self) -> int | None:
+        text = self._value("minNodeAge")
+        return None if text is None else self._length("minNodeAge", text, "smhd")
+
+    def _entries(self, key: str) -> tuple[list[Any], str] | None:
+        """Return the entries of a list of controls and its path; None if it is not there."""
+        if key not in self.values:
+            return None
+        written, path = self.values[key]
+        if isinstance(written, (list, tuple)):
+            if len(written) > LISTED_MAX:
+                self.problems.append(f"{path} has {len(written)} entries and may have at most {LISTED_MAX}")
+            return list(written), path
+        self.problems.append(f"{path} is {shown(written)} and must be a list")
+        return [written], path
+
+    def _windows(self) -> tuple[AllowWindow, ...]:
+        found = self._entries("windows")
+        if found is None:
+            return ()
+        windows = []
+        for index, written in enumerate(found[0]):
+            entry, findings = read_window(written, index, f"{found[1]}[{index}]")
+            self._note(findings, "its reasons stay closed until it is mended")
+            windows.append(entry)
+        return tuple(windows)
+
+    def _health(self) -> Health | None:
+        if "health" not in self.values:
+            return None
+        written, path = self.values["health"]
+        health, findings = read_health(written, path)
+        self._note(findings, "nothing is disrupted voluntarily until it is mended")
+        return health
+
+    def _repair(self) -> tuple[RepairRule, ...]:
+        found = self._entries("repair")
+        if found is None:
+            return ()
+        rules = []
+        for index, written in enumerate(found[0]):
+            rule, findings = read_repair(written, index, f"{found[1]}[{index}]")
+            self._note(findings, "nothing is repaired by it until it is mended")
+            if rule is not None:
+                rules.append(rule)
+        return tuple(rules)
+
+    def _note(self, findings: Iterable[Finding], consequence: str) -> None:
+        for finding in findings:
+            if finding.severity is Severity.ERROR:
+                self.problems.append(f"{finding.sentence()}; {consequence}")
+            else:
+                self.warnings.append(finding.sentence())
 
     def _budget(self, written: Any, index: int, path: str) -> Budget:
         normal, remark = with_text_nodes(written, path)
@@ -246,6 +309,8 @@ def written_budget(budget: Budget) -> dict[str, Any]:
         tree["topologyKey"] = budget.topology_key
     if budget.sequential:
         tree["sequential"] = True
+    if budget.per is not None:
+        tree["per"] = format_duration(budget.per)
     return tree
 
 
@@ -281,6 +346,7 @@ def read_budget(written: Mapping[str, Any], index: int, path: str) -> Budget:
         duration=duration,
         topology_key=written.get("topologyKey", ""),
         sequential=written.get("sequential", False),
+        per=None if written.get("per") is None else parse_simple(written["per"], "smh"),
     )
 
 
@@ -290,18 +356,11 @@ def broken_budget(written: Any, index: int, problem: str) -> Budget:
     return Budget(
         index=index,
         nodes=str(fields.get("nodes", DEFAULT_NODES)),
-        reasons=_readable_reasons(fields.get("reasons")),
+        reasons=readable_reasons(fields.get("reasons")),
         schedule=_text(fields.get("schedule")),
         duration=_text(fields.get("duration")),
         problem=problem,
     )
-
-
-def _readable_reasons(written: Any) -> tuple[Reason, ...] | None:
-    known = {reason.value for reason in Reason}
-    if not isinstance(written, (list, tuple)) or not all(isinstance(word, str) and word in known for word in written):
-        return None
-    return tuple(dict.fromkeys(Reason(word) for word in written)) or None
 
 
 def _text(value: Any) -> str | None:

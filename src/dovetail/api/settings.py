@@ -15,9 +15,10 @@ from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import DAY, parse_go_duration
+from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.settings import (
     PROFILES,
+    AlertGate,
     CandidateOrder,
     MinValuesPolicy,
     PreferencePolicy,
@@ -26,6 +27,7 @@ from dovetail.model.settings import (
     Settings,
     Stabilization,
     StabilizationEnds,
+    WhenUnreachable,
 )
 
 _Reader = Callable[[Any, str, Settings], Any]
@@ -54,7 +56,17 @@ def settings_of(tree: Any, base: Settings) -> Settings:
             raise InputError(_unknown(str(key), list(_READERS), "setting"))
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
-    return dataclasses.replace(base, **changes)
+    return _checked(dataclasses.replace(base, **changes))
+
+
+def _checked(settings: Settings) -> Settings:
+    """Raise where the times of the Lease don't fit together: a leader must stop before another one may begin."""
+    if not settings.retry_period < settings.renew_deadline < settings.lease_duration:
+        raise InputError(
+            "retryPeriod must be shorter than renewDeadline, and that shorter than leaseDuration; "
+            "write e.g. retryPeriod: 2s, renewDeadline: 20s, leaseDuration: 30s"
+        )
+    return settings
 
 
 def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
@@ -177,6 +189,33 @@ def _stabilization(value: Any, key: str, base: Settings) -> Stabilization:
     return dataclasses.replace(base.stabilization, **changes)
 
 
+_ALERT_KEYS: Final = ("url", "query", "every", "whenUnreachable")
+
+
+def _alert_gate(value: Any, key: str, base: Settings) -> AlertGate | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InputError(f"{key} is {shown(value)}; write a map of url and query")
+    for name in value:
+        if name not in _ALERT_KEYS:
+            raise InputError(_unknown(str(name), list(_ALERT_KEYS), f"key in {key},"))
+    url, query = value.get("url"), value.get("query")
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise InputError(
+            f"{key}.url is {shown(url)}; write the address of a Prometheus, such as http://prometheus:9090"
+        )
+    if not isinstance(query, str) or not query.strip():
+        raise InputError(f'{key}.query is {shown(query)}; write a PromQL query such as ALERTS{{severity="page"}}')
+    reach = _word(WhenUnreachable)(value.get("whenUnreachable", "Hold"), f"{key}.whenUnreachable", base)
+    return AlertGate(
+        url=url.rstrip("/"),
+        query=query,
+        every=_duration(value.get("every", "30s"), f"{key}.every", SECOND, DAY),
+        when_unreachable=WhenUnreachable(reach),
+    )
+
+
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "candidateOrder": ("candidate_order", _word(CandidateOrder)),
     "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
@@ -187,6 +226,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
@@ -195,5 +235,11 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),
+    "paused": ("paused", _flag),
+    "alertGate": ("alert_gate", _alert_gate),
+    "leaseDuration": ("lease_duration", _length(HOUR, shortest=SECOND)),
+    "renewDeadline": ("renew_deadline", _length(HOUR, shortest=SECOND)),
+    "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
+    "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
 SETTING_KEYS: Final = tuple(sorted(_READERS))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dovetail.api.budget_rules import budget_findings, with_text_nodes
+from dovetail.api.controls import health_findings, repair_findings, window_findings
 from dovetail.api.findings import Finding, InputError, Severity
 from dovetail.api.manifest_shapes import (
     DISRUPTION,
@@ -35,6 +36,7 @@ _TEMPLATE_EXPIRE_DEFAULT: Final = 720 * HOUR
 _COMPARES: Final = ("Gt", "Lt", "Gte", "Lte")
 _CAPACITY_TYPES: Final = (ON_DEMAND, SPOT, RESERVED)
 _LABEL_VALUE_REMEDY: Final = "write at most 63 letters, digits, -, _ and ."
+_ENTRIES_CHECKED_MAX: Final = 100  # more than may be there is one finding, not thousands
 _LONGEST_INT: Final = 2**63 - 1
 
 
@@ -142,19 +144,45 @@ def _pool(tree: dict[str, Any]) -> Iterator[Finding]:
 
 def disruption_findings(disruption: dict[str, Any], path: str) -> Iterator[Finding]:
     """Check a disruption policy, from the spec or from the annotation."""
-    yield from _too_long(disruption, ("consolidateAfter", "expireAfter", "consolidationGracePeriod"), path)
-    budgets = disruption.get("budgets")
-    if not isinstance(budgets, list):
-        yield from check(DISRUPTION, disruption, path)
-        return
-    stand_in: dict[str, Any] = {"budgets": [{}] * len(budgets)}
-    yield from check(DISRUPTION, disruption | stand_in, path)
-    for index, budget in enumerate(budgets):
+    lengths = ("consolidateAfter", "expireAfter", "consolidationGracePeriod", "minNodeAge")
+    yield from _too_long(disruption, lengths, path)
+    yield from check(DISRUPTION, disruption | _stand_ins(disruption), path)
+    for index, budget in _listed(disruption, "budgets"):
         here = f"{path}.budgets[{index}]"
         normal, remark = with_text_nodes(budget, here)
         if remark is not None:
             yield remark
         yield from budget_findings(normal, here)
+    for index, written in _listed(disruption, "windows"):
+        yield from window_findings(written, f"{path}.windows[{index}]")
+    for index, written in _listed(disruption, "repair"):
+        yield from repair_findings(written, f"{path}.repair[{index}]")
+    if isinstance(disruption.get("health"), dict):
+        yield from health_findings(disruption["health"], f"{path}.health")
+
+
+_STAND_INS: Final[dict[str, dict[str, Any]]] = {
+    "budgets": {},
+    "windows": {"schedule": "@daily", "duration": "1h"},
+    "repair": {"condition": "Ready", "status": "False", "for": "10m"},
+}
+"""Entries of the right form, which take the place of those that are checked one by one."""
+
+
+def _stand_ins(disruption: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        key: [entry] * len(disruption[key])
+        for key, entry in _STAND_INS.items()
+        if isinstance(disruption.get(key), list)
+    }
+    return found | ({"health": {}} if isinstance(disruption.get("health"), dict) else {})
+
+
+def _listed(disruption: dict[str, Any], key: str) -> Iterator[tuple[int, Any]]:
+    """Yield the entries of a list with their places; no more than twice as many as there may be."""
+    entries = disruption.get(key)
+    if isinstance(entries, list):
+        yield from enumerate(entries[:_ENTRIES_CHECKED_MAX])
 
 
 def _too_long(holder: dict[str, Any], names: tuple[str, ...], path: str) -> Iterator[Finding]:

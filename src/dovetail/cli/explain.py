@@ -1,7 +1,6 @@
 """`dovetail explain NODE`: every gate for one node, with figures, and what would open the first closed one."""
 
 import argparse
-import difflib
 from pathlib import Path
 
 from dovetail.api.findings import InputError
@@ -42,24 +41,18 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation."""
-    from dovetail.plan.counterfactual import counterfactuals
-    from dovetail.plan.explanation import explanation_document, explanation_text
+    from dovetail.plan.explanation import explain
 
     node = _node(args)
     question = load_question(args, capture=lambda: capture_live(args))
     note_problems(question.cluster, question.settings, launches=True)
     note_unmanaged(args, question)
     with naming_the_culprit(question.cluster):
-        answer, opened = counterfactuals(question, node)
-    if answer is None:
-        known = sorted(entry.metadata.name for entry in question.cluster.nodes)
-        near = difflib.get_close_matches(node, known, n=1)
-        some = f"name one of the {len(known)} that are there, such as {known[0]}" if known else "the input has no node"
-        raise InputError(f'there is no node "{node}"; {f"did you mean {near[0]}?" if near else some}')
+        found = explain(question, node)
     if args.output == "json":
-        print_json(explanation_document(question, answer, opened))
+        print_json(found.to_dict())
     else:
-        print(explanation_text(question, answer, opened))
+        print(found.text)
     return 0
 
 

@@ -18,10 +18,10 @@ from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.output import print_document, print_lines, print_page
 
 if TYPE_CHECKING:
+    from dovetail.decide.document import Json
     from dovetail.decide.outcome import RoundResult
     from dovetail.decide.question import Question
     from dovetail.plan.comparison import Comparison
-    from dovetail.plan.document import Json
     from dovetail.plan.to_end import ToEnd
 
 _EPILOG = """\
@@ -111,17 +111,13 @@ def print_plan(args: argparse.Namespace, question: "Question") -> None:
 
         print_page(plan_page(result, question.catalogue, _sections(args, result, to_end, comparison)))
     else:
-        print_document(_document(question, result, to_end, comparison), args.output)
+        print_document(_document(result, to_end, comparison), args.output)
 
 
-def _document(
-    question: "Question", result: "RoundResult", to_end: "ToEnd | None", comparison: "Comparison | None"
-) -> "Json":
-    from dovetail.plan.document import plan_document
-
-    document = plan_document(result, question.catalogue)
+def _document(result: "RoundResult", to_end: "ToEnd | None", comparison: "Comparison | None") -> "Json":
+    document = result.to_dict()
     if to_end is not None:
-        document.update(to_end.to_dict())
+        document.update(to_end.steps_document())
     if comparison is not None:
         document["compare"] = comparison.to_dict()
     return document

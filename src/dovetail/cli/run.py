@@ -48,7 +48,15 @@ def register(subparsers: Any) -> None:
         "--notify", metavar="FOLDER", help="webhooks: a folder with the files slack and/or json, a URL in each"
     )
     parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
-    parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="metrics and probes")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:8080",
+        help="metrics and probes; :PORT is every address, of IPv4 and IPv6",
+    )
+    parser.add_argument(
+        "--probes", metavar="HOST:PORT", help="answer the probes here instead, where the metrics listen elsewhere"
+    )
     parser.add_argument(
         "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
     )
@@ -70,25 +78,30 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.cli.live_cluster import with_client
     from dovetail.live.logs import Log
 
-    host, _, port = args.listen.rpartition(":")
-    if not port.isdigit():
-        raise InputError(f'--listen is "{args.listen}"; write HOST:PORT, such as 127.0.0.1:8080')
+    where = [_address("--listen", args.listen), *([_address("--probes", args.probes)] if args.probes else [])]
     log = Log(args.log_level)
 
     async def work(client: "ApiClient") -> int:
-        where = host.strip("[]") or "0.0.0.0"  # noqa: S104 - asked for with :PORT
-        return await _control(args, client, log, where, int(port))
+        return await _control(args, client, log, where)
 
     return with_client(args, work)
 
 
-async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", host: str, port: int) -> int:
+def _address(flag: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise InputError(f'{flag} is "{text}"; write HOST:PORT, such as 127.0.0.1:8080')
+    return host.strip("[]"), int(port)
+
+
+async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", where: list[tuple[str, int]]) -> int:
     from dovetail.api.settings import load_settings
     from dovetail.lifecycle.engine import Engine
     from dovetail.live.crd_check import look_at_crd
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
     from dovetail.live.price_feed import begin, live_prices, watch_prices
+    from dovetail.live.record_key import KeyRefusedError, load_seal
     from dovetail.live.run import Controller
     from dovetail.live.serve import PortError, serving
 
@@ -113,6 +126,11 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
 
         background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
+    namespace = args.lease_namespace or _own_namespace(client)
+    try:
+        seal = None if observe else await load_seal(client, namespace)
+    except KeyRefusedError as error:
+        raise InputError(str(error)) from None
     with contextlib.ExitStack() as stack:
         controller = Controller(
             client=client,
@@ -120,7 +138,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
             log=log,
             metrics=metrics,
             identity=identity,
-            lease_namespace=args.lease_namespace or _own_namespace(client),
+            lease_namespace=namespace,
+            seal=seal,
             journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
             background_tasks=background_tasks,
         )
@@ -129,11 +148,11 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
             loop.add_signal_handler(number, controller.stop)
         try:
             async with serving(
-                host,
-                port,
+                where[0],
                 metrics.registry,
-                alive=lambda: controller.is_alive,
-                ready=lambda: controller.is_ready,
+                alive=controller.why_dead,
+                ready=controller.why_unready,
+                probes=where[1] if len(where) > 1 else None,
             ) as listening:
                 log.info(
                     "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,

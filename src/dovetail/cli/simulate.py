@@ -129,7 +129,7 @@ def write(found: "Comparison", output: str) -> None:
 def as_page(found: "Comparison") -> str:
     """One self-contained page."""
     from dovetail import __version__
-    from dovetail.sim.pages.comparison import simulation_page
+    from dovetail.sim.pages.run_page import simulation_page
 
     again = f"dovetail simulate {found.scenario} --seed {found.seed}"
     return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {again}")

@@ -57,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json(found)
     elif args.output == "html":
+        from dovetail.sim.compare import measured_from
         from dovetail.sim.pages.sweep import sweep_page
 
-        print_page(sweep_page(found))
+        print_page(sweep_page(found, results, measured_from(scenario)))
     else:
         print(as_text(found))
     return 1 if any(run["violations"] for run in found["runs"]) else 0

@@ -8,11 +8,13 @@ decide, between the rules and the methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dovetail.api.policy import effective_policy
+from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
@@ -20,6 +22,7 @@ from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import Ledger
 from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
+from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import Refusal, Source
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
@@ -28,8 +31,9 @@ from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
@@ -40,6 +44,10 @@ from dovetail.scheduling.snapshot import Snapshot
 if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
     from dovetail.decide.search.found import Found
+
+
+_Simulated = tuple[tuple[int, ...], bool, TypeBits]
+"""What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
 
 
 class RoundContext:
@@ -68,12 +76,24 @@ class RoundContext:
         self.searched: Found | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[tuple[tuple[int, ...], bool, TypeBits], SimulationResult] = {}
+        self._simulations: dict[_Simulated, SimulationResult] = {}
+        self._results: dict[_Simulated, SimulationResult] = {}
+
+    def fork(self) -> RoundContext:
+        """Return a view that begins with what was asked here, and counts what it asks itself apart.
+
+        What is worked out in one is reused in the other, but does not count as asked there: so whoever reads a result
+        in parts gets the same parts in any order.
+        """
+        other = copy(self)
+        other.unscored, other.judged = dict(self.unscored), dict(self.judged)
+        other._simulations = dict(self._simulations)
+        return other
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
         """All nodes, by name."""
-        reader = Reader(self.snapshot, self.policies, self.settings, self.now, self.in_flight, self._memory)
+        reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
     @cached
@@ -90,7 +110,49 @@ class RoundContext:
     @cached
     def ledger(self) -> Ledger:
         """The budgets."""
-        return Ledger(self.nodes, self.policies, self.settings, self.now, self.in_flight)
+        pools = () if self.settings.is_karpenter else self.snapshot.cluster.node_pools
+        return Ledger(
+            self.nodes,
+            self.policies,
+            self.settings,
+            self.now,
+            self.in_flight,
+            histories={pool.metadata.name: read_history(pool) for pool in pools},
+            hold=self.pool_hold,
+        )
+
+    @cached
+    def waiting(self) -> Waiting:
+        """The pods without a node, for the health limits."""
+        if not any(policy.health is not None and policy.health.pending_pods for policy in self.policies.values()):
+            return Waiting(pods=(), known_labels=frozenset())
+        return Waiting(pods=self.snapshot.bindings.unbound, known_labels=self.snapshot.frame.machines.known)
+
+    @cached
+    def _health(self) -> dict[str, GateResult]:
+        """The pools that are not healthy, and why."""
+        if self.settings.is_karpenter:
+            return {}
+        found: dict[str, GateResult] = {}
+        members: dict[str, list[NodeFacts]] = {}
+        for facts in self.nodes:
+            if facts.counted:
+                members.setdefault(facts.pool_name, []).append(facts)
+        for pool in self.snapshot.cluster.node_pools:
+            name = pool.metadata.name
+            held = health_hold(pool, self.policies[name].health, members.get(name, ()), self.waiting, self.now)
+            if held is not None:
+                found[name] = held
+        return found
+
+    def pool_hold(self, pool: str, reason: Reason) -> GateResult | None:
+        """Return what holds a whole pool back for a reason, whatever its budgets say; None: nothing does."""
+        if reason is not Reason.UNHEALTHY:
+            if self.question.alert:
+                return GateResult(gate=Gate.HEALTH, passed=False, why=self.question.alert, figures={"nodePool": pool})
+            if pool in self._health:
+                return self._health[pool]
+        return window_hold(pool, self.policies[pool], reason, self.now)
 
     @cached
     def chains(self) -> Chains:
@@ -216,14 +278,16 @@ class RoundContext:
             return self._simulations[key]
         if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
             return self._simulations[(key[0], False, launchable)]
-        result = simulate(
-            self.snapshot,
-            chosen,
-            closed=self.closed if for_cost else (),
-            new_nodes_max=self.new_nodes_max if for_cost else None,
-            launchable=launchable,
-            under_way=self.in_flight.under_way,
-        )
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = simulate(
+                self.snapshot,
+                chosen,
+                closed=self.closed if for_cost else (),
+                new_nodes_max=self.new_nodes_max if for_cost else None,
+                launchable=launchable,
+                under_way=self.in_flight.under_way,
+            )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated
         return result

@@ -5,12 +5,14 @@ decide, above the methods, below the round.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.pool_holds import pending_times, window_edges
 from dovetail.decide.gates.price import Refusal
+from dovetail.model.duration import later
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.verdicts import Gate
 
@@ -35,8 +37,10 @@ def _scene_times(context: RoundContext) -> Iterator[datetime]:
         yield context.stabilized_until
     yield from context.in_flight.back_off.values()
     yield from context.in_flight.regrown.values()
+    yield from context.ledger.rate_times()
     for policy in context.policies.values():
         yield from window_times(policy, context.now)
+        yield from pending_times(policy.health, context.waiting.pods)
 
 
 def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
@@ -46,11 +50,14 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
             edge = budget.window.next_change(now)
             if edge is not None:
                 yield edge
+    yield from window_edges(policy, now)
 
 
 def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    return facts.turns if context.settings.is_karpenter else facts.times
+    if context.settings.is_karpenter:
+        return facts.turns
+    return (*facts.times, *facts.window_edges(context.now)) if facts.pod_windows else facts.times
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
@@ -60,7 +67,7 @@ def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> 
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
     if amount > 0 and missing > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
-        yield now + timedelta(microseconds=-(-wait // 1000))
+        yield later(now, wait)
 
 
 def _sum_up(falls: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -6,6 +6,7 @@ Plain values; shells turn them into JSON, words, events and metrics. Sits in dec
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
@@ -81,10 +82,12 @@ class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
 
     `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
-    budget's window opens or closes, a node expires. None: never by time alone. `verdicts` are worked out when first
-    looked at: a controller that only acts does not pay for 5,000 sentences. So are `methods`, always all of them: one
-    that was not asked, because another acts, has its candidates and no command. `prices`: what each
+    budget's window opens or closes, a node expires. None: never by time alone. `prices`: what each
     node with a known price costs per hour.
+
+    Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
+    5,000 sentences; each is the same whether, when and in which order they are read. `methods` always lists all: one
+    that was not asked, because another acts, has its candidates and no command.
     """
 
     now: datetime
@@ -95,6 +98,8 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    catalogue_source: str
+    catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
@@ -107,3 +112,9 @@ class RoundResult:
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """Every node's verdict, by name."""
         return self.compute_verdicts()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of `dovetail plan` (contract.md)."""
+        from dovetail.decide.document import plan_document
+
+        return plan_document(self)

@@ -5,7 +5,7 @@ pure function of the question. The methods don't know each other: this is the on
 module that knows them all. Sits in decide, below the decider.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -20,7 +20,8 @@ from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.model.command import Command, Method
-from dovetail.model.verdicts import Gate
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Gate, NodeVerdict
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.EMPTY: empty.run,
@@ -59,8 +60,7 @@ def decide(
 ) -> RoundResult:
     """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
-    methods = _BY_VALUE if context.settings.searches_by_value else METHODS
-    for method, ask in methods.items():
+    for method, ask in _methods(context.settings).items():
         if method in without:
             continue
         runs[method] = ask(context)
@@ -77,13 +77,30 @@ def decide(
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
-        compute_verdicts=lambda: verdicts(
-            context, {method: runs.get(method) or ask(context) for method, ask in methods.items()}
-        ),
-        list_methods=lambda: tuple(
-            _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
-            for method in METHODS
-        ),
+        catalogue_source=context.snapshot.catalogue.source,
+        catalogue_date=context.snapshot.catalogue.as_of,
+        compute_verdicts=lambda: _verdicts(context.fork(), runs),
+        list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
+    )
+
+
+def _methods(settings: Settings) -> Mapping[Method, Callable[[RoundContext], MethodRun]]:
+    """Return the methods in the order in which they are asked."""
+    return _BY_VALUE if settings.searches_by_value else METHODS
+
+
+def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
+    """Return every node's verdict; methods that were not asked are asked now."""
+    methods = _methods(context.settings)
+    return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
+
+
+def _method_results(
+    context: RoundContext, runs: Mapping[Method, MethodRun], *, every_candidate: bool
+) -> tuple[MethodResult, ...]:
+    return tuple(
+        _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
+        for method in METHODS
     )
 
 

@@ -6,11 +6,13 @@ Sentences only, in a stable order. Sits in decide, below the round.
 from collections.abc import Iterator
 
 from dovetail.api.findings import shown
+from dovetail.api.pool_marks import read_history, read_pause
 from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import is_length, read_expiry
 from dovetail.model.duration import NEVER, format_duration
+from dovetail.model.names import RECENT_DISRUPTIONS
 
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
@@ -25,6 +27,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
         found.extend(_forceful_first(context, name))
+        found.extend(_marks(context, name))
     unreadable = [*_claims(context), *(text for facts in context.nodes for text in facts.unreadable)]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
@@ -51,6 +54,18 @@ def _claims(context: RoundContext) -> Iterator[str]:
 
 def _is_odd(key: str, text: str | None) -> bool:
     return text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER)
+
+
+def _marks(context: RoundContext, pool: str) -> Iterator[str]:
+    """Say which notes on a pool can't be read (spec sections 13 and 16)."""
+    if context.settings.is_karpenter:
+        return
+    item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
+    pause = read_pause(item)
+    if pause is not None and pause.warning:
+        yield f"NodePool {pool}: {pause.warning}"
+    if read_history(item) is None:
+        yield f"NodePool {pool}: {RECENT_DISRUPTIONS} can't be read; its rate budgets count as used up"
 
 
 def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:

@@ -13,25 +13,29 @@ Topics of reports, and their figures:
   round               a round was worked out: commands, rounds, skipped
   verdicts            per pool, when it changed: pool, then one figure per verdict with the number of nodes
   budget              per pool and reason, when it changed: pool, reason, allowed, used, left
-  threshold-blocked   per pool, each round that blocked moves: pool, moves
+  threshold-blocked   per pool, moves that were not blocked before: pool, moves, nodes (of the first of them)
   warning             a warning of a round or of a pool's policy, once: pool
   leadership          gained or lost
 Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
+from dovetail.decide.outcome import BlockedMove
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
-from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
+from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent, Report
+from dovetail.model import names
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
+BLOCKED_MEMORY: Final = 3600 * SECOND
+"""How long a move that was blocked must not have been before it counts as another one."""
 _ATTODOLLARS: Final = 10**18
 _NAMED_MAX: Final = 4
 
@@ -91,24 +95,67 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was said last."""
+    """Remembers what was said last. `manages`: whether a pool is ours; `exists`: whether a node or claim is there."""
 
-    def __init__(self, verdicts_every: int = VERDICTS_EVERY) -> None:
+    def __init__(
+        self,
+        verdicts_every: int = VERDICTS_EVERY,
+        *,
+        manages: Callable[[str], bool] = lambda pool: True,
+        exists: Callable[[str], bool] = lambda node: True,
+    ) -> None:
         self._verdicts_every = verdicts_every
+        self._manages, self._exists = manages, exists
+        self._counted: dict[str, tuple[str, str]] = {}
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
+        self._blocked_at: dict[tuple[str, ...], int] = {}
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
+        self._distrusted: dict[tuple[str, str], str] = {}
+        self._unsaid: dict[tuple[str, str], PublishEvent] = {}
 
     def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say what a round found, as far as it is new."""
-        said: list[Instruction] = [*self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        if publishes:
+            unsaid, self._unsaid = tuple(self._unsaid.values()), {}
+        else:
+            unsaid = ()
+        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result, elapsed)]
+        said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
+
+    def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
+        """Say that an object carries a command record that is ignored, once for as long as it does."""
+        if not event.distrusted and not self._distrusted:
+            return []
+        kind, name = type(event.object).__name__, event.object.metadata.name
+        if not event.distrusted:
+            self.forget(kind, name)
+            return []
+        if self._distrusted.get((kind, name)) == event.distrusted:
+            return []
+        self._distrusted[kind, name] = event.distrusted
+        why = f"the record of a command on {kind} {name} is ignored: {event.distrusted}"
+        message = f"The annotation {names.COMMAND} is ignored: {event.distrusted}."
+        published = publish(kind, name, "CommandRecordIgnored", message, warning=True)
+        figures = (("kind", kind), ("name", name), ("why", event.distrusted))
+        report = Report(topic="record-ignored", command_id="", message=why, figures=figures)
+        if publishes:
+            return [report, published]
+        self._unsaid[kind, name] = published
+        return [report]
+
+    def forget(self, kind: str, name: str) -> None:
+        """Forget an ignored record: it is gone, or the object is."""
+        self._distrusted.pop((kind, name), None)
+        self._unsaid.pop((kind, name), None)
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
+        self._keep_blocked(result, elapsed)
         last = self._verdicts_at
         if (
             result.commands
@@ -118,7 +165,16 @@ class Announcer:
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result.verdicts) if publishes else []
-        return [*self._counts_of(result.verdicts), *events]
+        self._counted = {entry.node: (entry.node_pool, entry.verdict) for entry in result.verdicts}
+        return [*self._counts_of(), *events]
+
+    def _without_gone(self) -> Iterator[Report]:
+        """Count the verdicts again where nodes are gone: the next verdicts may be a while away."""
+        gone = [node for node in self._counted if not self._exists(node)]
+        for node in gone:
+            del self._counted[node]
+        if gone:
+            yield from self._counts_of()
 
     def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:
@@ -139,14 +195,29 @@ class Announcer:
                     ),
                 )
 
-    def _blocked(self, result: Decision) -> Iterator[Report]:
-        moves: dict[str, list[str]] = {}
-        for move in result.blocked:
-            for pool in move.node_pools:
-                moves.setdefault(pool, []).append(move.why)
+    def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
+        """Tell of moves that were not blocked before.
+
+        A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
+        from round to round and says nothing new.
+        """
+        moves: dict[str, list[BlockedMove]] = {}
+        for move in _one_batch(result.blocked):
+            if _key(move) not in self._blocked_at:
+                for pool in move.node_pools:
+                    moves.setdefault(pool, []).append(move)
+        self._keep_blocked(result, elapsed)
         for pool in sorted(moves):
-            figures = (("pool", pool), ("moves", len(moves[pool])))
-            yield Report(topic="threshold-blocked", command_id="", message=moves[pool][0], figures=figures)
+            first = moves[pool][0]
+            figures = (("pool", pool), ("moves", len(moves[pool])), ("nodes", ",".join(first.nodes)))
+            message = f"{some_of(first.nodes)}: {first.why}"
+            yield Report(topic="threshold-blocked", command_id="", message=message, figures=figures)
+
+    def _keep_blocked(self, result: Decision, elapsed: int) -> None:
+        """Remember what is blocked, until it has not been for a while: rounds in which others act don't ask."""
+        self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
+        for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
+            del self._blocked_at[key]
 
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
@@ -154,11 +225,11 @@ class Announcer:
                 yield Report(topic="warning", command_id="", message=warning)
         self._warned = dict.fromkeys(result.warnings)
 
-    def _counts_of(self, verdicts: Iterable[NodeVerdict]) -> Iterator[Report]:
+    def _counts_of(self) -> Iterator[Report]:
         counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
-        for entry in verdicts:
-            of_pool = counts.setdefault(entry.node_pool, {})
-            of_pool[entry.verdict] = of_pool.get(entry.verdict, 0) + 1
+        for pool, verdict in self._counted.values():
+            of_pool = counts.setdefault(pool, {})
+            of_pool[verdict] = of_pool.get(verdict, 0) + 1
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
@@ -173,6 +244,23 @@ class Announcer:
         events = []
         for entry in verdicts:
             self._verdicts[entry.node] = entry.verdict
-            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict and entry.node_pool:
+            if not entry.node_pool or not self._manages(entry.node_pool):
+                continue  # whoever manages that pool says why its nodes stay
+            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
                 events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
         return events
+
+
+def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:
+    """Yield the moves of single nodes, and of the batches of the same pools the largest."""
+    batches: dict[tuple[str, ...], BlockedMove] = {}
+    for move in blocked:
+        if len(move.nodes) == 1:
+            yield move
+        elif move.node_pools not in batches or len(move.nodes) > len(batches[move.node_pools].nodes):
+            batches[move.node_pools] = move
+    yield from batches.values()
+
+
+def _key(move: BlockedMove) -> tuple[str, ...]:
+    return ("node", move.nodes[0]) if len(move.nodes) == 1 else ("batch", *move.node_pools)

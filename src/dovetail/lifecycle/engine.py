@@ -29,6 +29,7 @@ from dovetail.lifecycle.commands.steps import instructions
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.decisions import Decision, RoundDecider
 from dovetail.lifecycle.holds import COME_FIRST, Holds
+from dovetail.lifecycle.landing import Landing
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
     ClockAdvanced,
@@ -44,22 +45,26 @@ from dovetail.lifecycle.messages import (
     Report,
     SettingsChanged,
     Synced,
+    ViewGrewOld,
     WakeAt,
 )
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
+from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import KINDS, Node, NodeClaim, NodePool, Pod
-from dovetail.model.settings import Settings
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.settings import Settings, StabilizationEnds
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
 """How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
 ENDED_MEMORY: Final = 30 * SECOND
 """How long the marks of a command that has ended may still be seen before they count as left over."""
+RIGHT_MISSING: Final = 600 * SECOND
+"""How long no eviction is asked for after one was forbidden: the drain does it."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
 
 
@@ -106,7 +111,7 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._decider: RoundDecider = decider if decider is not None else Decider()
-        self._announcer = Announcer(verdicts_every)
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self._is_there)
         self._now: datetime | None = None
         self._elapsed = 0
         self._started = 0
@@ -122,6 +127,9 @@ class Engine:
         self._settings_version = 0
         self._pacing = Pacing()
         self._regrowth = Regrowth()
+        self._landing = Landing()
+        self._evictions_from = 0
+        self._pod_events = PodEvents()
         self._proposed: tuple[tuple[str, str], ...] = ()
         self._reset()
 
@@ -136,6 +144,7 @@ class Engine:
         self._conditions = Conditions()
         self._sweeps = Attempts()
         self._regrowth.forget()
+        self._landing.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -242,18 +251,17 @@ class Engine:
         """Note what happened; says how much must be looked at because of it."""
         match event:
             case ObjectObserved(object=item):
-                if not self.store.observe(item):
-                    return _Stir.NOTHING
-                self._changed(item)
-                return self._stir(type(item))
+                self._out.extend(self._announcer.distrusted(event, publishes=self.acts))
+                return self._observe(item)
             case ObjectVanished():
-                if event.kind == "NodeClaim":
-                    self._lost_claim(event)
-                gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
-                return self._stir(KINDS[event.kind] if gone is None else type(gone))
+                self._announcer.forget(event.kind, event.name)
+                return self._vanish(event)
             case Synced():
                 self.is_synced = True
                 self._look_at_all()
+            case ViewGrewOld(kinds=kinds):
+                self.is_synced = False
+                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -275,6 +283,29 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _is_there(self, name: str) -> bool:
+        return self.store.get(Node, name) is not None or self.store.get(NodeClaim, name) is not None
+
+    def _observe(self, item: AnyObject) -> "_Stir":
+        meta = item.metadata
+        known = self.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        if not self.store.observe(item):
+            return _Stir.NOTHING
+        self._changed(item)
+        if self.is_synced and isinstance(item, Pod):
+            self._pod_events.note(known, item, self._elapsed)
+        return self._stir(type(item))
+
+    def _vanish(self, event: ObjectVanished) -> "_Stir":
+        if event.kind == "NodeClaim":
+            self._lost_claim(event)
+        gone = self.store.vanish(event.kind, event.namespace, event.name, event.uid)
+        if isinstance(gone, Pod):
+            self._pod_events.note(gone, None, self._elapsed)
+        elif isinstance(gone, Node):
+            self._pod_events.forget(event.name)
+        return self._stir(KINDS[event.kind] if gone is None else type(gone))
 
     def _lost_claim(self, event: ObjectVanished) -> None:
         """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
@@ -324,6 +355,8 @@ class Engine:
             for asker in (self._holds, self._conditions, self._sweeps):
                 asker.answer(event, self._elapsed)
         if isinstance(event, InstructionFailed):
+            if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
+                self._evictions_from = self._elapsed + RIGHT_MISSING
             figures = (("id", event.id), ("failure", event.failure.value))
             self._report("instruction-failed", run.id if run else "", event.detail or event.failure.value, figures)
 
@@ -340,6 +373,10 @@ class Engine:
             self._facts_version += 1
             figures = (("pool", pool), ("failures", self._regrowth.waits.failures(pool)), ("seconds", pause // SECOND))
             self._report("regrowth", "", f"a cost action in pool {pool} did not hold: nodes came back", figures)
+        if self._landing.look(self.store, self._elapsed):
+            for method in COST_METHODS:
+                self._pacing.settling.pop(method.value, None)
+            self._facts_version += 1
         if self._pacing.expire(self._elapsed) | self._regrowth.waits.expire(self._elapsed):
             self._facts_version += 1
             self._marks_seen = -1
@@ -361,6 +398,7 @@ class Engine:
             now=self._now,
             replacement_timeout=self.settings.replacement_timeout,
             manages=self.manages,
+            evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
         )
 
     def _is_known(self, record: Record) -> bool:
@@ -419,18 +457,27 @@ class Engine:
             self._facts_version += 1
             self._out.append(command_report(run, source, found, target, self._elapsed))
             self._out.extend(command_event(run, target))
-            if target is Phase.DELETING and run.method in COST_METHODS and not self.settings.is_karpenter:
-                self._regrowth.begin(run, self.store)
+            if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
+                self._pods_leave(run)
         self._out.extend(instructions(run, view))
         if run.is_over:
             self._end(run, view)
+
+    def _pods_leave(self, run: Run) -> None:
+        """Remember what a cost action is about to move."""
+        if run.method in COST_METHODS and not self.settings.is_karpenter:
+            self._regrowth.begin(run, self.store)
+            if self.settings.stabilization_ends is StabilizationEnds.LANDED:
+                self._landing.begin(run, self.store)
 
     def _validate(self, run: Run) -> None:
         """Look at a command again on fresh state (spec section 9)."""
         assert run.command is not None
         held = self._cost_held_until() if run.method in COST_METHODS else None
         if held is not None:
-            run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
+            after = self._pacing.settles_by(self._elapsed)
+            why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
         question = self._question(without=run.id)
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
@@ -455,6 +502,8 @@ class Engine:
         self._facts_version += 1
         self._marks_seen = -1
         self._regrowth.end(run, self._elapsed, well=run.phase is Phase.DONE)
+        if run.phase is not Phase.DONE:
+            self._landing.drop(run.id)
         if run.phase is Phase.REFUSED:
             again = run.nodes == self._refused_last
             self._refused_last = run.nodes
@@ -469,7 +518,9 @@ class Engine:
         self._refused_last = ()
         self._look_again(self._elapsed)
         if run.phase is Phase.DONE:
-            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed)
+            pools = dict.fromkeys(entry.pool for entry in run.candidates)
+            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed, tuple(pools))
+            self._landing.end(run.id, self._elapsed, self.settings.stabilization.cost)
             for pool in run.pools:
                 self._pacing.launches.succeeded(pool)
             for entry in run.candidates:
@@ -481,8 +532,8 @@ class Engine:
     def _blame(self, run: Run, view: View) -> None:
         """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
-        if cause is None or run.attempts.any_failed(Failure.TAKEN):
-            return  # nobody's fault: another controller was quicker
+        if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
+            return  # nobody's fault: another controller was quicker, or a pod was
         if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
             self._wait(run, self._pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
@@ -514,6 +565,8 @@ class Engine:
             in_flight=self.in_flight(without),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
+            cost_held_by=self._pacing.settles_by(self._elapsed),
+            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
         )
 
     @property
@@ -619,7 +672,7 @@ class Engine:
         """Ask to be woken for whatever comes first."""
         assert self._now is not None
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
-        askers = (self._holds, self._conditions, self._sweeps, self._regrowth)
+        askers = (self._holds, self._conditions, self._sweeps, self._regrowth, self._landing)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         times += [*self._pacing.times(), *self._regrowth.waits.until.values()]
         # What is due was done a moment ago; only a round can be wanted at once.

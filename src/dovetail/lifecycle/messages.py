@@ -19,9 +19,13 @@ from dovetail.model.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectObserved:
-    """An object is there, new or changed; the whole of it."""
+    """An object is there, new or changed; the whole of it.
+
+    `distrusted`: why the command record that it carried was taken off (`commands.seal`); empty where nothing was.
+    """
 
     object: AnyObject
+    distrusted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,13 @@ class ObjectVanished:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
     """All that exists has been observed at least once: decisions may begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewGrewOld:
+    """Nothing has been heard of these kinds for too long: no decision until `Synced` comes again."""
+
+    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,7 @@ class Failure(StrEnum):
     """How an instruction failed.
 
     `taken`: the node carries the taint and record of another command, which must not be overwritten.
+    `occupied`: pods are on the node, as the server has them now, that a deletion must not disturb.
     `conflict`, `throttled` and `unreachable` are tried again; `not-found` means that its object is gone (or, for a
     creation, its pool); `forbidden` and `refused` will not change by themselves. A deletion whose uid no longer fits is
     `not-found`: the object that was meant is gone.
@@ -84,6 +96,7 @@ class Failure(StrEnum):
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     TAKEN = "taken"
+    OCCUPIED = "occupied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +123,7 @@ Event = (
     ObjectObserved
     | ObjectVanished
     | Synced
+    | ViewGrewOld
     | LeadershipGained
     | LeadershipLost
     | ClockAdvanced
@@ -160,10 +174,29 @@ class CreateNodeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteNodeClaim:
-    """Delete the NodeClaim if it is still the one with this uid."""
+    """Delete the NodeClaim if it is still the one with this uid, and if the pods on its node still allow it.
+
+    `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
+    undone. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one that says
+    do-not-disrupt. Otherwise the answer is `occupied`.
+    """
 
     id: str
     command_id: str
+    name: str
+    uid: str
+    node: str = ""
+    only_empty: bool = False
+    spares_protected: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict the pod if it is still the one with this uid, through the eviction API so that PDBs hold (section 24)."""
+
+    id: str
+    command_id: str
+    namespace: str
     name: str
     uid: str
 
@@ -191,6 +224,44 @@ class HoldNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseNode:
     """Return a node that we hold back to Karpenter."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkPod:
+    """Make the pod the next victim of a scale-down (section 23): a deletion cost, with our mark beside it.
+
+    A deletion cost that somebody else wrote stays as it is.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmarkPod:
+    """Take our deletion cost off the pod again; one that somebody has changed since stays."""
+
+    id: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseNode:
+    """Put `dovetail.dev/closing:PreferNoSchedule` on the node, so that new pods prefer others (section 23)."""
+
+    id: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenNode:
+    """Take that taint off the node again."""
 
     id: str
     node: str
@@ -242,9 +313,14 @@ Instruction = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | EvictPod
     | ClearRecord
     | HoldNode
     | ReleaseNode
+    | MarkPod
+    | UnmarkPod
+    | CloseNode
+    | OpenNode
     | PublishEvent
     | SetPoolCondition
     | WakeAt

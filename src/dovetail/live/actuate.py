@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never, get_args
 
 import msgspec
 
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
 from dovetail.lifecycle.effects.writes import Create, Delete, Done, Failed, Patch, Read, Ref, Tree, Write, Writes, text
@@ -35,6 +36,7 @@ class Actuator:
 
     client: ApiClient
     identity: str
+    seal: Seal
     uid_of: Callable[[str, str], str] = lambda kind, name: ""
     may_act: Callable[[], bool] = lambda: True
     writes: int = 0
@@ -57,7 +59,7 @@ class Actuator:
 
     async def _carry_out(self, asked: Acted) -> Answer:
         for attempt in range(1, CONFLICT_TRIES + 1):
-            context = EffectContext(now=datetime.now(UTC), identity=self.identity, uid_of=self.uid_of)
+            context = EffectContext(now=datetime.now(UTC), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
             known: dict[Ref, Tree | None] = {}
             while isinstance(outcome := effect(asked, known, context), Read):
                 known[outcome.ref] = await self._read(outcome.ref)
@@ -124,6 +126,7 @@ class Actuator:
             body=msgspec.json.encode(tree),
             content_type=content_type,
             params={"fieldManager": "dovetail"} if method != "DELETE" else None,
+            fence=self.may_act,
         )
 
 
@@ -133,11 +136,5 @@ def _has_changed(error: ApiError, write: Write) -> bool:
 
 
 def _tree(body: bytes) -> Tree:
-    """Return an object; what is no object is the server's fault."""
-    try:
-        tree = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnreachableError(f"the API server's answer can't be read: {error}") from None
-    if not isinstance(tree, dict):
-        raise UnreachableError("the API server's answer is no object")
+    tree: Tree = msgspec.json.decode(body)  # the client has checked that it is an object
     return tree

@@ -1,16 +1,18 @@
 """A thin HTTP client for the Kubernetes API: requests with honest errors, paged lists, watch streams.
 
 Retries only what is safe to repeat (throttling, a server that restarts, a broken connection on a read). Anything else
-comes back as an `ApiError` with the server's own reason. Decodes nothing: callers get bytes.
+comes back as an `ApiError` with the server's own reason. What a server or a proxy sends is input: an answer that is not
+what was asked for is a `MalformedError`, counted, and retried like a broken connection. A write with a fence asks it
+before every attempt, as late as possible. Callers get bytes that are known to be a JSON object.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -30,7 +32,10 @@ _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
 _RETRY_AFTER_MOST: Final = 30.0
 _REFUSAL_BYTES_MAX: Final = 64 << 10
-_QUIET_SECONDS: Final = 150.0  # a watch without even a bookmark for so long may be dead: resume it
+_QUIET_SECONDS: Final = 90.0  # a watch without even a bookmark for so long may be dead: servers send one a minute
+_LINE_BYTES_MAX: Final = 64 << 20  # no object is that big: a line without an end must not fill the memory
+UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+Fence = Callable[[], bool]
 
 
 class ApiError(Exception):
@@ -45,9 +50,25 @@ class ApiError(Exception):
         self.renewed = False  # the token was refused, and another one can be had
 
 
+class MalformedError(UnreachableError):
+    """An answer that is not what was asked for: a proxy's page, a body that was cut, an object of another shape."""
+
+
+class FencedError(UnreachableError):
+    """The write was not sent: this process may no longer act."""
+
+
+class QuietError(UnreachableError):
+    """A watch said nothing for longer than a server ever does."""
+
+
 class _Status(msgspec.Struct):
     message: str | None = ""
     reason: str | None = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: dict[str, Any] = {}
 
 
 class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
@@ -56,8 +77,10 @@ class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Page(msgspec.Struct):
-    metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
+    """A list has both: an answer without them is something else, and must not read as "nothing is there"."""
+
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +102,7 @@ class ApiClient:
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, protects nothing
         self._session: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
+        self.on_malformed: Callable[[str, str], None] = lambda path, why: None
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(
@@ -90,6 +114,7 @@ class ApiClient:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
             read_bufsize=1 << 20,
             auto_decompress=True,
+            trace_configs=[_fencing()],
         )
         return self
 
@@ -110,24 +135,45 @@ class ApiClient:
         content_type: str = JSON,
         params: Mapping[str, str] | None = None,
         tries: int = _TRIES,
+        fence: Fence | None = None,
     ) -> bytes:
-        """The body of the answer. Writes are sent once unless the server did nothing and said so (429, old token)."""
+        """Return the body of the answer, a JSON object.
+
+        Writes are sent once unless the server did nothing and said so (429, old token). With a `fence`, no attempt is
+        sent once it says no: a retry may come long after the first attempt, in another leader's time.
+        """
         for attempt in range(1, tries + 1):
             wait = self.backoff(attempt)
             try:
-                return await self._once(method, path, body, content_type, params)
+                answer = await self._once(method, path, body, content_type, params, fence)
+                self._check(path, answer)
             except ApiError as error:
                 again = error.status == 429 or error.renewed or (error.status in _AWAY and method == "GET")
                 if not again or attempt == tries:
                     raise
                 wait = 0.0 if error.renewed else max(wait, min(error.retry_after, _RETRY_AFTER_MOST))
-            except CredentialsError:
+            except (CredentialsError, FencedError):
                 raise
             except UnreachableError:
                 if method != "GET" or attempt == tries:
                     raise
+            else:
+                return answer
             await asyncio.sleep(wait)
         raise AssertionError("the loop returns or raises")
+
+    def malformed(self, path: str, why: str) -> MalformedError:
+        """Count an answer that can't be used; return what to raise."""
+        self.on_malformed(path, why)
+        return MalformedError(f"a malformed answer: {why}")
+
+    def _check(self, path: str, answer: bytes) -> None:
+        """Raise unless an answer is a JSON object whose metadata, if it has any, is one too."""
+        try:
+            msgspec.json.decode(answer, type=_Object)
+        except UNREADABLE as error:
+            start = safe(answer[:60].decode("utf-8", "replace"))
+            raise self.malformed(path, f"{_reason(error)}; it begins with {start!r}") from None
 
     def backoff(self, attempt: int, most: float = 30.0) -> float:
         """Seconds to wait before the next try: doubling, spread by half."""
@@ -140,7 +186,11 @@ class ApiClient:
             query = {"limit": str(PAGE_SIZE), **(params or {})}
             if token:
                 query["continue"] = token
-            page = msgspec.json.decode(await self.request("GET", path, params=query), type=_Page)
+            answer = await self.request("GET", path, params=query)
+            try:
+                page = msgspec.json.decode(answer, type=_Page)
+            except UNREADABLE as error:
+                raise self.malformed(path, f"no list: {_reason(error)}") from None
             token = page.metadata.continue_
             yield Listing(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
             if not token:
@@ -182,21 +232,30 @@ class ApiClient:
                 async for chunk in answer.content.iter_any():
                     *lines, pending = (pending + chunk).split(b"\n")
                     for line in lines:
-                        if line:
+                        if line.strip():
                             yield line
+                    if len(pending) > _LINE_BYTES_MAX:
+                        raise self.malformed(path, "a line of a watch without an end")
         except aiohttp.SocketTimeoutError:
-            return
+            raise QuietError(f"nothing was said for {_QUIET_SECONDS:g} s") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
     async def _once(
-        self, method: str, path: str, body: bytes | None, content_type: str, params: Mapping[str, str] | None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str,
+        params: Mapping[str, str] | None,
+        fence: Fence | None,
     ) -> bytes:
         token = await self.connection.tokens.token()
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10)
         kind = content_type if body is not None else ""
         try:
-            async with self._ask(method, path, token, timeout=timeout, params=params, body=body, kind=kind) as answer:
+            asked = self._ask(method, path, token, timeout=timeout, params=params, body=body, kind=kind, fence=fence)
+            async with asked as answer:
                 await self._raise_for(answer, token)
                 return await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -212,6 +271,7 @@ class ApiClient:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         kind: str = "",
+        fence: Fence | None = None,
     ) -> "contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]":
         whole: CIMultiDict[str] = CIMultiDict(self.connection.headers)
         if kind:
@@ -227,11 +287,15 @@ class ApiClient:
             timeout=timeout,
             proxy=self.connection.proxy,
             server_hostname=self.connection.server_name,
+            allow_redirects=False,
+            trace_request_ctx=fence,
         )
 
     async def _raise_for(self, answer: aiohttp.ClientResponse, token: str) -> None:
-        if answer.status < 400:
+        if 200 <= answer.status < 300:
             return
+        if answer.status < 400:
+            raise self.malformed(answer.url.path, f"status {answer.status}, which no API server answers with")
         raw = b""
         async for chunk in answer.content.iter_any():  # a single read may give only a part
             raw += chunk
@@ -239,18 +303,31 @@ class ApiClient:
                 break
         try:
             status = msgspec.json.decode(raw, type=_Status)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             status = _Status(message=safe(raw[:200].decode("utf-8", "replace")))
         error = ApiError(answer.status, safe(status.reason or ""), safe(status.message or "", 1000))
         error.renewed = answer.status == 401 and self.connection.tokens.forget(token)
         hint = answer.headers.get("Retry-After", "")
-        error.retry_after = float(hint) if hint.isdigit() else 0.0
+        error.retry_after = float(hint) if hint.isascii() and hint.isdigit() else 0.0
         raise error
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             raise RuntimeError("use the client inside `async with`")
         return self._session
+
+
+def _fencing() -> aiohttp.TraceConfig:
+    """Build what asks a request's fence at the last moment: the connection stands, the headers are about to go out."""
+
+    async def ask(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+        if context.trace_request_ctx is not None and not context.trace_request_ctx():
+            raise FencedError("no longer leading")
+
+    config = aiohttp.TraceConfig()
+    config.on_request_start.append(ask)
+    config.on_request_headers_sent.append(ask)
+    return config
 
 
 def _reason(error: BaseException) -> str:

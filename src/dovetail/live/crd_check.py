@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.client import UNREADABLE, ApiClient, ApiError
 from dovetail.live.resources import CRD
 
 _OURS: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfter")
@@ -28,8 +28,11 @@ class CrdState:
 
 async def look_at_crd(client: ApiClient) -> CrdState:
     """Reads the CRD; without permission to do so the objects themselves have to do."""
+    path = CRD.path(NAME)
     try:
-        tree = msgspec.json.decode(await client.request("GET", CRD.path(NAME)))
+        tree = msgspec.json.decode(await client.request("GET", path))
+    except UNREADABLE as error:
+        raise client.malformed(path, f"no CRD: {error}") from None
     except ApiError as error:
         if error.status == 404:
             return CrdState(
@@ -38,7 +41,16 @@ async def look_at_crd(client: ApiClient) -> CrdState:
         if error.status == 403:
             return CrdState(known=True, missing=(), note=f"{CRD.without}; add {CRD.rule('get')}")
         raise
+    if not _is_crd(tree):
+        raise client.malformed(path, "no CRD")
     return judge_crd(tree)
+
+
+def _is_crd(tree: Any) -> bool:
+    """Return whether an answer is a CRD at all: what it serves may be anything, what a proxy says may not."""
+    spec = tree.get("spec") if isinstance(tree, dict) else None
+    versions = spec.get("versions") if isinstance(spec, dict) else None
+    return isinstance(versions, list) and all(isinstance(each, dict) and each.get("name") for each in versions)
 
 
 def judge_crd(tree: dict[str, Any]) -> CrdState:
@@ -55,10 +67,10 @@ def judge_crd(tree: dict[str, Any]) -> CrdState:
         spec = versions["v1"]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
         disruption = spec["disruption"]["properties"]
         budget = disruption["budgets"]["items"]["properties"]
-    except KeyError:
+        missing = tuple(name for name in _OURS if name not in disruption)
+        missing += tuple(f"budgets.{name}" for name in _OURS_OF_A_BUDGET if name not in budget)
+    except (KeyError, TypeError):
         return CrdState(known=False, missing=(), note=f"the CRD {NAME} has a shape that we don't know: observing only")
-    missing = tuple(name for name in _OURS if name not in disruption)
-    missing += tuple(f"budgets.{name}" for name in _OURS_OF_A_BUDGET if name not in budget)
     note = ""
     if missing:
         note = (

@@ -89,21 +89,33 @@ class TokenSource:
             self._read_file(self.file)
         elif self.plugin is not None:
             status = await self.plugin.run()
-            self._token = str(status.get("token") or "")
+            token = str(status.get("token") or "")
+            if token and not _is_token(token):
+                raise CredentialsError(f"the exec plugin {self.plugin.command!r} printed no usable token")
+            self._token = token
             self._until = time.monotonic() + _seconds_left(status.get("expirationTimestamp"))
             certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
             if certificate and key and self.ssl_context is not None:
                 _load_pair(self.ssl_context, str(certificate).encode(), str(key).encode())
 
     def _read_file(self, file: Path) -> None:
-        """The file's token; where it can't be read just now, the one that was read last goes on."""
+        """Read the file's token; where it can't be read just now, the one that was read last goes on."""
         try:
-            self._token = file.read_text().strip()
+            token = file.read_text().strip()
+            problem = "" if _is_token(token) else "it holds no token"
         except OSError as error:
-            if not self._token and not self.fixed:
-                raise CredentialsError(f"the token file {file} can't be read ({error.strerror})") from None
-            self._token = self._token or self.fixed
+            token, problem = "", error.strerror or "unreadable"
+        except UnicodeDecodeError:
+            token, problem = "", "it is no text"
+        if problem and not self._token and not self.fixed:
+            raise CredentialsError(f"the token file {file} can't be read ({problem})")
+        self._token = (self._token or self.fixed) if problem else token
         self._until = time.monotonic() + _TOKEN_REREAD_SECONDS
+
+
+def _is_token(text: str) -> bool:
+    """Return whether a text can be sent as a token: one printable ASCII word."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:

@@ -83,8 +83,38 @@ class Metrics:
         self.evaluation_age = Gauge(
             "dovetail_evaluation_age_seconds", "Seconds since the last round ended.", registry=registry
         )
-        self.leader = Gauge("dovetail_leader", "1 where this process may act.", registry=registry)
-        self.synced = Gauge("dovetail_synced", "1 once everything has been seen.", registry=registry)
+        self.leader = Gauge(
+            "dovetail_leader", "1 where this process may act: it renewed the Lease in time.", registry=registry
+        )
+        self.lease_age = Gauge(
+            "dovetail_lease_age_seconds",
+            "Seconds since this process last renewed the Lease; infinite where it never has.",
+            registry=registry,
+        )
+        self.synced = Gauge(
+            "dovetail_synced", "1 where everything has been seen and no view is too old.", registry=registry
+        )
+        self.view_age = Gauge(
+            "dovetail_view_age_seconds",
+            "Seconds since the API server last said what there is, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.malformed = Counter(
+            "dovetail_malformed_answers",
+            "Answers of the API server, or of a proxy, that could not be read, by resource.",
+            ["resource"],
+            registry=registry,
+        )
+        self.unread = Counter(
+            "dovetail_unreadable_objects",
+            "Objects that could not be read as they are, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.loop_lag = Gauge(
+            "dovetail_loop_lag_seconds", "How late the event loop was, at most, within a minute.", registry=registry
+        )
         self.held = Gauge("dovetail_held_nodes", "Nodes that carry our hold.", registry=registry)
         self.observe = Gauge("dovetail_observe_only", "1 where nothing is touched.", registry=registry)
         self.events = Counter("dovetail_watch_events", "Changes seen, by kind.", ["kind"], registry=registry)

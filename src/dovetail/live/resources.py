@@ -33,9 +33,19 @@ class Resource:
         parts = [root, self.plural] + ([name] if name else []) + ([subresource] if subresource else [])
         return "/".join(parts)
 
-    def rule(self, verbs: str) -> str:
-        """The RBAC rule that allows these verbs, as one would write it."""
-        return f'{{apiGroups: ["{self.group}"], resources: ["{self.plural}"], verbs: [{verbs}]}}'
+    def rule(self, verbs: str, name: str = "") -> str:
+        """Return the RBAC rule that allows these verbs, on one object if it is named, as you would write it."""
+        names = f", resourceNames: [{name}]" if name else ""
+        return f'{{apiGroups: ["{self.group}"], resources: ["{self.plural}"]{names}, verbs: [{verbs}]}}'
+
+
+def plural_in(path: str) -> str:
+    """Return the plural of the kind that a path of the API server is about, e.g. `pods`; for metrics."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else parts[:1]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return rest[0] if rest else "other"
 
 
 RESOURCES: Final[tuple[Resource, ...]] = (
@@ -123,6 +133,7 @@ BY_KIND: Final[dict[str, Resource]] = {resource.kind: resource for resource in R
 LEASE: Final = Resource(
     kind="Lease", group="coordination.k8s.io", version="v1", plural="leases", namespaced=True, essential=True
 )
+SECRET: Final = Resource(kind="Secret", group="", version="v1", plural="secrets", namespaced=True, essential=True)
 EVENT: Final = Resource(
     kind="Event", group="events.k8s.io", version="v1", plural="events", namespaced=True, essential=False
 )

@@ -13,14 +13,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from heapq import heappop, heappush
+from math import inf
+from secrets import token_bytes
 from typing import Any, Final
 
 from dovetail.decide.outcome import RoundResult
+from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
+    DeleteNodeClaim,
     Event,
+    Failure,
     Instruction,
     InstructionFailed,
     LeadershipGained,
@@ -30,14 +36,18 @@ from dovetail.lifecycle.messages import (
     PublishEvent,
     Report,
     Synced,
+    ViewGrewOld,
     WakeAt,
 )
 from dovetail.live.actuate import Actuator, Answer
-from dovetail.live.client import ApiClient
+from dovetail.live.client import UNREADABLE, ApiClient
+from dovetail.live.lag import watch_lag
+from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, Resource
+from dovetail.live.resources import RESOURCES, Resource, plural_in
+from dovetail.live.tasks import Tasks
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
@@ -49,11 +59,15 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
+_ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
 @dataclass(slots=True, kw_only=True)
 class Controller:
-    """One controller process. `run` returns when it is told to stop, `stop` tells it."""
+    """One controller process. `run` returns when it is told to stop, `stop` tells it.
+
+    `seal` is what records of commands are trusted by; a controller that acts must have one.
+    """
 
     client: ApiClient
     engine: Engine
@@ -61,6 +75,7 @@ class Controller:
     metrics: Metrics
     identity: str
     lease_namespace: str
+    seal: Seal | None = None
     lease_name: str = "dovetail"
     resources: Sequence[Resource] = RESOURCES
     telemetry: Telemetry | None = None
@@ -76,7 +91,9 @@ class Controller:
     _events_failed: dict[str, None] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _election: LeaderElection | None = None
-    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _tasks: Tasks = field(init=False)
+    _last_look: LastLook = field(init=False)
+    _in_view: bool = False
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _wakes: list[datetime] = field(default_factory=list)
     _informers: list[Informer] = field(default_factory=list)
@@ -93,9 +110,13 @@ class Controller:
         self._actuator = Actuator(
             client=self.client,
             identity=self.identity,
+            # Only an observer has none, and it writes nothing.
+            seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
         )
+        self._tasks = Tasks(failed=self._failed)
+        self._last_look = LastLook(client=self.client, clock=lambda: self.clock())
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
@@ -112,40 +133,60 @@ class Controller:
         await self._queue.put(event)
 
     async def run(self) -> None:
-        """Watches, leads and acts until stopped; leaves the Lease to the next one."""
-        self.metrics.observe.set(1 if self.engine.observe else 0)
-        self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
+        """Watch, lead and act until stopped; leave the Lease to the next one."""
+        self._show()
         for work in self.background_tasks:
-            self._spawn(work(self), getattr(work, "__name__", "background task"))
+            self._tasks.spawn(_once(work(self)), getattr(work, "__name__", "background task"))
         await asyncio.sleep(0)  # they listen before the first event comes
         self._informers = [
             Informer(
-                client=self.client, resource=resource, deliver=self._observed, note=self._note, listed=self._listed
+                client=self.client,
+                resource=resource,
+                deliver=self._observed,
+                note=self._note,
+                listed=lambda kind: self.metrics.relists.labels(kind).inc(),
+                unread=lambda kind: self.metrics.unread.labels(kind).inc(),
             )
             for resource in self.resources
         ]
         for informer in self._informers:
-            self._spawn(informer.run(), f"watch {informer.resource.kind}")
-        self._spawn(self._announce_sync(), "sync")
-        self._spawn(self._pump(), "engine")
-        election = None if self.engine.observe else asyncio.create_task(self._elect(), name="election")
+            self.metrics.view_age.labels(informer.resource.kind).set_function(partial(_age, informer))
+            self._tasks.spawn(informer.run(), f"watch {informer.resource.kind}", forever=True)
+        self._tasks.spawn(self._first_sync(), "sync")
+        self._tasks.spawn(self._pump(), "engine", forever=True)
+        self._tasks.spawn(watch_lag(self.metrics), "lag", forever=True)
+        elections = Tasks(failed=self._failed)
+        if not self.engine.observe:
+            self._election = self._candidacy()
+            elections.spawn(self._election.run(), "election", forever=True)
         try:
             await self._stopping.wait()
         finally:
             self.log.info("stopping")
             self._leading = False
             # First nothing is written any more, then the Lease is given back.
-            for task in tuple(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            if election is not None:
-                election.cancel()
-                await asyncio.gather(election, return_exceptions=True)
+            await self._tasks.cancel()
+            await elections.cancel()
         if self.fault is not None:
             raise self.fault
 
-    async def _elect(self) -> None:
-        self._election = LeaderElection(
+    def _show(self) -> None:
+        """Connect the metrics that are read off the controller whenever they are asked for."""
+        self.metrics.observe.set(1 if self.engine.observe else 0)
+        self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
+        self.metrics.lease_age.set_function(lambda: inf if self._election is None else self._election.age)
+        self.metrics.leader.set_function(lambda: 1.0 if self.may_act else 0.0)
+        self.metrics.synced.set_function(lambda: 0.0 if self.why_unready() else 1.0)
+
+        def malformed(path: str, why: str) -> None:
+            self.metrics.malformed.labels(plural_in(path)).inc()
+            self.log.warning("an answer can't be read", path=path, why=why)
+
+        self.client.on_malformed = malformed
+
+    def _candidacy(self) -> LeaderElection:
+        settings = self.engine.settings
+        return LeaderElection(
             client=self.client,
             namespace=self.lease_namespace,
             name=self.lease_name,
@@ -153,51 +194,86 @@ class Controller:
             gained=self._gained,
             lost=self._lost,
             note=lambda message: self.log.warning(message, lease=f"{self.lease_namespace}/{self.lease_name}"),
+            lease_duration=settings.lease_duration / _SECOND,
+            renew_deadline=settings.renew_deadline / _SECOND,
+            retry_period=settings.retry_period / _SECOND,
         )
-        await self._election.run()
 
     @property
     def may_act(self) -> bool:
-        """Return whether this process leads, by its own clock, at this very moment."""
+        """Return whether this process leads, by its own clocks, at this very moment."""
         return self._leading and self._election is not None and self._election.may_act
 
     async def _gained(self) -> None:
         self._leading = True
-        self.metrics.leader.set(1)
         self.log.info("leading", identity=self.identity)
         await self.put(LeadershipGained())
 
     async def _lost(self) -> None:
         self._leading = False
-        self.metrics.leader.set(0)
         self.log.warning("no longer leading; another process may act", identity=self.identity)
         for task in self._acting.values():
             task.cancel()
         await self.put(LeadershipLost())
 
-    async def _announce_sync(self) -> None:
+    async def _first_sync(self) -> None:
+        """Give the engine a turn as soon as everything has been seen once, however quiet the cluster is."""
         for informer in self._informers:
             await informer.synced.wait()
-        self.log.info("in sync", objects=sum(len(informer.known) for informer in self._informers))
-        self.metrics.synced.set(1)
-        await self.put(Synced())
+        await self.put(ClockAdvanced())
 
     # ------------------------------------------------------------ probes
 
+    def blind_kinds(self) -> tuple[str, ...]:
+        """Return the kinds that nothing was heard of for longer than decisions may go without."""
+        limit = self.engine.settings.view_age_maximum / _SECOND
+        return tuple(each.resource.kind for each in self._informers if not each.is_missing and each.age > limit)
+
+    def why_unready(self) -> str:
+        """Return why no decision can be taken now; nothing where it can."""
+        unseen = [each.resource.kind for each in self._informers if not each.synced.is_set()]
+        if unseen or not self._informers:
+            return f"not in sync yet: {', '.join(unseen)}" if unseen else "not started yet"
+        blind = self.blind_kinds()
+        return f"nothing was heard for too long of: {', '.join(blind)}" if blind else ""
+
+    def why_dead(self) -> str:
+        """Return why this process should be started anew; nothing where it is well."""
+        if time.monotonic() - self._beat >= _ANSWER_WITHIN:
+            return "the engine has had no turn for too long"
+        if self._election is not None and not self._election.is_alive:
+            return "nobody has tried to renew the Lease for too long"
+        return ""
+
     @property
     def is_ready(self) -> bool:
-        """Return whether everything has been seen once."""
-        return bool(self._informers) and all(informer.synced.is_set() for informer in self._informers)
+        """Return whether everything has been seen, and lately."""
+        return not self.why_unready()
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the engine has been given a turn lately."""
-        return time.monotonic() - self._beat < _ANSWER_WITHIN
+        """Return whether the engine has been given a turn lately, and the Lease was tried for."""
+        return not self.why_dead()
+
+    def _view_change(self) -> list[Event]:
+        """Return what the engine must hear of the view first: a process may have slept since the last turn."""
+        unready = self.why_unready()
+        if not unready and not self._in_view:
+            self._in_view = True
+            self.log.info("in sync", objects=sum(len(informer.known) for informer in self._informers))
+            return [Synced()]
+        if unready and self._in_view:
+            self._in_view = False
+            self.log.warning("blind: nothing is decided", why=unready)
+            return [ViewGrewOld(kinds=self.blind_kinds())]
+        return []
 
     # ------------------------------------------------------------ events in
 
     async def _observed(self, event: Event) -> None:
         if isinstance(event, ObjectObserved):
+            if self.seal is not None:
+                event = admit(event, self.seal)
             item = event.object
             self.metrics.events.labels(type(item).__name__).inc()
             if isinstance(item, Node | NodeClaim | NodePool):
@@ -223,13 +299,11 @@ class Controller:
     def _note(self, kind: str, message: str) -> None:
         self.log.warning(message, kind=kind)
 
-    def _listed(self, kind: str) -> None:
-        self.metrics.relists.labels(kind).inc()
-
     async def _pump(self) -> None:
         """Feeds the engine for ever: whatever has come, else the time."""
         while True:
             batch = await self._next_batch()
+            batch = [*self._view_change(), *batch]
             now = self.clock()
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
@@ -300,7 +374,7 @@ class Controller:
             lane = getattr(instruction, "command_id", "") or instruction.id
             if lane not in self._lanes:
                 self._lanes[lane] = deque()
-                self._acting[lane] = self._spawn(self._work(lane), f"act {lane}")
+                self._acting[lane] = self._tasks.spawn(self._work(lane), f"act {lane}")
             self._lanes[lane].append(instruction)
 
     async def _work(self, lane: str) -> None:
@@ -312,12 +386,25 @@ class Controller:
                 async with self._slots:
                     if not self.may_act:
                         continue  # not ours any more; the next leader sees what was done and what was not
-                    answer = await self._actuator.carry_out(instruction)
+                    answer = await self._carry_out(instruction)
                 await self._answered(instruction, answer)
         finally:
             if self._lanes.get(lane) is queue:
                 del self._lanes[lane]
                 del self._acting[lane]
+
+    async def _carry_out(self, instruction: Any) -> Answer:
+        """Execute one instruction; a deletion only after a last look at the node's pods."""
+        refusal = None
+        if isinstance(instruction, DeleteNodeClaim):
+            refusal = await self._last_look.before(instruction)
+        try:
+            return refusal or await self._actuator.carry_out(instruction)
+        except _ODD_SHAPES as error:
+            # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
+            why = f"an object of an unexpected shape: {type(error).__name__}: {error}"
+            self.client.on_malformed(type(instruction).__name__, why)
+            return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=why)
 
     async def _answered(self, instruction: Any, answer: Answer) -> None:
         kind, command = type(instruction).__name__, getattr(instruction, "command_id", "")
@@ -333,17 +420,16 @@ class Controller:
         self.log.debug("carried out", command=command, instruction=kind, id=instruction.id, outcome=outcome)
         await self._queue.put(answer)
 
-    def _spawn(self, work: Any, name: str) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
+    def _failed(self, name: str, fault: BaseException) -> None:
+        """A fault of ours: let it be seen, and a supervisor start us anew."""
+        self.log.error("a part of the controller failed", part=name, fault=repr(fault))
+        self.fault = self.fault or fault
+        self._stopping.set()
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        fault = None if task.cancelled() else task.exception()
-        if fault is not None:
-            # A fault of ours: let it be seen, and a supervisor start us anew.
-            self.log.error("a part of the controller failed", part=task.get_name(), fault=repr(fault))
-            self.fault = self.fault or fault
-            self._stopping.set()
+
+def _age(informer: Informer) -> float:
+    return 0.0 if informer.is_missing else informer.age
+
+
+async def _once(work: Awaitable[None]) -> None:
+    await work

@@ -1,8 +1,9 @@
 """Makes running controllers step down for good: before uninstalling, nobody may put back what is being taken away.
 
 The Lease is taken over under a name of our own and for an hour. A controller that leads sees that at its next renewal
-and acts no more; one that can't reach the API server stops acting by its own clock. After the longer of the two nothing
-of theirs can come any more. The Lease goes with the chart; where it stays, controllers may lead again after the hour.
+and acts no more; one that can't reach the API server stops acting by its own clock, before the time is over that it
+wrote into the Lease. After that time nothing of theirs can come any more.
+The Lease goes with the chart; where it stays, controllers may lead again after the hour.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from dovetail.live.resources import LEASE
 IDENTITY: Final = "dovetail-release"
 _HELD_SECONDS: Final = 3600
 _TRIES: Final = 20
-_STEP_DOWN_SECONDS: Final = 12.0
-"""A leader renews every 2 s and stops by itself after 10 s without an answer (`live.lease`)."""
+_STEP_DOWN_SECONDS: Final = 30.0
+"""How long a leader may act without an answer if its Lease doesn't say (`live.lease`)."""
 
 
 async def stop_controllers(
@@ -38,7 +39,8 @@ async def stop_controllers(
             if error.status == 404:
                 return ""  # without a Lease nobody leads, and nobody who may not create one ever will
             raise
-        holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+        held = lease.get("spec") or {}
+        holder = str(held.get("holderIdentity") or "")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": IDENTITY, "leaseDurationSeconds": _HELD_SECONDS, "renewTime": now, "acquireTime": now}
         patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
@@ -50,6 +52,7 @@ async def stop_controllers(
             await pause(client.backoff(1, 0.5))  # its holder renewed in between
             continue
         if holder and holder != IDENTITY:
-            await pause(_STEP_DOWN_SECONDS)
+            lasts = held.get("leaseDurationSeconds")
+            await pause(float(lasts) if isinstance(lasts, int) and 0 < lasts <= _HELD_SECONDS else _STEP_DOWN_SECONDS)
         return holder
     raise AssertionError("the loop returns or raises")

@@ -52,7 +52,8 @@ class Telemetry:
     def _command(self, report: Report, figures: Figures) -> None:
         phase = str(figures.get("phase", ""))
         fields = {key: value for key, value in figures.items() if value != ""}
-        write = self.log.warning if phase in ("rolling-back", "failed", "refused") else self.log.info
+        # A refused validation is ordinary: the cluster has changed, or has to settle, and the next round asks again.
+        write = self.log.warning if phase in ("rolling-back", "failed") else self.log.info
         write(report.message, topic="command", command=report.command_id, **fields)
         if phase:
             self._phase(report.command_id, phase)

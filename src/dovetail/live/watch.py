@@ -1,22 +1,26 @@
 """Keeps one kind in view: list, then watch, for ever; every change becomes an event for the engine.
 
 Lists page by page, resumes where a watch broke off, takes bookmarks so that a quiet kind never grows too old, and lists
-anew when the server says that it has (410). After a new list, what is no longer there is reported as gone. An object
-that can't be decoded is left out and counted, never fatal: one odd pod must not blind the controller. Decides nothing;
-holds only names and versions.
+anew when the server says that it has (410), when it says nothing at all, or when it says what can't be read. After a
+new list, what is no longer there is reported as gone. An object that can't be decoded is left out and counted, never
+fatal: one odd object must not blind the controller. A pod that can't be decoded still counts as a pod that must not be
+disrupted. Knows how old its view is. Decides nothing; holds only names and versions.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import msgspec
 
+from dovetail.api.conservative import conservative, unreadable_pod
 from dovetail.api.decode import decode_item
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
-from dovetail.live.client import ApiClient, ApiError
+from dovetail.live import clocks
+from dovetail.live.client import UNREADABLE, ApiClient, ApiError, MalformedError, QuietError
 from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import Resource
 from dovetail.model.objects import AnyObject
@@ -25,7 +29,9 @@ Deliver = Callable[[Event], Awaitable[None]]
 Note = Callable[[str, str], None]
 Key = tuple[str, str]
 _SHORT_WATCH_SECONDS: Final = 1.0
+_LONG_WATCH_SECONDS: Final = 30.0
 _PAUSE_MOST_SECONDS: Final = 10.0
+_CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _DENIED_PAUSE_SECONDS: Final = 300.0
 _SKIPPED_NAMED_MAX: Final = 100
 
@@ -49,8 +55,8 @@ class _Bare(msgspec.Struct):
 
 
 class _Gone(msgspec.Struct):
-    code: int = 0
-    message: str = ""
+    code: int | None = None
+    message: str | None = None
 
 
 class TooOldError(Exception):
@@ -66,6 +72,7 @@ class Informer:
     deliver: Deliver
     note: Note
     listed: Callable[[str], None] = lambda kind: None
+    unread: Callable[[str], None] = lambda kind: None
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     lists: int = 0
     watches: int = 0
@@ -73,29 +80,48 @@ class Informer:
     denied: bool = False
     known: dict[Key, str] = field(default_factory=dict)
     _version: str = ""
+    _heard_at: float | None = None
     _named: dict[Key, None] = field(default_factory=dict)
 
+    @property
+    def age(self) -> float:
+        """Return the seconds since the server last said what there is: a list, a change, or a bookmark."""
+        return inf if self._heard_at is None else clocks.steady() - self._heard_at
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether this kind was never seen and decisions do without it."""
+        return self.denied and not self.lists and not self.resource.essential
+
     async def run(self) -> None:
-        """Lists and watches until cancelled. A forbidden optional kind is noted once and then tried rarely."""
+        """List and watch until cancelled. A forbidden optional kind is noted once and then tried rarely."""
         attempt = 0
         while True:
-            began = time.monotonic()
+            began, failed = time.monotonic(), True
             try:
                 if not self._version:
                     await self._list()
                 began = time.monotonic()
                 await self._watch()
+                failed = False
             except TooOldError:
-                self._version = ""
+                self._version, failed = "", False
             except ApiError as error:
                 if error.status == 410:
                     self._version = ""
                 elif await self._is_denied(error):
                     continue
             except UnreachableError as error:
+                if isinstance(error, MalformedError | QuietError):
+                    self._version = ""  # what was missed can't be known: a new list is the way out
                 self.note(self.resource.kind, f"the watch broke ({error}); trying again")
-            # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop.
-            attempt = 0 if time.monotonic() - began > _SHORT_WATCH_SECONDS else attempt + 1
+            # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop,
+            # nor may one that fails again and again.
+            stood = time.monotonic() - began
+            if failed:
+                attempt = 1 if stood > _LONG_WATCH_SECONDS else attempt + 1
+            else:
+                attempt = 0 if stood > _SHORT_WATCH_SECONDS else attempt + 1
             if attempt:
                 await asyncio.sleep(self.client.backoff(attempt, _PAUSE_MOST_SECONDS))
 
@@ -120,6 +146,7 @@ class Informer:
     async def _list(self) -> None:
         seen: dict[Key, str] = {}
         version = ""
+        began = clocks.steady()
         async for page in self.client.pages(self.resource.path()):
             for raw in page.items:
                 await self._listed_item(raw, seen)
@@ -131,6 +158,7 @@ class Informer:
         for namespace, name in gone:
             await self.deliver(ObjectVanished(kind=self.resource.kind, namespace=namespace, name=name))
         self._version = version
+        self._heard_at = began  # what the list holds is what was there when it was asked for, or later
         self.denied = False
         self.synced.set()
 
@@ -149,18 +177,28 @@ class Informer:
     async def _watch(self) -> None:
         self.watches += 1
         async for line in self.client.watch_lines(self.resource.path(), self._version):
-            event = msgspec.json.decode(line, type=_WatchEvent)
-            if event.type == "BOOKMARK":
-                mark = msgspec.json.decode(event.object, type=_Bare)
-                self._version = mark.metadata.resource_version or self._version
-            elif event.type == "ERROR":
-                status = msgspec.json.decode(event.object, type=_Gone)
-                self._version = ""  # whatever it was: a new list is the way out
-                if status.code == 410:
-                    raise TooOldError(status.message)
-                raise ApiError(status.code, "", status.message)
-            else:
-                await self._take(event)
+            try:
+                event = msgspec.json.decode(line, type=_WatchEvent)
+                if event.type == "BOOKMARK":
+                    self._version = _meta_of(event.object).resource_version or self._version
+                elif event.type == "ERROR":
+                    self._raise(msgspec.json.decode(event.object, type=_Gone))
+                elif event.type in _CHANGES:
+                    await self._take(event)
+                else:
+                    raise self._malformed(f"an event of type {event.type!r}")
+            except UNREADABLE as error:
+                raise self._malformed(f"a line of a watch: {error}") from None
+            self._heard_at = clocks.steady()
+
+    def _raise(self, status: _Gone) -> None:
+        self._version = ""  # whatever it was: a new list is the way out
+        if status.code == 410:
+            raise TooOldError(status.message)
+        raise ApiError(status.code or 0, "", status.message or "an error without words")
+
+    def _malformed(self, why: str) -> MalformedError:
+        return self.client.malformed(self.resource.path(), why)
 
     async def _take(self, event: _WatchEvent) -> None:
         item = None if event.type == "DELETED" else self._decode(event.object)
@@ -169,10 +207,9 @@ class Informer:
             self._version = self.known[key] = item.metadata.resource_version
             await self.deliver(ObjectObserved(object=item))
             return
-        try:
-            meta = msgspec.json.decode(event.object, type=_Bare).metadata
-        except msgspec.DecodeError:
-            return
+        meta = _meta_of(event.object)
+        if not meta.name:
+            raise self._malformed(f"a {event.type} object without a name")
         self._version = meta.resource_version or self._version
         if event.type == "DELETED":
             key = (meta.namespace, meta.name)
@@ -182,23 +219,40 @@ class Informer:
             await self.deliver(gone)
 
     def _decode(self, raw: msgspec.Raw) -> AnyObject | None:
+        """Return the object as decisions may use it; None where it has to be left out."""
         try:
-            return decode_item(raw, self.resource.kind)
-        except msgspec.DecodeError as error:
-            self.skipped += 1
-            key = self._key_of(raw)
-            if key not in self._named and len(self._named) < _SKIPPED_NAMED_MAX:
-                self._named[key] = None
-                name = "/".join(part for part in key if part)
-                self.note(self.resource.kind, f"{self.resource.kind} {name} can't be read and is left out: {error}")
+            item, problems = conservative(decode_item(raw, self.resource.kind))
+        except UNREADABLE as error:
+            stand_in = unreadable_pod(raw) if self.resource.kind == "Pod" else None
+            how = "is left out" if stand_in is None else "counts as do-not-disrupt"
+            self._skip(self._key_of(raw), f"can't be read and {how}: {error}")
+            return stand_in
+        if not item.metadata.name:
             return None
+        if problems:
+            key = (item.metadata.namespace, item.metadata.name)
+            self._skip(key, f"has amounts that can't be read; what it is about is left alone: {'; '.join(problems)}")
+        return item
+
+    def _skip(self, key: Key, how: str) -> None:
+        """Count an object that can't be read as it is; name it once."""
+        self.skipped += 1
+        self.unread(self.resource.kind)
+        if key not in self._named and len(self._named) < _SKIPPED_NAMED_MAX:
+            self._named[key] = None
+            name = "/".join(part for part in key if part)
+            self.note(self.resource.kind, f"{self.resource.kind} {name} {how}")
 
     def _key_of(self, raw: msgspec.Raw) -> Key:
         try:
-            meta = msgspec.json.decode(raw, type=_Bare).metadata
-        except msgspec.DecodeError:
+            meta = _meta_of(raw)
+        except UNREADABLE:
             return ("", "")
         return (meta.namespace, meta.name)
+
+
+def _meta_of(raw: msgspec.Raw) -> _Meta:
+    return msgspec.json.decode(raw, type=_Bare).metadata
 
 
 def denial(resource: Resource, error: ApiError) -> str:

@@ -7,6 +7,7 @@ nothing of clocks. Sits at the bottom of the model.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -40,6 +41,21 @@ _SIMPLE_UNITS = {"s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _GO_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _SIMPLE_PART = re.compile(r"([0-9]+)([a-z])")
 _EXAMPLES = {"smh": "30s, 5m or 1h30m", "smhd": "90m, 720h or 30d", "mh": "30m, 8h or 1h30m"}
+
+
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+"""The last moment that a datetime can hold; what would come later comes then."""
+
+
+def later(at: datetime, span: Duration) -> datetime:
+    """Return the moment so long after another, rounded up to microseconds; at most the end of time.
+
+    A cluster may hold any time: a pod that "starts" in the year 9999 is protected until then, and is no fault.
+    """
+    try:
+        return at + timedelta(microseconds=-(-span // 1000))
+    except OverflowError:
+        return END_OF_TIME
 
 
 class DurationError(ValueError):

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dovetail.model.controls import AllowWindow, Health, RepairRule
 from dovetail.model.money import Money
+from dovetail.model.reasons import Reason
 
 if TYPE_CHECKING:
     from dovetail.model.schedule import Window
+
+__all__ = ["Budget", "ConsolidationPolicy", "DisruptionPolicy", "Reason"]
 
 
 class ConsolidationPolicy(StrEnum):
@@ -22,19 +26,12 @@ class ConsolidationPolicy(StrEnum):
     BALANCED = "Balanced"
 
 
-class Reason(StrEnum):
-    """Why a node is disrupted."""
-
-    EMPTY = "Empty"
-    EXPIRED = "Expired"
-    DRIFTED = "Drifted"
-    UNDERUTILIZED = "Underutilized"
-    UNHEALTHY = "Unhealthy"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One budget of a pool. `problem` is set where it can't be used: it then allows 0 for `reasons`."""
+    """One budget of a pool. `problem` is set where it can't be used: it then allows 0 for `reasons`.
+
+    `per`: a rate budget (spec section 13); at most `nodes` nodes may begin to leave within any such span.
+    """
 
     index: int
     nodes: str
@@ -46,6 +43,7 @@ class Budget:
     duration: str | None = None
     topology_key: str = ""
     sequential: bool = False
+    per: int | None = None
     problem: str | None = None
 
 
@@ -60,6 +58,10 @@ class DisruptionPolicy:
     grace_period: int | None = None
     savings_threshold: Money = 10**16
     budgets: tuple[Budget, ...] = ()
+    windows: tuple[AllowWindow, ...] = ()
+    min_node_age: int | None = None
+    health: Health | None = None
+    repair: tuple[RepairRule, ...] = ()
     static: bool = False
     origins: dict[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()

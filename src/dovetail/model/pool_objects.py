@@ -85,6 +85,39 @@ class BudgetSpec(ApiStruct, frozen=True):
     reasons: tuple[Scalar, ...] | Scalar = None
     topology_key: Scalar = None
     sequential: Scalar = None
+    per: Scalar = None
+
+
+class WindowSpec(ApiStruct, frozen=True):
+    """A window that allows, as written, right or wrong (spec section 14)."""
+
+    schedule: Scalar = None
+    duration: Scalar = None
+    reasons: tuple[Scalar, ...] | Scalar = None
+
+
+class PendingPodsSpec(ApiStruct, frozen=True):
+    """`health.pendingPods` as written, right or wrong (spec section 17)."""
+
+    count: Scalar = None
+    lasting: Scalar = msgspec.field(default=None, name="for")
+
+
+class HealthSpec(ApiStruct, frozen=True):
+    """`health` as written, right or wrong (spec section 17)."""
+
+    not_ready_nodes: Scalar = None
+    pending_pods: PendingPodsSpec | Scalar = None
+    moved_pods_ready_within: Scalar = None
+
+
+class RepairSpec(ApiStruct, frozen=True):
+    """A rule of `repair` as written, right or wrong (spec section 19)."""
+
+    condition: Scalar = None
+    status: Scalar = None
+    lasting: Scalar = msgspec.field(default=None, name="for")
+    drain_for: Scalar = None
 
 
 class DisruptionSpec(ApiStruct, frozen=True):
@@ -96,6 +129,10 @@ class DisruptionSpec(ApiStruct, frozen=True):
     consolidation_grace_period: Scalar = None
     consolidation_savings_threshold: Scalar = None
     budgets: tuple[BudgetSpec, ...] | None = None
+    windows: tuple[WindowSpec, ...] | None = None
+    min_node_age: Scalar = None
+    health: HealthSpec | None = None
+    repair: tuple[RepairSpec, ...] | None = None
 
 
 class NodePoolSpec(ApiStruct, frozen=True):

@@ -66,12 +66,30 @@ class Stabilization:
     cost: int = 5 * _MINUTE
 
 
+class WhenUnreachable(StrEnum):
+    """What the alert gate does while its Prometheus can't be asked (spec section 17)."""
+
+    HOLD = "Hold"
+    PROCEED = "Proceed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertGate:
+    """A Prometheus instant query; any sample in its answer holds all pools (spec section 17)."""
+
+    url: str
+    query: str
+    every: int = 30 * _SECOND
+    when_unreachable: WhenUnreachable = WhenUnreachable.HOLD
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All tunables. `profile` decides the rules that are no setting of their own.
 
     `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
-    do. Only a simulated Karpenter asks for that.
+    do. Only a simulated Karpenter asks for that. The last four are for the live controller alone: how its Lease is
+    kept, and how old its view of any kind may be before it decides nothing.
     """
 
     profile: Profile = Profile.DOVETAIL
@@ -84,6 +102,7 @@ class Settings:
     replacements_max: int = 1
     stabilization: Stabilization = field(default_factory=Stabilization)
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
+    evictions_in_order: bool = False
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND
@@ -93,7 +112,13 @@ class Settings:
     marked_for_deletion_nodes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
     karpenter: KarpenterSettings = field(default_factory=KarpenterSettings)
+    paused: bool = False
+    alert_gate: AlertGate | None = None
     ties: int = 0
+    lease_duration: int = 30 * _SECOND
+    renew_deadline: int = 20 * _SECOND
+    retry_period: int = 2 * _SECOND
+    view_age_maximum: int = 2 * _MINUTE
 
     @property
     def is_karpenter(self) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import pod_name
@@ -24,7 +25,6 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.money import Money, format_money
 from dovetail.model.objects import Node, NodeClaim, Pod, PodDisruptionBudget
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.document import Json
 from dovetail.plan.lifted_savings import savings_of
 from dovetail.plan.owners import Owners, controller_of
 from dovetail.plan.pdb_sums import PdbSum, pdb_sum

@@ -7,9 +7,9 @@ Both answers are the core's own. What is added here is which of the two rules is
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dovetail.decide.document import Json, action
 from dovetail.decide.outcome import RoundResult
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.document import Json, action
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, dollars
 

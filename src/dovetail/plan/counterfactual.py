@@ -299,7 +299,62 @@ def _flexibility(question: Question, answer: Answer) -> Changes:
         yield _with_policy(question, answer, "consolidationSavingsThreshold", "0")
 
 
+def _resume(question: Question, answer: Answer) -> Changes:
+    """Take the pause off, wherever it is."""
+    if question.settings.paused:
+        yield "if the setting paused were off", replace(question, settings=replace(question.settings, paused=False))
+        return
+    yield _without_marks(question, answer, f"if NodePool {answer.facts.pool_name} were resumed")
+
+
+def _health(question: Question, answer: Answer) -> Changes:
+    """Take the alert, the halt or the limits off."""
+    if question.alert:
+        yield "if the alert gate had nothing to hold", replace(question, alert="")
+        return
+    if answer.facts.pool is not None and names.HALTED in answer.facts.pool.metadata.annotations:
+        yield _without_marks(question, answer, f"if NodePool {answer.facts.pool_name} were resumed")
+        return
+    _, changed = _with_policy(question, answer, "health", {})
+    yield f"if NodePool {answer.facts.pool_name} had no health limits", changed
+
+
+def _without_marks(question: Question, answer: Answer, text: str) -> tuple[str, Question]:
+    pool = answer.facts.pool
+    assert pool is not None
+    kept = {k: v for k, v in pool.metadata.annotations.items() if k not in (names.PAUSED, names.HALTED)}
+    changed = msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=kept))
+    pools = tuple(changed if entry is pool else entry for entry in question.cluster.node_pools)
+    return text, replace(question, cluster=replace(question.cluster, node_pools=pools))
+
+
+def _allow_windows(question: Question, answer: Answer) -> Changes:
+    _, changed = _with_policy(question, answer, "windows", [])
+    yield f"if NodePool {answer.facts.pool_name} had no windows", changed
+
+
+def _min_node_age(question: Question, answer: Answer) -> Changes:
+    yield _with_policy(question, answer, "minNodeAge", "0s")
+
+
+def _pod_window(question: Question, answer: Answer) -> Changes:
+    """Take the windows off the node's pods."""
+    wanted = {id(pod) for pod, _ in answer.facts.pod_windows}
+
+    def bare(pod: Pod) -> Pod:
+        kept = {k: v for k, v in pod.metadata.annotations.items() if k != names.DISRUPTION_WINDOW}
+        return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept))
+
+    pods = tuple(bare(pod) if id(pod) in wanted else pod for pod in question.cluster.pods)
+    yield "if its pods had no windows of their own", replace(question, cluster=replace(question.cluster, pods=pods))
+
+
 _BY_GATE: dict[Gate, Callable[[Question, Answer], Changes]] = {
+    Gate.PAUSED: _resume,
+    Gate.HEALTH: _health,
+    Gate.WINDOW: _allow_windows,
+    Gate.MIN_NODE_AGE: _min_node_age,
+    Gate.POD_WINDOW: _pod_window,
     Gate.POD_DO_NOT_DISRUPT: _pod_veto,
     Gate.PDB: _pdb,
     Gate.NODE_DO_NOT_DISRUPT: _node_veto,
@@ -341,7 +396,7 @@ def _later(question: Question, answer: Answer) -> Changes:
 
 def _windows(context: RoundContext, answer: Answer) -> Iterator[datetime]:
     policy = answer.facts.policy
-    if policy is None or answer.last.gate not in (Gate.BUDGET, Gate.TOPOLOGY_BUDGET):
+    if policy is None or answer.last.gate not in (Gate.BUDGET, Gate.TOPOLOGY_BUDGET, Gate.WINDOW):
         return
     when = context.now
     for _ in range(TIMES_MAX):

@@ -3,8 +3,12 @@
 Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.explain` prints it.
 """
 
+import difflib
+from dataclasses import dataclass
 from typing import Any
 
+from dovetail.api.findings import InputError
+from dovetail.decide.document import Json, action, gate, prices
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
@@ -13,12 +17,40 @@ from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
 from dovetail.model.policy import Budget, DisruptionPolicy
 from dovetail.model.verdicts import ELIGIBLE, Gate
-from dovetail.plan.counterfactual import Answer, Counterfactual
-from dovetail.plan.document import Json, action, gate, prices
+from dovetail.plan.counterfactual import Answer, Counterfactual, counterfactuals
 from dovetail.plan.summary import LINE_MAX, prices_text
 from dovetail.report.words import safe
 
 _OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why one node stays or goes: its answer, and what came of each change that suggests itself."""
+
+    question: Question
+    answer: Answer
+    opened: tuple[Counterfactual, ...]
+
+    @property
+    def text(self) -> str:
+        """The explanation in words, as `dovetail explain` prints it."""
+        return explanation_text(self.question, self.answer, self.opened)
+
+    def to_dict(self) -> Json:
+        """Return the JSON of `dovetail explain`."""
+        return explanation_document(self.question, self.answer, self.opened)
+
+
+def explain(question: Question, node: str) -> Explanation:
+    """Explain one node; raise InputError, with the nearest name, if there is no such node."""
+    answer, opened = counterfactuals(question, node)
+    if answer is None:
+        known = sorted(entry.metadata.name for entry in question.cluster.nodes)
+        near = difflib.get_close_matches(node, known, n=1)
+        some = f"name one of the {len(known)} that are there, such as {known[0]}" if known else "the input has no node"
+        raise InputError(f'there is no node "{node}"; {f"did you mean {near[0]}?" if near else some}')
+    return Explanation(question=question, answer=answer, opened=opened)
 
 
 def explanation_document(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
@@ -33,7 +65,7 @@ def explanation_document(question: Question, answer: Answer, opened: tuple[Count
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
         "price": None if facts.offering_price is None else facts.price_float,
-        "prices": prices(question.catalogue),
+        "prices": prices(question.catalogue.source, question.catalogue.as_of),
         "disruptionCost": float(facts.disruption_cost(question.now)),
         "lifetimeRemaining": float(facts.remaining(question.now)),
         "pods": len(facts.reschedulable),

@@ -13,7 +13,6 @@ from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.plan.summary import FIRST_STEP, price_text, prices_text, total_price
 from dovetail.report import page as html
-from dovetail.report.svg import bar_chart
 from dovetail.report.words import count, dollars
 
 _FOLD_AT = 40
@@ -114,12 +113,11 @@ def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) 
                 html.text(step),
             ]
         )
-    chart = bar_chart("nodes by gate", [(gate, float(len(members))) for gate, members in held[:10]], y_label="nodes")
     head = ["gate", "nodes", "price of these nodes", "for example", "what would help"]
     note = (
         "<p>The price is what these nodes cost, not what could be saved: <code>dovetail blockers</code> finds that.</p>"
     )
-    return chart + html.table(head, rows, (1, 2)) + note
+    return html.table(head, rows, (1, 2)) + note
 
 
 def _budgets(result: RoundResult) -> str:

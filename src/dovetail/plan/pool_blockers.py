@@ -56,6 +56,21 @@ _RULES: dict[Gate, _Rule] = {
         why=lambda policy: f"consolidationGracePeriod is {format_duration(policy.grace_period)} and has not passed.",
         remedy="wait, or shorten consolidationGracePeriod",
     ),
+    Gate.MIN_NODE_AGE: _Rule(
+        fields=(("minNodeAge", "0s"),),
+        why=lambda policy: f"minNodeAge is {format_duration(policy.min_node_age)} and they are younger.",
+        remedy="wait, or lower minNodeAge",
+    ),
+    Gate.WINDOW: _Rule(
+        fields=(("windows", []),),
+        why=lambda policy: "No window is open for this reason.",
+        remedy="wait for the next window, or add one",
+    ),
+    Gate.HEALTH: _Rule(
+        fields=(("health", {}),),
+        why=lambda policy: "Its health limits are violated.",
+        remedy="look at what is not healthy; after a halt, run dovetail resume",
+    ),
     Gate.BUDGET: _Rule(
         fields=(("budgets", [{"nodes": "100%"}]),),
         why=lambda policy: (

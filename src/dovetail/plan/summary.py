@@ -6,12 +6,12 @@ only, decides nothing. Sits in plan; `cli.plan` prints it.
 
 from collections.abc import Sequence
 
+from dovetail.decide.document import unpriced_nodes
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.document import unpriced_nodes
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, listing, safe
 
@@ -24,6 +24,11 @@ FIRST_STEP = {
     Gate.PDB: "give the PodDisruptionBudgets room: more replicas, or maxUnavailable instead of minAvailable",
     Gate.NODE_DO_NOT_DISRUPT: "take do-not-disrupt off the nodes",
     Gate.POOL_POLICY: "let the pool consolidate: consolidationPolicy WhenEmptyOrUnderutilized",
+    Gate.PAUSED: "resume the pool: dovetail resume",
+    Gate.POD_WINDOW: "wait for the pods' windows, or widen them",
+    Gate.MIN_NODE_AGE: "wait, or lower minNodeAge",
+    Gate.HEALTH: "look at what is not healthy; after a halt, dovetail resume",
+    Gate.WINDOW: "wait for the next window, or add one",
     Gate.CONSOLIDATE_AFTER: "wait, or shorten consolidateAfter",
     Gate.GRACE_PERIOD: "wait, or shorten consolidationGracePeriod",
     Gate.BUDGET: "raise the pool's budget for this reason, or wait for its window",

@@ -8,12 +8,12 @@ the core's own. Sits in plan; `cli.plan` prints it.
 from dataclasses import dataclass, replace
 
 from dovetail.decide.decider import Decider
+from dovetail.decide.document import Json, action
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.model.command import Command
 from dovetail.model.money import Money, format_money
 from dovetail.plan.apply import Launched, apply_commands
-from dovetail.plan.document import Json, action
 
 ROUNDS_MAX = 500
 
@@ -58,6 +58,10 @@ class ToEnd:
         return sum(len(step.commands) for step in self.steps)
 
     def to_dict(self) -> Json:
+        """Return the JSON of `dovetail plan --to-end`: the first round's, with `steps` and `end`."""
+        return {**self.first.to_dict(), **self.steps_document()}
+
+    def steps_document(self) -> Json:
         """Return `steps` and `end` as the contract promises them."""
         return {
             "steps": [

@@ -7,6 +7,7 @@ on one core or on many. `Comparison.story` is what pages are made of.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.model.duration import format_duration
@@ -16,6 +17,7 @@ from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.workers import Progress, run_in_workers
 from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import START
 
 __all__ = ["Comparison", "Progress", "Task", "compare", "cores", "run_all"]
 
@@ -29,6 +31,7 @@ class Comparison:
     seed: int
     until: int
     results: tuple[Result, ...]
+    start: datetime = START
 
     def figures(self) -> dict[str, Any]:
         """The contract's `simulate -o json`."""
@@ -36,7 +39,7 @@ class Comparison:
             "scenario": self.scenario,
             "seed": self.seed,
             "until": format_duration(self.until),
-            "policies": [result.figures() for result in self.results],
+            "policies": [result.to_dict() for result in self.results],
         }
 
     def story(self) -> Story:
@@ -47,6 +50,7 @@ class Comparison:
             seed=self.seed,
             seconds=self.until / SECOND,
             results=self.results,
+            start=self.start,
         )
 
 
@@ -72,7 +76,13 @@ def compare(
         seed=seed,
         until=scenario.until if until is None else until,
         results=tuple(run_all(tasks, progress)),
+        start=measured_from(scenario),
     )
+
+
+def measured_from(scenario: Scenario) -> datetime:
+    """Return when the measured part of a scenario begins: after its warm-up."""
+    return scenario.start + timedelta(microseconds=scenario.warm_up // 1000)
 
 
 Task = tuple[Scenario, Policy, int, int | None]

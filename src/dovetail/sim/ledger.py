@@ -14,6 +14,7 @@ from dovetail.lifecycle.messages import Instruction, Report, TaintNode
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.sim.checks.promises import Violation
+from dovetail.sim.timeline import Recorder, Timeline
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.cloud import Instance
 from dovetail.sim.world.host import Host
@@ -96,9 +97,10 @@ class Result:
     commands_failed: int = 0
     events: int = 0
     rounds: int = 0
+    timeline: Timeline = field(default_factory=Timeline)
 
-    def figures(self) -> dict[str, Any]:
-        """The contract's keys, ready for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return RESULT of `dovetail simulate` (contract.md)."""
         return {
             "policy": self.policy,
             "nodesStarted": self.nodes_started,
@@ -147,6 +149,7 @@ class Ledger:
         self._last_nodes = 0
         self._nodes_disrupted = 0
         self._at_start = 0
+        self._recorder = Recorder(world)
         for change in world.store.history():
             self._hear(change)
         world.store.listen(self._hear)
@@ -156,6 +159,7 @@ class Ledger:
 
     def follow(self, host: Host) -> None:
         """Count what this engine does."""
+        self._recorder.follow(host)
         host.on_report.append(self._report)
         host.on_instruction.append(self._instruction)
 
@@ -262,6 +266,7 @@ class Ledger:
 
     def begin(self) -> None:
         """Measure from now on."""
+        self._recorder.begin()
         self._count_time()
         self._began = self._counted_at = self.world.now
         self._bill_before = self.world.cloud.bill()
@@ -337,4 +342,5 @@ class Ledger:
             commands_failed=self._failed,
             events=self.world.clock.happened,
             rounds=sum(host.engine.rounds for host in self.world.hosts),
+            timeline=self._recorder.timeline(),
         )

@@ -127,7 +127,7 @@ def tasks_of(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
 
 def figures_of(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The contract's `runs`."""
-    return [{**result.figures(), "seed": result.seed} for result in results]
+    return [{**result.to_dict(), "seed": result.seed} for result in results]
 
 
 def standings(runs: Sequence[dict[str, Any]]) -> list[Standing]:

@@ -15,6 +15,7 @@ _WINDOW: Final = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
 _NODES: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 _POLICIES: Final = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutilized"]
 _REASONS: Final = ["Underutilized", "Empty", "Drifted", "Unhealthy", "Expired"]
+_QUALIFIED: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 _BUDGET_TEXT_LENGTH_MAX: Final = 256
 
 
@@ -63,8 +64,102 @@ def disruption() -> words.Schema:
                 maxItems=50,
                 default=[{"nodes": "10%"}],
             ),
+            "windows": words.list_of(
+                "When nodes may be disrupted for a reason: outside of every window that names it, nothing starts. "
+                "Budgets apply inside.",
+                _window(),
+                maxItems=50,
+            ),
+            "minNodeAge": words.checked(
+                "How old a NodeClaim must be before its node is consolidated, also when it is empty.",
+                r"^([0-9]+(s|m|h|d))+$",
+                "minNodeAge must be a duration of s, m, h and d parts such as 30m or 1d",
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+            ),
+            "health": _health(),
+            "repair": words.list_of(
+                "Node conditions that make a node a candidate for repair.", _repair_rule(), maxItems=50
+            ),
         },
         default={"consolidateAfter": "15s"},
+    )
+
+
+def _schedule(description: str) -> words.Schema:
+    return words.text(description, maxLength=SCHEDULE_LENGTH_MAX, **words.rules(*schedule_rules()))
+
+
+def _length(description: str, name: str) -> words.Schema:
+    return words.checked(
+        description,
+        r"^([0-9]+(s|m|h))+$",
+        f"{name} must be a duration of s, m and h parts such as 30s or 1h30m",
+        maxLength=_BUDGET_TEXT_LENGTH_MAX,
+    )
+
+
+def _reasons(description: str) -> words.Schema:
+    kind = words.text("A kind of disruption.", enum=_REASONS)
+    return words.list_of(description, kind, kind="set", maxItems=50)
+
+
+def _window() -> words.Schema:
+    return words.object_of(
+        "A span of time in which nodes may be disrupted.",
+        {
+            "schedule": _schedule(
+                "When the window opens: five cron fields, or @daily and its like, in UTC unless TZ=Area/City stands "
+                "in front."
+            ),
+            "duration": words.checked(
+                "How long the window stays open after each hit of its schedule, in hours and minutes.",
+                _WINDOW,
+                "duration must be hours and minutes such as 8h, 30m or 1h30m",
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+            ),
+            "reasons": _reasons("The kinds of disruption that the window is about; none listed means all."),
+        },
+        required=["schedule", "duration"],
+    )
+
+
+def _health() -> words.Schema:
+    return words.object_of(
+        "Limits whose violation stops voluntary disruption in this pool.",
+        {
+            "notReadyNodes": words.checked(
+                "How many nodes of the pool may be NotReady: a count, or a percentage of its nodes, rounded up.",
+                _NODES,
+                "notReadyNodes must be a count such as '5' or a percentage from '0%' to '100%'",
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+            ),
+            "pendingPods": words.object_of(
+                "Stop once this many pods that could run on the pool have been unschedulable for this long.",
+                {
+                    "count": words.whole("How many pods.", minimum=1, maximum=2**31 - 1),
+                    "for": _length("How long they have been unschedulable.", "for"),
+                },
+                required=["count", "for"],
+            ),
+            "movedPodsReadyWithin": _length(
+                "How long after a command the owners of the pods it moved may take until they have as many ready pods "
+                "as before; after that the pool halts.",
+                "movedPodsReadyWithin",
+            ),
+        },
+    )
+
+
+def _repair_rule() -> words.Schema:
+    return words.object_of(
+        "A node with this condition for this long is replaced.",
+        {
+            "condition": words.text("The type of a node condition.", pattern=_QUALIFIED, minLength=1, maxLength=316),
+            "status": words.text("The status that makes it unhealthy.", enum=["True", "False", "Unknown"]),
+            "for": _length("How long the condition must have had the status.", "for"),
+            "drainFor": _length("How long the drain may take; unset: as long as the NodeClaim allows.", "drainFor"),
+        },
+        required=["condition", "status", "for"],
     )
 
 
@@ -79,11 +174,9 @@ def _budget() -> words.Schema:
                 default="10%",
                 maxLength=_BUDGET_TEXT_LENGTH_MAX,
             ),
-            "schedule": words.text(
+            "schedule": _schedule(
                 "When the budget becomes active: five cron fields, or @daily and its like, in UTC unless "
-                "TZ=Area/City stands in front. Without it the budget is always active. Needs duration.",
-                maxLength=SCHEDULE_LENGTH_MAX,
-                **words.rules(*schedule_rules()),
+                "TZ=Area/City stands in front. Without it the budget is always active. Needs duration."
             ),
             "duration": words.checked(
                 "How long the budget stays active after each hit of its schedule, in hours and minutes.",
@@ -91,12 +184,7 @@ def _budget() -> words.Schema:
                 "duration must be hours and minutes such as 8h, 30m or 1h30m",
                 maxLength=_BUDGET_TEXT_LENGTH_MAX,
             ),
-            "reasons": words.list_of(
-                "The kinds of disruption that the budget holds for; none listed means all.",
-                words.text("A kind of disruption.", enum=_REASONS),
-                kind="set",
-                maxItems=50,
-            ),
+            "reasons": _reasons("The kinds of disruption that the budget holds for; none listed means all."),
             "topologyKey": words.text(
                 "A node label. The cap then holds for the nodes of each of its values apart, and for drift only.",
                 pattern=_LABEL_NAME,
@@ -116,6 +204,19 @@ def _budget() -> words.Schema:
                 "description": "Let drift finish in one value of topologyKey before it starts in the next.",
                 "type": "boolean",
             },
+            "per": words.text(
+                "Makes it a rate: at most `nodes` nodes may begin to leave within any span of this length.",
+                pattern=_WINDOW,
+                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+                **words.rules(
+                    words.rule(f"self.matches(r'{_WINDOW}')", "per must be hours and minutes such as 1h or 30m"),
+                    words.rule(
+                        f"!self.matches(r'{_WINDOW}') || "
+                        "(duration(self) >= duration('1m') && duration(self) <= duration('168h'))",
+                        "per must be from 1m to 168h",
+                    ),
+                ),
+            ),
         },
         required=["nodes"],
         **words.rules(
@@ -126,6 +227,10 @@ def _budget() -> words.Schema:
             words.rule(
                 "!has(self.sequential) || !self.sequential || has(self.topologyKey)",
                 "sequential needs topologyKey: name the node label to go by, such as topology.kubernetes.io/zone",
+            ),
+            words.rule(
+                "!has(self.per) || !has(self.topologyKey)",
+                "per and topologyKey don't go together: make two budgets of it",
             ),
         ),
     )

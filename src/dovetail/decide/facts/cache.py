@@ -25,8 +25,11 @@ Pools = frozenset[str] | None
 """Which pools are ours; None: all."""
 
 
-Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool]
-"""All that the facts of a node are read off, but for settings, catalogue and the time; the last: is it nominated."""
+Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
+"""All that the facts of a node are read off, but for settings, catalogue and the time.
+
+The last two: is it nominated, and the last pod event that Dovetail saw itself.
+"""
 
 
 def _same(one: Inputs, other: Inputs) -> bool:
@@ -38,6 +41,7 @@ def _same(one: Inputs, other: Inputs) -> bool:
         and one[3] is other[3]
         and (one[4] is other[4] or one[4] == other[4])
         and one[5] == other[5]
+        and one[6] == other[6]
     )
 
 
@@ -67,7 +71,8 @@ class _Node:
 class Reading:
     """What the facts of all nodes are read off: nodes in the scheduler's order, their pods, pools, and who is planned.
 
-    `planned`: names of nodes and claims that a command takes, or that pods are expected on.
+    `planned`: names of nodes and claims that a command takes, or that pods are expected on. `events`: the last pod
+    events that Dovetail saw itself, by node.
     """
 
     states: tuple[StateNode, ...]
@@ -75,6 +80,7 @@ class Reading:
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
     planned: frozenset[str]
+    events: Mapping[str, datetime]
 
     def is_of_the_same_nodes(self, other: "Reading") -> bool:
         """Return whether both have the same number of nodes under the very same rules."""
@@ -163,6 +169,8 @@ class FactsCache:
             return None
         before, found = self._last
         planned, counted, known = reading.planned | before.planned, self._sums, self._nodes
+        if reading.events is not before.events:
+            planned |= {node for node, _ in reading.events.items() ^ before.events.items()}
         pairs = zip(reading.states, before.states, reading.pods_on, before.pods_on, strict=True)
         changed = [
             place
@@ -208,7 +216,7 @@ class FactsCache:
         """Remember the methods that a node is open to, until one of its times comes."""
         known = self._nodes.get(facts.name)
         if known is not None:
-            times = (*facts.turns, *(() if facts.expires_at is None else (facts.expires_at,)))
+            times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
             known.open_to, known.managed, known.since = methods, self._managed, now
             known.until = min((when for when in times if when > now), default=None)
 

@@ -8,10 +8,10 @@ pod and the PDB in it. Knows nothing of budgets or of what a move would save. Si
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dovetail.model import names
-from dovetail.model.duration import DurationError, parse_go_duration
+from dovetail.model.duration import DurationError, later, parse_go_duration
 from dovetail.model.labels import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
@@ -50,7 +50,7 @@ def protection(pod: Pod, now: datetime) -> Protection | None:
         return None
     if pod.status.start_time is None:
         return Protection(pod=pod, value=value)
-    until = pod.status.start_time + timedelta(microseconds=-(-span // 1000))
+    until = later(pod.status.start_time, span)
     return Protection(pod=pod, value=value, until=until) if now < until else None
 
 

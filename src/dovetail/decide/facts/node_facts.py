@@ -6,14 +6,16 @@ in decide, at the bottom.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 
+from dovetail.api.pod_windows import PodWindow
+from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model.cached import cached
-from dovetail.model.duration import NEVER, DurationError, parse_go_duration, parse_simple
+from dovetail.model.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.policy import DisruptionPolicy
@@ -90,12 +92,14 @@ class NodeFacts:
     unreadable: tuple[str, ...] = ()
     claiming: Pod | None = None
     """A pod that would move and has resource claims."""
+    pod_windows: tuple[tuple[Pod, PodWindow], ...] = ()
+    """Pods that would move and may only do so in a window of their own (spec section 18)."""
 
     def timer(self, period: int | None) -> Timer | None:
         """Return a timer that its last pod event started; None where there is none or no event is known."""
         if not period or self.last_event is None:
             return None
-        until = self.last_event + timedelta(microseconds=-(-period // 1000))
+        until = later(self.last_event, period)
         return Timer(since=self.last_event, period=period, until=until)
 
     @cached
@@ -118,7 +122,27 @@ class NodeFacts:
         times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
         if self.protection is not None and self.protection.until is not None:
             times.append(self.protection.until)
+        if self.old_enough_at is not None:
+            times.append(self.old_enough_at)
+        if self.pause is not None and self.pause.until is not None:
+            times.append(self.pause.until)
         return tuple(times)
+
+    def window_edges(self, now: datetime) -> tuple[datetime, ...]:
+        """Return when the windows of its pods next open or close."""
+        edges = (entry.window.next_change(now) for _, entry in self.pod_windows if entry.window is not None)
+        return tuple(at for at in edges if at is not None)
+
+    @cached
+    def old_enough_at(self) -> datetime | None:
+        """When it reaches its pool's minNodeAge; None: there is none."""
+        age = None if self.policy is None else self.policy.min_node_age
+        return None if age is None or self.created is None else later(self.created, age)
+
+    @cached
+    def pause(self) -> Pause | None:
+        """Its pool's pause, over or not."""
+        return None if self.pool is None else read_pause(self.pool)
 
     @cached
     def times(self) -> tuple[datetime, ...]:
@@ -162,7 +186,7 @@ class NodeFacts:
         """When it expires; None: never."""
         if self.expire_after is None or self.created is None:
             return None
-        return self.created + timedelta(microseconds=-(-self.expire_after // 1000))
+        return later(self.created, self.expire_after)
 
     def remaining(self, now: datetime) -> Fraction:
         """Return the share of its life that is left."""

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from dovetail.api.pod_windows import PodWindow, read_pod_window
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
 from dovetail.model import names
@@ -23,6 +24,7 @@ class PodSums:
         "tracked",
         "unreadable",
         "veto",
+        "windows",
     )
 
     def __init__(self) -> None:
@@ -32,6 +34,7 @@ class PodSums:
         self.veto: PdbVeto | None = None
         self.claiming: Pod | None = None
         self.unreadable: list[str] = []
+        self.windows: list[tuple[Pod, PodWindow]] = []
 
     def add(self, pod: Pod, flags: int) -> None:
         """Count a pod's cost in."""
@@ -43,9 +46,18 @@ class PodSums:
             self.tracked += amount
         if flags & RESCHEDULABLE:
             self.reschedulable.append(pod)
+            if names.DISRUPTION_WINDOW in pod.metadata.annotations:
+                self._note_window(pod)
             self.moving += amount
             if amount > 0:
                 self.positive += amount
+
+    def _note_window(self, pod: Pod) -> None:
+        entry = read_pod_window(pod.metadata.annotations[names.DISRUPTION_WINDOW])
+        self.windows.append((pod, entry))
+        if entry.problem:
+            where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+            self.unreadable.append(f"{where}: {names.DISRUPTION_WINDOW}: {entry.problem}; it never opens")
 
     def ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
         """Ask an active pod what it has against being disrupted."""

@@ -14,12 +14,11 @@ from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts, read_expiry
 from dovetail.decide.facts.pod_sums import PodSums, sum_up
 from dovetail.decide.gates import timers
-from dovetail.decide.in_flight import InFlight
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
-from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -33,12 +32,12 @@ class Reader:
         self,
         snapshot: Snapshot,
         policies: Mapping[str, DisruptionPolicy],
-        settings: Settings,
-        now: datetime,
-        in_flight: InFlight,
+        question: Question,
         memory: FactsCache | None = None,
     ) -> None:
-        self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, now
+        settings, in_flight = question.settings, question.in_flight
+        self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, question.now
+        self.pod_events = question.pod_events
         self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
         self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
@@ -63,7 +62,7 @@ class Reader:
     def _seen(self) -> list[NodeFacts]:
         """Return the facts of the nodes that the scheduler sees, in its order; only what changed is looked at."""
         states, memory = self.snapshot.states, self.memory
-        reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned)
+        reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned, self.pod_events)
         last = memory.last_facts(reading) if memory is not None else None
         if last is None:
             found = [self._facts(index, state) for index, state in enumerate(states)]
@@ -106,6 +105,7 @@ class Reader:
             self.policies.get(pool_name),
             self.leaving.get(name),
             nominated,
+            self.pod_events.get(name),
         )
         if self.memory is None or index < 0:
             return self._read(inputs)
@@ -116,7 +116,7 @@ class Reader:
         return known
 
     def _read(self, inputs: Inputs) -> NodeFacts:
-        state, sums, pool, policy, _, nominated = inputs
+        state, sums, pool, policy, _, nominated, seen = inputs
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
@@ -140,7 +140,7 @@ class Reader:
             marked_since=since,
             nominated=nominated,
             drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
-            last_event=timers.last_pod_event(claim),
+            last_event=timers.last_pod_event(claim, seen),
             expire_after=self._expiry(claim, policy),
             instance_type=labels.get(names.INSTANCE_TYPE, ""),
             zone=zone,
@@ -158,6 +158,7 @@ class Reader:
             pdb_veto=sums.veto,
             unreadable=tuple(sums.unreadable),
             claiming=sums.claiming,
+            pod_windows=tuple(sums.windows),
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:

@@ -2,21 +2,25 @@
 
 Spec section 7; S3, Proposed Spec and Validation/Defaults; S2, Algorithm. A ledger is made once a round from the pools'
 policies, the nodes and what is in flight; methods ask it and never count themselves. Flat budgets cap every reason;
-budgets with a topologyKey cap drift only, domain by domain. Knows nothing of pods, prices or the reasons why. Sits in
-decide, below the methods.
+budgets with a topologyKey cap drift only, domain by domain; rate budgets (spec section 13) count what began to leave
+within a span. Knows nothing of pods, prices or the reasons why. Sits in decide, below the methods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 
+from dovetail.api.pool_marks import Departure, History
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
 from dovetail.model.cached import cached
-from dovetail.model.command import Method
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.duration import later
 from dovetail.model.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.model.verdicts import GateResult
 
 REASONS = (Reason.EMPTY, Reason.EXPIRED, Reason.DRIFTED, Reason.UNDERUTILIZED)
 NO_DOMAIN = ""
@@ -30,6 +34,10 @@ class Allowance:
     allowed: int
     used: int
     budget: Budget | None = None
+    held: GateResult | None = None
+    """What holds the whole pool back for the reason, whatever the budgets say."""
+    free_at: datetime | None = None
+    """When a rate budget that is used up lets the next node go."""
 
     @property
     def left(self) -> int:
@@ -83,7 +91,7 @@ def flat_allowance(
     tightest: Budget | None = None
     allowed = UNLIMITED
     for budget in policy.budgets:
-        if budget.topology_key and not settings.is_karpenter:
+        if (budget.topology_key or budget.per is not None) and not settings.is_karpenter:
             continue
         if not names_reason(budget, reason, settings):
             continue
@@ -95,8 +103,36 @@ def flat_allowance(
     return Allowance(allowed=min(allowed, UNLIMITED), used=used, budget=tightest)
 
 
+def rate_allowance(
+    budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
+) -> Allowance:
+    """Return what a rate budget has left (spec section 13): each node counts once, by the time it began to leave.
+
+    `departures`: what began to leave for the budget's reasons; None: the history can't be read and counts as full.
+    `planned`: nodes of commands that have not begun yet.
+    """
+    amount = amount_of(budget, nodes)
+    if departures is None:
+        return Allowance(allowed=amount, used=amount, budget=budget)
+    assert budget.per is not None
+    span = timedelta(microseconds=-(-budget.per // 1000))
+    recent = sorted((entry for entry in departures if now - span < entry.at <= now), key=lambda entry: entry.at)
+    used = planned + sum(entry.nodes for entry in recent)
+    free_at, over = None, used - amount
+    for entry in recent:
+        if over < 0 or amount == 0:
+            break
+        over -= entry.nodes
+        free_at = later(entry.at, budget.per)
+    return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 and used >= amount else None)
+
+
 class Ledger:
-    """All budgets of a round. Built once; asking does not change it."""
+    """All budgets of a round. Built once; asking does not change it.
+
+    `histories`: per pool the nodes that began to leave of late, None where that can't be read. `hold`: what holds a
+    whole pool back for a reason.
+    """
 
     def __init__(
         self,
@@ -105,7 +141,11 @@ class Ledger:
         settings: Settings,
         now: datetime,
         in_flight: InFlight,
+        *,
+        histories: Mapping[str, History | None] = MappingProxyType({}),
+        hold: Callable[[str, Reason], GateResult | None] = lambda _pool, _reason: None,
     ) -> None:
+        self._histories, self._hold = histories, hold
         self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
         self.nodes_of: dict[str, list[NodeFacts]] = {name: [] for name in policies}
         for facts in nodes:
@@ -119,9 +159,49 @@ class Ledger:
         """Return what the pool's flat budgets allow for the reason now."""
         key = (pool, reason)
         if key not in self._flat:
-            counted, used = len(self.nodes_of[pool]), self._used[pool]
-            self._flat[key] = flat_allowance(self.policies[pool], counted, used, reason, self.settings, self.now)
+            self._flat[key] = self._allowance(pool, reason)
         return self._flat[key]
+
+    def _allowance(self, pool: str, reason: Reason) -> Allowance:
+        policy, counted, used = self.policies[pool], len(self.nodes_of[pool]), self._used[pool]
+        flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
+        held = self._hold(pool, reason)
+        if held is not None:
+            return Allowance(allowed=0, used=used, budget=flat.budget, held=held)
+        rates = [
+            rate_allowance(budget, counted, self._departures(pool, budget), self._planned(pool, budget), self.now)
+            for budget in policy.budgets
+            if budget.per is not None
+            and budget.problem is None
+            and names_reason(budget, reason, self.settings)
+            and is_active(budget, self.now)
+        ]
+        return min((flat, *rates), key=lambda entry: entry.left)
+
+    def _departures(self, pool: str, budget: Budget) -> list[Departure] | None:
+        history = self._histories.get(pool, ())
+        if history is None:
+            return None
+        return [entry for entry in history if names_reason(budget, entry.reason, self.settings)]
+
+    def _planned(self, pool: str, budget: Budget) -> int:
+        """Count the nodes of commands that the history does not have yet: those in validation."""
+        history = self._histories.get(pool, ())
+        noted = {entry.command for entry in history or ()}
+        pool_of = {facts.name: facts.pool_name for facts in self.nodes_of.get(pool, ())}
+        return sum(
+            entry.node in pool_of
+            and entry.command_id not in noted
+            and names_reason(budget, REASON_OF[entry.method], self.settings)
+            for entry in self.in_flight.leaving
+        )
+
+    def rate_times(self) -> Iterator[datetime]:
+        """Yield when rate budgets let nodes go again."""
+        for pool, policy in self.policies.items():
+            spans = [budget.per for budget in policy.budgets if budget.per is not None]
+            for entry in self._histories.get(pool, ()) or ():
+                yield from (later(entry.at, span) for span in spans)
 
     def left(self, reason: Reason) -> dict[str, int]:
         """Return what every pool has left for the reason, by pool name."""

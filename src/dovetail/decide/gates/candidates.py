@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
+from dovetail.api.pod_windows import PodWindow
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
 from dovetail.decide.gates import timers
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Pod, is_true
+from dovetail.model.objects import NodeClaim, Pod, is_true
 from dovetail.model.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
@@ -68,6 +69,27 @@ def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
             nodePool=facts.pool_name,
         )
     return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
+
+
+def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, settings = Gate.PAUSED, gate_context.settings
+    if settings.is_karpenter:
+        return passed(gate, "Karpenter knows no pause.")
+    if settings.paused:
+        return stopped(gate, "The setting `paused` is on: nothing starts anywhere.")
+    pause = facts.pause
+    if pause is None or not pause.holds(gate_context.now):
+        return passed(gate, "Its pool is not paused.")
+    why = f" ({pause.reason})" if pause.reason else ""
+    if pause.until is None:
+        return stopped(gate, f"NodePool {facts.pool_name} is paused until it is resumed{why}.", reason=pause.reason)
+    left = seconds(pause.until - gate_context.now)
+    return stopped(
+        gate,
+        f"NodePool {facts.pool_name} is paused for {left} more{why}.",
+        until=clock(pause.until),
+        reason=pause.reason,
+    )
 
 
 def _not_marked(facts: NodeFacts, _: GateContext) -> GateResult:
@@ -145,9 +167,43 @@ def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.POD_WINDOW
+    if not facts.pod_windows or gate_context.settings.is_karpenter:
+        return passed(gate, "No pod asks for a window of its own.")
+    closed = [(pod, entry) for pod, entry in facts.pod_windows if not _is_open(entry, gate_context.now)]
+    if not closed:
+        return passed(gate, "The windows of its pods are open.")
+    pod, entry = closed[0]
+    name = pod_name(pod)
+    if entry.window is None:
+        return stopped(gate, f"The window of pod {name} can't be read ({entry.problem}).", pod=name, window=entry.text)
+    opens = entry.window.next_change(gate_context.now)
+    when = "never again" if opens is None else f"at {clock(opens)}, in {seconds(opens - gate_context.now)}"
+    return stopped(
+        gate,
+        f"Pod {name} may be disrupted only in its window ({entry.text}), which opens {when}.",
+        pod=name,
+        window=entry.text,
+        opensAt=None if opens is None else clock(opens),
+        closed=len(closed),
+    )
+
+
+def _is_open(entry: PodWindow, now: datetime) -> bool:
+    return entry.window is not None and entry.window.active(now)
+
+
 Rule = Callable[[NodeFacts, GateContext], GateResult]
-NODE_RULES: tuple[Rule, ...] = (_managed, _not_marked, _initialized, _not_nominated, _node_may_be_disrupted)
-POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow)
+NODE_RULES: tuple[Rule, ...] = (
+    _managed,
+    _not_paused,
+    _not_marked,
+    _initialized,
+    _not_nominated,
+    _node_may_be_disrupted,
+)
+POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows_open)
 
 
 # ---------------------------------------------------------------- gate 7: each method's own conditions
@@ -222,6 +278,17 @@ def _consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Ga
         lastPodEvent=clock(timer.since),
         until=clock(timer.until),
     )
+
+
+def _old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, at = Gate.MIN_NODE_AGE, facts.old_enough_at
+    if at is None or gate_context.now >= at:
+        return passed(gate, "It is old enough to be consolidated.")
+    assert facts.policy is not None
+    assert facts.policy.min_node_age is not None
+    age = nanoseconds(facts.policy.min_node_age)
+    left = seconds(at - gate_context.now)
+    return stopped(gate, f"It is younger than minNodeAge {age}: {left} to go.", minNodeAge=age, until=clock(at))
 
 
 def _grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -310,7 +377,7 @@ def claims_why(pod: Pod, settings: Settings) -> str:
 
 
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
-    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed),
+    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
     Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (
@@ -318,6 +385,7 @@ OWN_RULES: dict[Method, tuple[Rule, ...]] = {
         _underutilized_allowed,
         _price_known,
         _consolidate_after_passed,
+        _old_enough,
         _grace_period_passed,
         _no_resource_claims,
     ),
@@ -360,7 +428,7 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
         return {method: Chain(method, common) for method in Method}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
-    if not strict[-1].passed and _bounded(facts):
+    if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
     chains: dict[Method, Chain] = {}
     for method in Method:
@@ -374,9 +442,9 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     return chains
 
 
-def _bounded(facts: NodeFacts) -> bool:
-    """Return whether the NodeClaim has a terminationGracePeriod, which ends every drain in time."""
-    period = facts.claim.spec.termination_grace_period if facts.claim is not None else None
+def is_bounded(claim: NodeClaim) -> bool:
+    """Return whether a NodeClaim has a terminationGracePeriod, which ends every drain in time."""
+    period = claim.spec.termination_grace_period
     return period is not None and is_length(period)  # what can't be read lifts nothing
 
 

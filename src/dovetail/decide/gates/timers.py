@@ -14,12 +14,16 @@ from dovetail.model.objects import NodeClaim, condition
 from dovetail.model.settings import Settings
 
 
-def last_pod_event(claim: NodeClaim | None) -> datetime | None:
-    """Return the last pod event of a node or, where none is known, when it was initialized (S0, Core Logic)."""
+def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
+    """Return the last pod event of a node or, where none is known, when it was initialized (S0, Core Logic).
+
+    `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
+    """
     if claim is None:
         return None
-    if claim.status.last_pod_event_time is not None:
-        return claim.status.last_pod_event_time
+    written = claim.status.last_pod_event_time
+    if written is not None or seen is not None:
+        return max(when for when in (written, seen) if when is not None)
     initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
     if initialized is not None and initialized.status == "True":
         return initialized.last_transition_time

@@ -12,8 +12,10 @@ from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.candidates import stopped
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove
+from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
+from dovetail.model.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
 
@@ -36,6 +38,10 @@ def budget_result(context: RoundContext, method: Method, pool: str) -> GateResul
     reason = REASON_OF[method]
     allowance: Allowance = context.ledger.allowance(pool, reason)
     budget = allowance.budget
+    if allowance.held is not None:
+        return allowance.held
+    if budget is not None and budget.per is not None and budget.problem is None:
+        return _rate_result(context, pool, reason, allowance)
     if budget is not None and budget.problem is not None:
         why = f"Budget {budget.index} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
     else:
@@ -52,6 +58,27 @@ def budget_result(context: RoundContext, method: Method, pool: str) -> GateResul
         allowed=allowance.allowed,
         used=allowance.used,
         left=allowance.left,
+    )
+
+
+def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Allowance) -> GateResult:
+    """Say that a rate budget is used up, and when the next node may go."""
+    budget = allowance.budget
+    assert budget is not None
+    assert budget.per is not None
+    free_at, span = allowance.free_at, nanoseconds(budget.per)
+    when = "" if free_at is None else f" The next may go at {clock(free_at)}, in {seconds(free_at - context.now)}."
+    return stopped(
+        Gate.BUDGET,
+        f"NodePool {pool} has no budget left for {reason.value}: budget {budget.index + 1} allows {allowance.allowed} "
+        f"per {span}, {allowance.used} began to leave.{when}",
+        nodePool=pool,
+        reason=reason.value,
+        allowed=allowance.allowed,
+        used=allowance.used,
+        left=allowance.left,
+        per=span,
+        nextAt=None if free_at is None else clock(free_at),
     )
 
 
@@ -106,11 +133,19 @@ def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts])
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
-    """Write down a cost action that the savings threshold refused."""
+    """Write down a cost action that the savings threshold refused; the figures of a batch are said to be a batch's."""
+    pools = tuple(sorted({facts.pool_name for facts in nodes}))
+    why = refusal.why
+    if len(nodes) > 1:
+        which = f"NodePool {pools[0]}" if len(pools) == 1 else f"NodePools {', '.join(pools)}"
+        why = (
+            f"As one batch, {len(nodes)} nodes of {which} would save {dollars(refusal.savings)}/h; disturbing their "
+            f"pods has to save {dollars(refusal.required)}/h together."
+        )
     return BlockedMove(
         nodes=tuple(facts.name for facts in nodes),
-        node_pools=(nodes[0].pool_name,) if len(nodes) == 1 else tuple(sorted({facts.pool_name for facts in nodes})),
+        node_pools=pools,
         savings=refusal.savings,
         required=nearest(refusal.required),
-        why=refusal.why,
+        why=why,
     )

@@ -27,6 +27,8 @@ from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import Node, NodeClaim, is_true
 
+EVICTION_LOOK: Final = SECOND // 2
+"""How often the way of an evicted pod is looked at."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 
@@ -40,6 +42,7 @@ class View:
     now: datetime
     replacement_timeout: int
     manages: Callable[[str], bool]
+    evicts: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +69,9 @@ class Run:
     seen: dict[str, str] = field(default_factory=dict)
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
+    looked_at: int = 0
+    to_evict: dict[str, None] | None = None
+    evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
 
@@ -107,6 +113,8 @@ class Run:
             times.append(self.validate_at)
         elif self.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
             times.append(self.deadline)
+        elif self.phase is Phase.EVICTING:
+            times.append(self.looked_at + EVICTION_LOOK)
         elif self.phase is Phase.DRAINING:
             times += [at + LINGER for at in self.claim_gone_at.values()]
         return min(times, default=None)
@@ -139,6 +147,7 @@ class Run:
 
 def look(run: Run, view: View) -> None:
     """Note what the store shows of the command's objects; later absences are judged by it."""
+    run.looked_at = view.elapsed
     for name in run.replacements:
         claim = view.store.get(NodeClaim, name)
         if claim is not None and carries_or_made(run, claim):

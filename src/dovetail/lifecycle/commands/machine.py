@@ -19,6 +19,7 @@ class Phase(StrEnum):
     TAINTING = "tainting"
     LAUNCHING = "launching"
     WAITING = "waiting"
+    EVICTING = "evicting"
     DELETING = "deleting"
     DRAINING = "draining"
     FINISHING = "finishing"
@@ -35,9 +36,12 @@ class Signal(StrEnum):
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
+    TAINTED_TO_EVICT = "all tainted, nothing to launch, pods to be evicted in order"
     TAINTED_NOTHING_TO_LAUNCH = "all tainted, nothing to launch"
     LAUNCHED = "all replacements created"
+    INITIALIZED_TO_EVICT = "all replacements initialized, pods to be evicted in order"
     INITIALIZED = "all replacements initialized"
+    EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
@@ -56,6 +60,7 @@ class Step(StrEnum):
 
     TAINT = "taint candidates"
     CREATE = "create replacements"
+    EVICT = "evict the next pod"
     DELETE = "delete candidates"
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
@@ -72,6 +77,7 @@ class Transition:
 
 _ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
+_EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
 _DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
@@ -88,6 +94,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.TAINTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.TAINTING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.TAINTING, Signal.TAINTED): Transition(Phase.LAUNCHING, (Step.CREATE,)),
+    (Phase.TAINTING, Signal.TAINTED_TO_EVICT): _EVICT,
     (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _DELETE,
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
@@ -96,8 +103,11 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.EVICTING, Signal.EVICTED): _DELETE,
     (Phase.DELETING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.DELETING, Signal.DELETED): _DRAIN,
     (Phase.DRAINING, Signal.DRAINED): _FINISH,

@@ -14,10 +14,11 @@ import msgspec
 
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, Taint
+from dovetail.model.objects import Instant, Node, NodeClaim, Taint
 
 _NAME_MAX: Final = 63
 _ID_LENGTH: Final = 12
+_TEXT_MAX: Final = 256 << 10  # what all annotations of an object may hold together
 DOVETAIL: Final = "dovetail"
 
 
@@ -33,7 +34,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A command as its objects carry it. `since` is when its taints, or its launches, began.
 
-    `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone.
+    `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone. `seal` shows
+    that Dovetail wrote it (`seal`).
     """
 
     v: int = 1
@@ -41,11 +43,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     method: Method
     phase: str
-    since: datetime
+    since: Instant
     nodes: tuple[Candidate, ...]
     replacements: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
     by: str = DOVETAIL
+    seal: str = ""
 
 
 _DECODER: Final = msgspec.json.Decoder(Record)
@@ -56,13 +59,23 @@ def encode_record(record: Record) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def decode_record(text: str) -> Record | None:
-    """Read an annotation's value; None where it is no record of a form that we know."""
+def read_record(text: str) -> Record | str:
+    """Read an annotation's value, or return why it is no record of a known form."""
+    if len(text) > _TEXT_MAX:
+        return f"it is longer than {_TEXT_MAX} characters"
     try:
         record = _DECODER.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return record if record.v == 1 and record.id else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
+        return f"it can't be read: {error}"
+    if record.v != 1:
+        return f"its version {record.v} is not known"
+    return record if record.id else "it has no id"
+
+
+def decode_record(text: str) -> Record | None:
+    """Read an annotation's value; None where it is no record of a known form."""
+    record = read_record(text)
+    return None if isinstance(record, str) else record
 
 
 def record_of(item: Node | NodeClaim) -> Record | None:

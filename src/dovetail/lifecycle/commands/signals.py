@@ -8,6 +8,7 @@ Sits in lifecycle, below `engine`.
 from collections.abc import Callable
 from typing import Final
 
+from dovetail.lifecycle.commands import evictions
 from dovetail.lifecycle.commands.attempts import FATAL
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -101,6 +102,10 @@ def _all_tainted(run: Run, view: View) -> bool:
     return all(is_done(run, Step.TAINT, entry.node, view) for entry in run.candidates)
 
 
+def _all_initialized(run: Run, view: View) -> bool:
+    return all(is_initialized(run, name, view) for name in run.replacements)
+
+
 def _all_gone(run: Run, view: View) -> bool:
     return all(is_gone(run, entry, view) for entry in run.candidates)
 
@@ -130,9 +135,14 @@ _HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
     Signal.VALIDATION_REFUSED: lambda run, _: run.verdict is Signal.VALIDATION_REFUSED,
     Signal.CANDIDATES_GONE: _all_gone,
     Signal.TAINTED: lambda run, view: bool(run.replacements) and _all_tainted(run, view),
+    Signal.TAINTED_TO_EVICT: lambda run, view: (
+        not run.replacements and _all_tainted(run, view) and evictions.is_wanted(run, view)
+    ),
     Signal.TAINTED_NOTHING_TO_LAUNCH: lambda run, view: not run.replacements and _all_tainted(run, view),
     Signal.LAUNCHED: _steps_done,
-    Signal.INITIALIZED: lambda run, view: all(is_initialized(run, name, view) for name in run.replacements),
+    Signal.INITIALIZED_TO_EVICT: lambda run, view: _all_initialized(run, view) and evictions.is_wanted(run, view),
+    Signal.INITIALIZED: lambda run, view: _all_initialized(run, view),
+    Signal.EVICTED: evictions.is_over,
     Signal.REPLACEMENT_VANISHED: lambda run, view: any(has_vanished(run, name, view) for name in run.replacements),
     Signal.TIMED_OUT: lambda run, view: view.elapsed >= run.deadline,
     Signal.INSTRUCTION_REFUSED: _is_refused,

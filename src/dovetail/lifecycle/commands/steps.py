@@ -7,6 +7,8 @@ id. So a lost instruction or a lost answer delays a command and does no harm. Si
 from collections.abc import Iterator
 from typing import Final, assert_never
 
+from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
+from dovetail.lifecycle.commands import evictions
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -23,25 +25,30 @@ from dovetail.lifecycle.messages import (
     ClearRecord,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     Instruction,
     TaintNode,
     UntaintNode,
 )
-from dovetail.model.command import Replacement
+from dovetail.model.command import Action, Replacement
 from dovetail.model.objects import Node, NodeClaim
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
 
 
 def keeps(run: Run, name: str, view: View) -> bool:
-    """Whether a roll-back must leave a replacement: it is ready, and pods of a node that already leaves need it."""
-    return is_initialized(run, name, view) and any(is_leaving(run, entry, view) for entry in run.candidates)
+    """Whether a roll-back must leave a replacement: it is ready, and pods that have left a node already need it."""
+    if not is_initialized(run, name, view):
+        return False
+    return bool(run.evicted_last) or any(is_leaving(run, entry, view) for entry in run.candidates)
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
     """All that the phase still asks for, in order."""
     for step in STEPS.get(run.phase, ()):
+        if step is Step.EVICT:
+            continue  # one by one: `next_eviction`
         targets = run.nodes if step in _ABOUT_NODES else run.replacements
         for target in targets:
             kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
@@ -57,6 +64,8 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
             return _taint_done(run, _entry(run, target), view)
         case Step.CREATE:
             return replacement(run, target, view) is not None or run.attempts.succeeded(run.create_id(target))
+        case Step.EVICT:
+            return evictions.is_over(run, view)
         case Step.DELETE:
             return _delete_done(run, _entry(run, target), view)
         case Step.CLEAR:
@@ -153,7 +162,19 @@ def instructions(run: Run, view: View) -> list[Instruction]:
         attempt = run.attempts.get(ident)
         if attempt is not None:
             run.retry_at = attempt.again_at if run.retry_at is None else min(run.retry_at, attempt.again_at)
+    if Step.EVICT in STEPS.get(run.phase, ()):
+        wanted += _next_eviction(run, view)
     return wanted
+
+
+def _next_eviction(run: Run, view: View) -> list[Instruction]:
+    pod = evictions.next_pod(run, view)
+    if pod is None:
+        return []
+    ident, meta = evictions.evict_id(run, pod), pod.metadata
+    run.attempts.ask(ident, view.elapsed)
+    evictions.note(run, pod, view.elapsed)
+    return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
 Worded = TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
@@ -176,14 +197,29 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
                 record=run.record(Phase.LAUNCHING, view.now),
             )
         case Step.DELETE:
-            entry = _entry(run, target)
-            return DeleteNodeClaim(id=run.delete_id(entry.claim), command_id=run.id, name=entry.claim, uid=entry.uid)
+            return _deletion(run, _entry(run, target), view)
         case Step.CLEAR:
             return ClearRecord(id=run.clear_id(target), command_id=run.id, node_claim=target)
         case Step.DELETE_REPLACEMENTS:
             return _undo(run, target, view)
+        case Step.EVICT:
+            return None
         case _:
             assert_never(step)
+
+
+def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
+    """Word a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
+    claim = claim_of(entry, view.store)
+    return DeleteNodeClaim(
+        id=run.delete_id(entry.claim),
+        command_id=run.id,
+        name=entry.claim,
+        uid=entry.uid,
+        node=entry.node,
+        only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
+        spares_protected=not (run.method in MAY_WAIT and claim is not None and is_bounded(claim)),
+    )
 
 
 def _specs(run: Run) -> tuple[Replacement, ...]:

@@ -12,7 +12,10 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | UntaintNode, ClearRecord | done | left alone, done |
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
+| EvictPod | not-found, also if the uid differs | - |
 | HoldNode, ReleaseNode | done | left alone, done |
+| MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
+| CloseNode, OpenNode | done | - |
 | SetPoolCondition | done | - |
 | PublishEvent | - | counted again |
 """
@@ -23,7 +26,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, assert_never
 
-from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
     Create,
@@ -43,14 +46,19 @@ from dovetail.lifecycle.effects.writes import (
 )
 from dovetail.lifecycle.messages import (
     ClearRecord,
+    CloseNode,
     CreateNodeClaim,
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     HoldNode,
+    MarkPod,
+    OpenNode,
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
     TaintNode,
+    UnmarkPod,
     UntaintNode,
 )
 from dovetail.model import names
@@ -61,12 +69,20 @@ Acted = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | EvictPod
     | ClearRecord
     | HoldNode
     | ReleaseNode
+    | MarkPod
+    | UnmarkPod
+    | CloseNode
+    | OpenNode
     | PublishEvent
     | SetPoolCondition
 )
+NEXT_VICTIM: Final = "-100"
+"""The deletion cost of the pod that a scale-down should take next; pods without one count as 0."""
+STEERING_MARKS: Final = (names.POD_DELETION_COST, names.STEERING_MARK)
 Known = Mapping[Ref, Tree | None]
 EVENTS_IN: Final = "default"  # where events about objects without a namespace live
 _EVENT_NAME_MAX: Final = 200
@@ -80,10 +96,12 @@ class EffectContext:
     """All that an effect depends on besides the instruction and the objects.
 
     `identity` names this controller in events; `holds`: whether what it creates is kept from Karpenter's own
-    disruption; `uid_of` returns the uid of an object by kind and name, or "".
+    disruption; `uid_of` returns the uid of an object by kind and name, or "". Records are written under `seal`, and
+    one that is not counts as no record at all.
     """
 
     now: datetime
+    seal: Seal
     identity: str = "dovetail"
     holds: bool = True
     uid_of: Callable[[str, str], str] = lambda kind, name: ""
@@ -95,21 +113,41 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
         case TaintNode():
             return _about(_node(asked.node), known, lambda node: _taint(asked, node, context))
         case UntaintNode():
-            return _about(_node(asked.node), known, lambda node: _untaint(asked, node))
+            return _about(_node(asked.node), known, lambda node: _untaint(asked, node, context))
         case HoldNode():
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, hold_patch))
         case ReleaseNode():
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
+        case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
+            return _steer(asked, known)
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim))
+        case EvictPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
-            return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known))
+            return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
             return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _steer(asked: MarkPod | UnmarkPod | CloseNode | OpenNode, known: Known) -> Outcome:
+    """Return what to do about an instruction of steering (spec section 23)."""
+    match asked:
+        case MarkPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _mark(asked, pod))
+        case UnmarkPod():
+            ref = _pod(asked.namespace, asked.name)
+            return _about(ref, known, lambda pod: _patched(ref, pod, unmark_patch))
+        case CloseNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, close_patch))
+        case OpenNode():
+            return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, open_patch))
         case _:
             assert_never(asked)
 
@@ -128,6 +166,10 @@ def _claim(name: str) -> Ref:
 
 def _pool(name: str) -> Ref:
     return Ref(kind="NodePool", name=name)
+
+
+def _pod(namespace: str, name: str) -> Ref:
+    return Ref(kind="Pod", name=name, namespace=namespace)
 
 
 def _patch(ref: Ref, item: Tree, tree: Tree, subresource: str = "") -> Patch:
@@ -149,16 +191,17 @@ def _taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outco
         return Failed(failure=Failure.NOT_FOUND, detail=f"Node {asked.node} is gone")
     taints = listing(node, "spec", "taints")
     tainted = any(map(_is_ours, taints))
-    holder = _holder(node)
+    holder = _holder(node, context)
     if tainted and holder and holder != asked.command_id:
         return Failed(failure=Failure.TAKEN, detail=f"command {holder} holds node {asked.node}")
     foreign = next((taint for taint in taints if _clashes(taint)), None)
     if foreign is not None:
         detail = f"node {asked.node} carries {names.DISRUPTION_TAINT}={foreign.get('value', '')} of somebody else"
         return Failed(failure=Failure.TAKEN, detail=detail)
-    if tainted and annotation(node, names.COMMAND) == asked.record:
+    record = context.seal.sealed(asked.record)
+    if tainted and annotation(node, names.COMMAND) == record:
         return Done()
-    tree: Tree = {"metadata": {"annotations": {names.COMMAND: asked.record}}}
+    tree: Tree = {"metadata": {"annotations": {names.COMMAND: record}}}
     if not tainted:
         # The time is what "longest in flight" is judged by (spec section 7).
         ours = {
@@ -171,13 +214,13 @@ def _taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outco
     return Writes(writes=(_patch(_node(asked.node), node, tree),))
 
 
-def _untaint(asked: UntaintNode, node: Tree | None) -> Outcome:
+def _untaint(asked: UntaintNode, node: Tree | None, context: EffectContext) -> Outcome:
     taints = listing(node, "spec", "taints")
     kept = [taint for taint in taints if not _is_ours(taint)]
     record = annotation(node, names.COMMAND)
     if node is None or (len(kept) == len(taints) and record is None):
         return Done()
-    if record is not None and _holder(node) not in ("", asked.command_id):
+    if record is not None and _holder(node, context) not in ("", asked.command_id):
         return Done()  # another command has taken the node since: its taint is not ours to remove
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: None}}}
     if len(kept) < len(taints):
@@ -185,10 +228,10 @@ def _untaint(asked: UntaintNode, node: Tree | None) -> Outcome:
     return Writes(writes=(_patch(_node(asked.node), node, tree),))
 
 
-def _holder(item: Tree) -> str:
-    """Return the id of the command whose record an object carries; empty where there is none, or none to be read."""
-    record = decode_record(annotation(item, names.COMMAND) or "")
-    return "" if record is None else record.id
+def _holder(item: Tree, context: EffectContext) -> str:
+    """Return the id of the command whose record an object carries; empty where there is none that can be trusted."""
+    record = context.seal.opened(annotation(item, names.COMMAND) or "")
+    return "" if isinstance(record, str) else record.id
 
 
 def _is_ours(taint: Tree) -> bool:
@@ -216,12 +259,27 @@ def release_patch(item: Tree) -> Tree | None:
     return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: None, names.HOLD: None}}}
 
 
+def close_patch(node: Tree) -> Tree | None:
+    """Return the patch that puts the soft taint of steering on a node, or None if it is there (spec section 23)."""
+    taints = listing(node, "spec", "taints")
+    if any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
+        return None
+    return {"spec": {"taints": [*taints, {"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}]}}
+
+
+def open_patch(node: Tree) -> Tree | None:
+    """Return the patch that takes the soft taint of steering off a node, or None if it is not there."""
+    taints = listing(node, "spec", "taints")
+    kept = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
+    return None if len(kept) == len(taints) else {"spec": {"taints": kept or None}}
+
+
 # ---------------------------------------------------------------- claims
 
 
 def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
     if claim is not None:
-        if _holder(claim) == asked.command_id:
+        if _holder(claim, context) == asked.command_id:
             return Done(uid=text(claim, "metadata", "uid"))
         return Failed(failure=Failure.REFUSED, detail=f"a NodeClaim {asked.name} of somebody else is there")
     ref = _pool(asked.replacement.node_pool)
@@ -230,7 +288,7 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     pool = known[ref]
     if pool is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodePool {ref.name} is gone")
-    marks = {names.COMMAND: asked.record}
+    marks = {names.COMMAND: context.seal.sealed(asked.record)}
     if context.holds:
         marks |= {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
     tree = node_claim_tree(asked.name, asked.replacement, pool, marks)
@@ -247,8 +305,8 @@ def _delete(asked: DeleteNodeClaim, claim: Tree | None) -> Outcome:
     return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
 
 
-def _clear(asked: ClearRecord, claim: Tree | None, known: Known) -> Outcome:
-    """Clear a claim and its Node. Without a command's id a record is meant that can't be read: it belongs to nobody."""
+def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
+    """Clear a claim and its Node. Without a command's id a record is meant that nobody can trust."""
     if claim is None:
         return Done()
     found = [(_claim(asked.node_claim), claim)]
@@ -262,9 +320,46 @@ def _clear(asked: ClearRecord, claim: Tree | None, known: Known) -> Outcome:
     writes = tuple(
         _patch(ref, item, {"metadata": {"annotations": {names.COMMAND: None}}})
         for ref, item in found
-        if annotation(item, names.COMMAND) is not None and _holder(item) == asked.command_id
+        if annotation(item, names.COMMAND) is not None and _holder(item, context) == asked.command_id
     )
     return Writes(writes=writes) if writes else Done()
+
+
+# ---------------------------------------------------------------- pods
+
+
+def _evict(asked: EvictPod, pod: Tree | None) -> Outcome:
+    if pod is None or not asked.uid or text(pod, "metadata", "uid") != asked.uid:
+        return Failed(failure=Failure.NOT_FOUND, detail=f"Pod {asked.namespace}/{asked.name} is gone")
+    if mapping(pod, "metadata").get("deletionTimestamp") is not None:
+        return Done(uid=asked.uid)
+    tree = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": asked.name, "namespace": asked.namespace},
+        "deleteOptions": {"preconditions": {"uid": asked.uid}},
+    }
+    ref = _pod(asked.namespace, asked.name)
+    return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+
+
+def _mark(asked: MarkPod, pod: Tree | None) -> Outcome:
+    gone = pod is None or text(pod, "metadata", "uid") != asked.uid
+    leaving = mapping(pod, "metadata").get("deletionTimestamp") is not None
+    if pod is None or gone or leaving or annotation(pod, names.POD_DELETION_COST) is not None:
+        return Done()  # gone, going, marked already, or somebody else's value
+    tree: Tree = {"metadata": {"annotations": dict.fromkeys(STEERING_MARKS, NEXT_VICTIM)}}
+    return Writes(writes=(_patch(_pod(asked.namespace, asked.name), pod, tree),))
+
+
+def unmark_patch(pod: Tree) -> Tree | None:
+    """Return the patch that takes our deletion cost off a pod, or None if there is none of ours."""
+    mark = annotation(pod, names.STEERING_MARK)
+    if mark is None:
+        return None
+    ours = annotation(pod, names.POD_DELETION_COST) == mark
+    keys = STEERING_MARKS if ours else (names.STEERING_MARK,)
+    return {"metadata": {"annotations": dict.fromkeys(keys, None)}}
 
 
 # ---------------------------------------------------------------- telling people

@@ -32,6 +32,14 @@ class ConflictError(Exception):
     """The object is not the one that was read: another version, another uid, or a name that is taken."""
 
 
+class RefusedError(Exception):
+    """The world says no to a write, for a reason that reading again does not change."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+
+
 class Objects(Protocol):
     """Where instructions are carried out."""
 
@@ -40,7 +48,7 @@ class Objects(Protocol):
         ...
 
     def write(self, write: Write) -> str:
-        """Make a write and return the uid of what it created, or ""; raise `ConflictError`."""
+        """Make a write and return the uid of what it created, or ""; raise `ConflictError` or `RefusedError`."""
         ...
 
 
@@ -61,6 +69,8 @@ def perform(asked: Acted, objects: Objects, context: EffectContext) -> Answer:
                     uids = [objects.write(write) for write in outcome.writes]
                 except ConflictError as error:
                     detail = str(error)
+                except RefusedError as error:
+                    return InstructionFailed(id=asked.id, failure=error.failure, detail=str(error))
                 else:
                     return InstructionSucceeded(id=asked.id, uid=next(filter(None, uids), ""))
             case _:

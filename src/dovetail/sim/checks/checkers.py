@@ -6,18 +6,22 @@ is already on its way (a node dies, a budget shrinks), the decision had `lag` na
 is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
 """
 
-from datetime import datetime
 from typing import Any, Final, cast
 
-from dovetail.api.policy import effective_policy
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, condition
-from dovetail.model.settings import DOVETAIL
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget
 from dovetail.sim.checks.budget_checker import BudgetChecker
+from dovetail.sim.checks.command_checkers import ReplacementsFirstChecker, SavingsChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
+from dovetail.sim.checks.timer_checkers import (
+    ConsolidateAfterChecker,
+    DestinationChecker,
+    GraceChecker,
+    PodEventBook,
+)
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
@@ -271,63 +275,6 @@ class EmptyReplacementChecker(Checker):
             self.broken(f"{instruction.node}, a replacement of {ident}, is taken before any pod came to it")
 
 
-class GraceChecker(Checker):
-    """No cost action takes a node within its consolidationGracePeriod (spec section 2; S0)."""
-
-    rule = "grace-period"
-
-    def __init__(self, watch: "Watch") -> None:
-        super().__init__(watch)
-        self._before: dict[str, tuple[int, datetime | None]] = {}
-        self._judged: set[str] = set()
-
-    def changed(self, change: Change) -> None:
-        """Remember the last pod event but one while the newest may not be known yet."""
-        if change.kind != "NodeClaim" or change.new is None or change.old is None:
-            return
-        old, new = cast("NodeClaim", change.old), cast("NodeClaim", change.new)
-        if old.status.last_pod_event_time != new.status.last_pod_event_time:
-            at, _ = self._before.get(change.key, (-1 << 62, None))
-            if self.world.now - at > self.watch.lag:
-                self._before[change.key] = (self.world.now, _last_event(old))
-
-    def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge each node that a cost action closes."""
-        if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
-            return
-        if instruction.id in self._judged:
-            return  # asked for again because a call failed; it was decided when it was first asked for
-        self._judged.add(instruction.id)
-        record = decode_record(instruction.record)
-        claim = self.store.claims.get(self.store.claim_of.get(instruction.node, ""))
-        if record is None or claim is None or record.method not in COST or is_tainted(self._node(instruction)):
-            return
-        pools = self.watch.pools_lately(claim.metadata.labels.get(names.NODEPOOL, ""))
-        periods = [effective_policy(pool, DOVETAIL).grace_period for pool in pools]
-        period = min((entry or 0 for entry in periods), default=0)
-        last = _last_event(claim)
-        at, before = self._before.get(instruction.node, (-1 << 62, None))
-        if self.world.now - at <= self.watch.lag:
-            last = before
-        if not period or last is None:
-            return
-        passed = self.world.clock.since_start(host.now()) - self.world.clock.since_start(last)  # by its own wall
-        if passed + self.watch.lag < period:
-            self.broken(
-                f"{instruction.node} is taken {passed // SECOND} s after a pod event; its grace period is longer"
-            )
-
-    def _node(self, instruction: TaintNode) -> Node | None:
-        return self.store.nodes.get(instruction.node)
-
-
-def _last_event(claim: NodeClaim) -> datetime | None:
-    if claim.status.last_pod_event_time is not None:
-        return claim.status.last_pod_event_time
-    entry = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
-    return entry.last_transition_time if entry is not None and entry.status == "True" else None
-
-
 class CycleChecker(Checker):
     """No cycle: the cluster does not go round, with nothing from outside in between.
 
@@ -419,8 +366,12 @@ ALL: Final[tuple[type[Checker], ...]] = (
     TwiceChecker,
     EmptyReplacementChecker,
     GraceChecker,
+    ConsolidateAfterChecker,
+    DestinationChecker,
     CycleChecker,
     LaunchChecker,
+    ReplacementsFirstChecker,
+    SavingsChecker,
 )
 
 
@@ -435,9 +386,11 @@ class Watch:
         self.violations: list[Violation] = []
         self._karpenters: set[str] = set()
         self._pools: dict[str, list[tuple[int, NodePool]]] = {}
+        self.pod_events = PodEventBook(self)
         self.checkers = [kind(self) for kind in ALL]
         for change in world.store.history():
             self._changed(change)
+        self.pod_events.begin()
         world.store.listen(self._changed)
         world.on_outside(self._outside)
         world.on_evicted(self.evicted)
@@ -495,6 +448,7 @@ class Watch:
     def _changed(self, change: Change) -> None:
         if change.kind == "NodePool" and change.new is not None:
             self.remember(self._pools, change.key, change.new)
+        self.pod_events.changed(change)
         for checker in self.checkers:
             checker.changed(change)
 

@@ -1,7 +1,8 @@
 """What can go wrong, on purpose, in a simulated cluster.
 
 Lines that lose, repeat, reorder and delay; calls that fail, half fail or are not answered; crashes around instructions;
-machines that never come or die; clocks that jump; changes in mid-command; a change of leader.
+machines that never come or die; pod events that Karpenter misses; clocks that jump; changes in mid-command; a change
+of leader.
 
 Each fault is drawn from a stream of its own, so that a seed repeats it. Nothing here knows whether an engine copes;
 `sim.checkers` does. A crash loses all that the engine knew; the next one starts from the objects alone.
@@ -14,11 +15,15 @@ from random import Random
 
 from msgspec.structs import replace
 
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     Event,
     Failure,
     InstructionFailed,
 )
+from dovetail.model import names
+from dovetail.model.command import Action, Method
 from dovetail.model.money import parse_money
 from dovetail.model.objects import BudgetSpec
 from dovetail.sim.world.actuate import Acted, Answer
@@ -146,6 +151,19 @@ class Trouble:
 
         self._at(when, begin)
 
+    def deaf(self, when: int, length: int) -> None:
+        """Karpenter misses the pod events of this time: no NodeClaim is told of them."""
+        karpenter = self.world.karpenter
+
+        def begin() -> None:
+            karpenter.is_deaf = True
+            self.world.clock.after(length, end)
+
+        def end() -> None:
+            karpenter.is_deaf = False
+
+        self._at(when, begin)
+
     def death(self, when: int) -> None:
         """A machine dies."""
 
@@ -207,6 +225,22 @@ class Trouble:
 
         self._at(when, turn)
 
+    def forged_record(self, when: int) -> None:
+        """Somebody who may annotate a node writes a command's record there: broken, or one that names other nodes."""
+
+        def forge() -> None:
+            store, dice = self.world.store, self.dice
+            victims = sorted(store.nodes)
+            if not victims:
+                return
+            node = store.nodes[victims[dice.randrange(len(victims))]]
+            item = node if dice.random() < 0.5 else store.claims.get(store.claim_of.get(node.metadata.name, ""), node)
+            text = _forgery(self.world, dice.randrange(4))
+            self.world.outside(f"a forged record on {item.metadata.name}")
+            store.touch_meta(item, annotations={**item.metadata.annotations, names.COMMAND: text})
+
+        self._at(when, forge)
+
     def out_of_stock(self, when: int, length: int) -> None:
         """A type can't be had for a while."""
 
@@ -239,3 +273,30 @@ class Trouble:
                 self.world.clock.after(2 * SECOND, lambda: other.lead(leads=True))
 
         self._at(when, turn)
+
+
+def _forgery(world: World, how: int) -> str:
+    """Return a record that Dovetail did not write: of another kind for each number."""
+    claims = sorted(world.store.claims.values(), key=lambda claim: claim.metadata.name)
+    lie = Record(
+        id="forged",
+        action=Action.REPLACE_DRIFTED,
+        method=Method.DRIFTED,
+        phase="waiting",
+        since=world.clock.instant(),
+        nodes=tuple(
+            Candidate(
+                node=claim.status.node_name,
+                claim=claim.metadata.name,
+                uid=claim.metadata.uid,
+                pool=claim.metadata.labels.get(names.NODEPOOL, ""),
+            )
+            for claim in claims
+        ),
+        replacements=tuple(claim.metadata.name for claim in claims[:2]),
+    )
+    if how == 0:
+        return '{"nodes":' * 5000 + "1" + "}" * 5000
+    if how == 1:
+        return encode_record(replace(lie, since=lie.since.replace(tzinfo=None)))
+    return encode_record(lie) if how == 2 else Seal((b"a key of somebody else",)).sealed(encode_record(lie))

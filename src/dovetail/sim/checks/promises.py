@@ -7,16 +7,18 @@ there are is `sim.checkers`' business.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import Instruction
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Node, NodeClaim, Pod
+from dovetail.model.objects import Node, Pod
+from dovetail.sim.world.actuate import record_on
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
     from dovetail.sim.checks.checkers import Watch
+
+__all__ = ["COST", "Checker", "Violation", "is_tainted", "record_on"]
 
 COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
@@ -32,12 +34,6 @@ class Violation:
     def figures(self) -> dict[str, Any]:
         """As the contract's JSON shows it."""
         return {"rule": self.rule, "at": self.at, "what": self.what}
-
-
-def record_on(item: Node | NodeClaim | None) -> Record | None:
-    """The command's record that an object carries."""
-    text = item.metadata.annotations.get(names.COMMAND) if item is not None else None
-    return decode_record(text) if text else None
 
 
 def is_tainted(node: Node | None) -> bool:

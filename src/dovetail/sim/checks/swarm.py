@@ -149,7 +149,7 @@ class Trial:
             )
         disruption: dict[str, Any] = {
             "consolidationPolicy": dice.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced")),
-            "consolidateAfter": dice.choice(("0s", "15s", "1m")),
+            "consolidateAfter": dice.choice(("0s", "15s", "1m", "4m")),
             "consolidationSavingsThreshold": dice.choice((0, 0, 0.005, 0.01)),
             "budgets": budgets,
         }
@@ -274,6 +274,8 @@ class Trial:
             # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
             self.world.clock.after(90 * SECOND, beside.start)
             self.notes.append("beside karpenter")
+        if not self.lines:
+            self.watch.lag = 15 * SECOND  # nothing is lost or late but for the time between two looks
         first.on_instruction.append(lambda host, asked: self._count(asked))
         first.start()
 
@@ -298,6 +300,7 @@ class Trial:
         some(0.2, lambda at: world.clock.at(at, lambda: self._new_template(within)))
         some(0.25, lambda at: self.trouble.stillborn(at, 6 * MINUTE))
         some(0.25, self.trouble.death)
+        some(0.4, self._deaf)
         some(0.2, lambda at: self.trouble.clock_jump(at, self.hosts[0], timedelta(seconds=dice.randrange(-600, 600))))
         some(0.4, self.trouble.price_move)
         some(0.25, self.trouble.budget_change)
@@ -305,6 +308,14 @@ class Trial:
         some(0.3, lambda at: self.trouble.out_of_stock(at, 5 * MINUTE))
         if len(self.hosts) == 1:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
+        some(0.3, self.trouble.forged_record)
+
+    def _deaf(self, at: int) -> None:
+        """Karpenter misses pod events for some minutes, in which there are some."""
+        length = self.dice.randrange(3, 12) * MINUTE
+        self.trouble.deaf(at, length)
+        for _ in range(6):
+            self.world.clock.at(at + self.dice.randrange(length), self._scale)
 
     def _new_template(self, within: int) -> None:
         for pool in sorted(self.world.store.pools):
@@ -352,6 +363,7 @@ class Trial:
             host.skew = timedelta(0)
             host.before_act = host.after_act = lambda host, asked: True
         self.world.karpenter.bad_images.clear()
+        self.world.karpenter.is_deaf = False
         self.world.cloud.dry.clear()
         self.world.cloud.times = replace(self.world.cloud.times, interruptions_per_hour=0.0)
 

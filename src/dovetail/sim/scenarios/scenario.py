@@ -69,6 +69,14 @@ class Scenario:
     captured: Cluster | None = None
     catalogue: Catalogue | None = None
 
+    def policy(self, name: str) -> Policy:
+        """Return the policy of that name; raise ScenarioError if the scenario has none."""
+        found = next((policy for policy in self.policies if policy.name == name), None)
+        if found is None:
+            known = ", ".join(policy.name for policy in self.policies)
+            raise ScenarioError(f"{self.name} has no policy {name}; write one of: {known}")
+        return found
+
     @property
     def folder(self) -> Path | None:
         """Where its file is, for files that it names; None for those that come with the package."""

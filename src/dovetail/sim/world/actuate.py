@@ -5,22 +5,29 @@ and writes. What follows from a write (launch, drain, binding) is other modules'
 simulated.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
+from dovetail.lifecycle.commands.records import Record
+from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
-from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
+from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
-from dovetail.lifecycle.messages import InstructionSucceeded, PublishEvent
+from dovetail.lifecycle.messages import Failure, InstructionSucceeded, PublishEvent
+from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import AnyObject, NodeClaim, NodePool
+from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
+from dovetail.sim.world.eviction import Answer as Eviction
 from dovetail.sim.world.karpenter import FINALIZER, Karpenter
 from dovetail.sim.world.store import Store
 
-__all__ = ["Acted", "Actuator", "Answer", "claim_from"]
+SEAL: Final = Seal((b"the simulated world's key",))
+"""All controllers of a simulated cluster share one key, as the replicas of a real one do."""
+
+__all__ = ["SEAL", "Acted", "Actuator", "Answer", "claim_from", "record_on"]
 
 
 class Actuator:
@@ -36,7 +43,7 @@ class Actuator:
         """Execute the instruction now, and answer."""
         if isinstance(asked, PublishEvent):
             return InstructionSucceeded(id=asked.id)
-        return perform(asked, self, EffectContext(now=self.clock.instant(), holds=self.holds))
+        return perform(asked, self, EffectContext(now=self.clock.instant(), seal=SEAL, holds=self.holds))
 
     def _find(self, ref: Ref) -> AnyObject | None:
         key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
@@ -51,6 +58,8 @@ class Actuator:
         """Make a write as the API server would, and let Karpenter know."""
         item = self._find(write.ref)
         match write:
+            case Create(subresource="eviction"):
+                self._evict(f"{write.ref.namespace}/{write.ref.name}")
             case Create():
                 if item is not None:
                     raise ConflictError(f"{write.ref.kind} {write.ref.name} is there already")
@@ -72,9 +81,22 @@ class Actuator:
                 assert_never(write)
         return ""
 
+    def _evict(self, key: str) -> None:
+        pod = self.store.pods.get(key)
+        evictions = self.karpenter.draining.evictions
+        if pod is not None and evictions.evict(key) is Eviction.REFUSED:
+            raise RefusedError(Failure.THROTTLED, f"a PodDisruptionBudget refuses the eviction of {key}")
+
 
 def claim_from(pool: NodePool, name: str, wanted: Replacement) -> NodeClaim:
     """Return the NodeClaim that Karpenter itself would write for this pool."""
     claim = object_of(node_claim_tree(name, wanted, tree_of(pool), {}))
     assert isinstance(claim, NodeClaim)
     return replace(claim, metadata=replace(claim.metadata, finalizers=(FINALIZER,)))
+
+
+def record_on(item: Node | NodeClaim | None) -> Record | None:
+    """Return the trusted record that an object carries, if there is one."""
+    text = None if item is None else item.metadata.annotations.get(names.COMMAND)
+    record = "" if text is None else SEAL.opened(text)
+    return None if isinstance(record, str) else record

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dovetail.lifecycle.commands.seal import admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
@@ -29,7 +30,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import Settings
-from dovetail.sim.world.actuate import Acted, Actuator, Answer
+from dovetail.sim.world.actuate import SEAL, Acted, Actuator, Answer
 from dovetail.sim.world.clock import SECOND, Clock, Timer
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.store import Change, Store
@@ -85,6 +86,7 @@ class Host:
         self.skew = timedelta(0)
         self.engine = build()
         self.is_up = False
+        self.up_since = 0
         self.starts = 0
         self.events_sent = 0
         self.on_instruction: list[Callable[[Host, Instruction], None]] = []
@@ -105,9 +107,10 @@ class Host:
         self.starts += 1
         self.engine = self.build()
         self.is_up = True
+        self.up_since = self.clock.now
         self._owed.clear()
         for item in tuple(self.store.all()):
-            self.send(ObjectObserved(object=item))
+            self.send(admit(ObjectObserved(object=item), SEAL))
         self.send(CatalogueChanged(catalogue=self.cloud.seen_catalogue()))
         self.send(Synced())
         if leads:
@@ -238,7 +241,7 @@ class Host:
 
 def _event(kind: str, key: str, old: AnyObject | None, new: AnyObject | None) -> Event:
     if new is not None:
-        return ObjectObserved(object=new)
+        return admit(ObjectObserved(object=new), SEAL)
     assert old is not None
     namespace, _, name = key.rpartition("/")
     return ObjectVanished(kind=kind, namespace=namespace, name=name, uid=old.metadata.uid)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted, record_of
+from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.lifecycle.store import Store as View
 from dovetail.model import names
 from dovetail.model.command import Replacement
@@ -21,7 +21,7 @@ from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
-from dovetail.sim.world.actuate import claim_from
+from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter import Karpenter
@@ -142,7 +142,7 @@ class Provisioner:
         """Nodes that Karpenter has marked for deletion: once their replacements are there, lest those come twice."""
         found = []
         for name in sorted(self._leaving):
-            record = record_of(self.store.nodes[name])
+            record = record_on(self.store.nodes[name])
             if record is None or all(claim in self.store.claims for claim in record.replacements):
                 found.append(name)
         return tuple(found)
@@ -202,7 +202,7 @@ def is_emptied(node: Node) -> bool:
     """Return whether Karpenter keeps pods off a node because it is to go: its own taint, or its own command's."""
     if any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
         return True
-    record = record_of(node) if is_tainted(node) else None
+    record = record_on(node) if is_tainted(node) else None
     return record is not None and record.by != DOVETAIL
 
 

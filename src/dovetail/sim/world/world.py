@@ -80,10 +80,12 @@ class World:
         self.cloud.on_gone = self._gone
         self.evictions.on_evicted = self._evicted
         self.draining.on_forced = self._forced
+        self.karpenter.on_expired = lambda claim: self._lost(claim, "expired")
         self._outside: list[Callable[[str], None]] = []
         self._on_evicted: list[PodListener] = []
         self._on_forced: list[PodListener] = []
         self._on_gone: list[Callable[[Instance], None]] = []
+        self._on_lost: list[Callable[[str, str], None]] = []
         self.hosts: list[Host] = []
         self._karpenter_hosts: list[tuple[Host, Settings]] = []
 
@@ -105,6 +107,14 @@ class World:
         """Hear of each machine that is no more."""
         self._on_gone.append(listener)
 
+    def on_lost(self, listener: Callable[[str, str], None]) -> None:
+        """Hear of each NodeClaim that nobody chose to end, with how: `interrupted`, `died` or `expired`."""
+        self._on_lost.append(listener)
+
+    def _lost(self, claim: str, how: str) -> None:
+        for listener in self._on_lost:
+            listener(claim, how)
+
     def outside(self, what: str) -> None:
         """Say that something happened which no controller did."""
         for listener in self._outside:
@@ -124,6 +134,7 @@ class World:
 
     def _interrupted(self, claim: str) -> None:
         self.outside(f"spot interruption of {claim}")
+        self._lost(claim, "interrupted")
         self.karpenter.interrupted(claim)
 
     @property
@@ -226,6 +237,7 @@ class World:
     def kill(self, claim: str) -> None:
         """A machine dies."""
         self.outside(f"{claim} dies")
+        self._lost(claim, "died")
         self.karpenter.die(claim)
 
     def set_pool(self, pool: NodePool) -> None:

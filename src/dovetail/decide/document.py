@@ -1,6 +1,6 @@
 """The JSON document of `dovetail plan`, as contract.md promises it. Shapes values only, decides nothing.
 
-Sits in plan; `cli.plan` prints it.
+Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.plan` prints it.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,6 @@ from typing import Any
 
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.words import clock
-from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
 from dovetail.model.money import format_money
 from dovetail.model.objects import SelectorRequirement
@@ -17,9 +16,9 @@ from dovetail.model.verdicts import GateResult, NodeVerdict
 Json = dict[str, Any]
 
 
-def plan_document(result: RoundResult, catalogue: Catalogue | None = None) -> Json:
-    """Return the whole document; with a catalogue, also where the prices are from and of which day."""
-    document = {
+def plan_document(result: RoundResult) -> Json:
+    """Return the whole document."""
+    return {
         "now": clock(result.now),
         "profile": result.profile.value,
         "actions": [action(command) for command in result.commands],
@@ -38,8 +37,8 @@ def plan_document(result: RoundResult, catalogue: Catalogue | None = None) -> Js
         "warnings": list(result.warnings),
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
+        "prices": prices(result.catalogue_source, result.catalogue_date),
     }
-    return document if catalogue is None else {**document, "prices": prices(catalogue)}
 
 
 def unpriced_nodes(result: RoundResult) -> list[str]:
@@ -47,9 +46,9 @@ def unpriced_nodes(result: RoundResult) -> list[str]:
     return sorted(entry.node for entry in result.verdicts if entry.node not in result.prices)
 
 
-def prices(catalogue: Catalogue) -> Json:
-    """Say where the prices are from; `asOf` is null where the catalogue has no date."""
-    return {"source": catalogue.source, "asOf": catalogue.as_of or None}
+def prices(source: str, date: str) -> Json:
+    """Return where the prices are from; `asOf` is null if the catalogue has no date."""
+    return {"source": source, "asOf": date or None}
 
 
 def action(command: Command) -> Json:

@@ -1,0 +1,106 @@
+"""Have the pods of a cost command landed? Then the pause after it may end early (spec section 25).
+
+Before its pods leave, a command notes how many ready pods each of their owners has. They have landed when every owner
+has as many again, or as many as it wants by now, and none of its pods waits for a node. At least half a minute after
+the command's end; at most the stabilization window. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.store import Store
+from dovetail.model.objects import Pod, ReplicaSet, StatefulSet, is_true
+
+LEAST: Final = 30 * SECOND
+_LOOK_EVERY: Final = 5 * SECOND
+_TERMINAL: Final = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _Moved:
+    """How many ready pods each owner had before; `due` is set at the command's end."""
+
+    ready: dict[str, int]
+    due: int | None = None
+    until: int = 0
+
+
+class Landing:
+    """Commands whose pods are on their way."""
+
+    def __init__(self) -> None:
+        self._moved: dict[str, _Moved] = {}
+        self._look_at = 0
+
+    def begin(self, run: Run, store: Store) -> None:
+        """Note whose pods are about to move, and how many of them are ready."""
+        owners = {owner for node in run.nodes for pod in store.pods_on(node) for owner in _owners(pod)}
+        ready = _ready(store.cluster().pods, owners)
+        self._moved[run.id] = _Moved(ready={owner: ready.get(owner, 0) for owner in sorted(owners)})
+
+    def end(self, ident: str, elapsed: int, window: int) -> None:
+        """Note a command's end: from now on its pods are looked after, for as long as the window."""
+        moved = self._moved.get(ident)
+        if moved is not None:
+            moved.due, moved.until = elapsed + LEAST, elapsed + window
+
+    def drop(self, ident: str) -> None:
+        """Forget a command that moved nothing."""
+        self._moved.pop(ident, None)
+
+    def forget(self) -> None:
+        """Forget all: another process leads."""
+        self._moved = {}
+
+    def next_at(self) -> int | None:
+        """When to look again."""
+        times = [max(moved.due, self._look_at) for moved in self._moved.values() if moved.due is not None]
+        return min(times, default=None)
+
+    def look(self, store: Store, elapsed: int) -> bool:
+        """Return whether the last command has just landed: nobody's pods are on their way any more."""
+        at = self.next_at()
+        if at is None or elapsed < at:
+            return False
+        self._look_at = elapsed + _LOOK_EVERY
+        for ident in [key for key, moved in self._moved.items() if moved.due is not None and moved.due <= elapsed]:
+            if elapsed >= self._moved[ident].until or _has_landed(self._moved[ident].ready, store):
+                del self._moved[ident]
+        return all(moved.due is None for moved in self._moved.values())
+
+
+def _has_landed(before: dict[str, int], store: Store) -> bool:
+    waiting = {owner for pod in store.pending_pods() for owner in _owners(pod)}
+    if any(owner in waiting for owner in before):
+        return False
+    cluster = store.cluster()
+    ready = _ready(cluster.pods, set(before))
+    owners: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
+    wanted = {owner.metadata.uid: _replicas(owner) for owner in owners if owner.metadata.uid in before}
+    return all(ready.get(owner, 0) >= min(count, wanted.get(owner, 0)) for owner, count in before.items())
+
+
+def _replicas(owner: ReplicaSet | StatefulSet) -> int:
+    return 1 if owner.spec.replicas is None else owner.spec.replicas
+
+
+def _ready(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
+    """Count the pods of some owners that are bound, ready and staying."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        for owner in _owners(pod):
+            if owner in owners and _is_ready(pod):
+                found[owner] = found.get(owner, 0) + 1
+    return found
+
+
+def _is_ready(pod: Pod) -> bool:
+    staying = pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL
+    return staying and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")
+
+
+def _owners(pod: Pod) -> list[str]:
+    return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]

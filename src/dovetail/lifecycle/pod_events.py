@@ -1,0 +1,51 @@
+"""When pods last came to or left each node, as Dovetail itself saw it.
+
+Karpenter writes the last pod event into the NodeClaim, but can miss one; the timers of a node count from the later of
+both (spec section 2). Only what happens after the first complete view counts: a pod that is merely listed is no event.
+Times are of the engine's own clock, so that a wall clock that is set neither ends a wait nor stretches it. Decides
+nothing. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.pod import is_active, is_daemon, is_mirror
+
+
+class PodEvents:
+    """The last pod event of every node, in nanoseconds of the engine's clock."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self._told: tuple[datetime, dict[str, datetime]] | None = None
+
+    def note(self, old: Pod | None, new: Pod | None, elapsed: int) -> None:
+        """Compare a pod with what was known of it: coming, ending, beginning to terminate and vanishing count."""
+        before, after = _place(old), _place(new)
+        if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
+            return
+        for node in (before, after):
+            if node:
+                self._at[node] = elapsed
+                self._told = None
+
+    def forget(self, node: str) -> None:
+        """Drop a node that is gone."""
+        if self._at.pop(node, None) is not None:
+            self._told = None
+
+    def times(self, now: datetime, elapsed: int) -> Mapping[str, datetime]:
+        """Return the last event of every node, by name, as times of the wall; the same mapping while it holds."""
+        zero = now - timedelta(microseconds=elapsed // 1000)
+        if self._told is None or self._told[0] != zero:
+            found = {node: zero + timedelta(microseconds=at // 1000) for node, at in self._at.items()}
+            self._told = (zero, found)
+        return self._told[1]
+
+
+def _place(pod: Pod | None) -> str:
+    """Return the node that a pod counts on: bound, and neither ended, terminating, a DaemonSet's nor a mirror pod."""
+    if pod is None or not pod.spec.node_name or not is_active(pod) or is_daemon(pod) or is_mirror(pod):
+        return ""
+    return pod.spec.node_name

@@ -1,0 +1,45 @@
+// Finds the page's document and hands it to its view.
+
+import { forgetColours, h, put } from "./dom.js";
+import { runView } from "./run_view.js";
+import { sweepView } from "./sweep_view.js";
+
+/** @returns {Promise<any>} */
+async function readDocument() {
+  const holder = document.getElementById("document");
+  const text = holder?.textContent ?? "null";
+  if (holder?.getAttribute("data-encoding") !== "gzip") return JSON.parse(text);
+  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+function themeButton() {
+  const order = ["auto", "light", "dark"];
+  let at = 0;
+  const button = h("button", {
+    type: "button", class: "theme",
+    onclick: () => {
+      at = (at + 1) % order.length;
+      if (at === 0) delete document.documentElement.dataset.theme;
+      else document.documentElement.dataset.theme = order[at];
+      put(button, `theme: ${order[at]}`);
+      forgetColours();
+      document.documentElement.dispatchEvent(new Event("themechange"));
+    },
+  }, "theme: auto");
+  document.querySelector("header.top")?.append(button);
+}
+
+async function begin() {
+  themeButton();
+  const root = document.getElementById("view");
+  const found = root === null ? null : await readDocument();
+  if (root !== null && found !== null) {
+    if (found.kind === "run") runView(root, found);
+    else if (found.kind === "sweep") sweepView(root, found);
+  }
+  document.documentElement.dataset.ready = "true";
+}
+
+begin();

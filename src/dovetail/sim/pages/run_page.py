@@ -1,0 +1,70 @@
+"""The page of a comparison: story, figures and tables as markup, everything that moves as one document for the script.
+
+Made from `Result`s only; runs nothing.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.report import page as html
+from dovetail.report.words import count, dollars
+from dovetail.sim.ledger import Result
+from dovetail.sim.pages.comparison import COLUMNS, Comparison, rows
+from dovetail.sim.pages.run_document import run_document
+from dovetail.sim.pages.story import featured, story
+
+
+def simulation_page(comparison: Comparison, footer: str) -> str:
+    """Return the page of a comparison."""
+    pair = featured(comparison)
+    before, after = pair[0], pair[-1]
+    title = f"{comparison.scenario}: {count(len(comparison.results), 'policy', 'policies')}, the same world"
+    above = html.story(story(comparison)) + html.cards(
+        [
+            (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pods moved"),
+            (
+                _change(f"{before.pods_disrupted_more_than_once:,}", f"{after.pods_disrupted_more_than_once:,}"),
+                "pods moved more than once",
+            ),
+            (
+                _change(f"{before.short_lived_nodes:,}", f"{after.short_lived_nodes:,}"),
+                "nodes that lived under 15 minutes",
+            ),
+            (
+                _change(dollars(before.cost, 2), dollars(after.cost, 2)),
+                _change(before.policy, after.policy, "the bill, "),
+            ),
+        ]
+    )
+    body = [
+        html.panel(
+            "Side by side",
+            html.table(COLUMNS, [[html.text(cell) for cell in row] for row in rows(comparison.results)], range(1, 10))
+            + _actions(comparison.results)
+            + _violations(comparison.results)
+            + (f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else ""),
+        ),
+    ]
+    return html.page(title, "", "".join(body), footer, above=above, document=run_document(comparison, title))
+
+
+def _change(before: str, after: str, label: str = "") -> str:
+    return f"{label}{before}" if before == after else f"{label}{before} → {after}"
+
+
+def _actions(results: Sequence[Result]) -> str:
+    kinds = sorted({kind for entry in results for kind in entry.actions})
+    if not kinds:
+        return '<p class="soft">No policy took any action.</p>'
+    table = [
+        [html.text(entry.policy), *(f"{entry.actions.get(kind, 0):,}" for kind in kinds), f"{entry.commands_failed:,}"]
+        for entry in results
+    ]
+    return "<h3>Actions</h3>" + html.table(["policy", *kinds, "undone"], table, range(1, len(kinds) + 2))
+
+
+def _violations(results: Sequence[Result]) -> str:
+    broken = [(entry.policy, violation) for entry in results for violation in entry.violations]
+    if not broken:
+        return '<p class="good">✓ No promise was broken: budgets, PDBs, pods, launches and taints were watched.</p>'
+    table = [[html.text(policy), html.text(str(violation.figures()), 500)] for policy, violation in broken[:50]]
+    return f'<p class="bad">✗ {count(len(broken), "broken promise")}</p>' + html.table(["policy", "what"], table)

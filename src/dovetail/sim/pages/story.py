@@ -1,0 +1,193 @@
+"""A run in three sentences: what the yardstick did, what the other policy did, and what the difference cost.
+
+Computed from the results, and about what the run was about: zones for a roll, nodes at once for expiry, money and moves
+for consolidation. Says nothing that the figures don't.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dovetail.report.words import count, dollars, listing, span
+from dovetail.sim.ledger import Result
+from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.timeline import STAYS, Machine
+
+_DOLLAR = 10**18
+
+
+def theme(results: Sequence[Result]) -> str:
+    """Return what the run is about: the reason that took most nodes, `cost`, `drifted`, `expired`, `empty` or none."""
+    taken: Counter[str] = Counter()
+    for entry in results:
+        for machine in entry.timeline.machines:
+            taken[machine.fate] += machine.fate != "kept"
+    rolled = {fate: taken[fate] for fate in ("drifted", "expired") if taken[fate]}
+    if rolled and sum(rolled.values()) * 3 >= sum(taken.values()):
+        return max(rolled, key=lambda fate: (rolled[fate], fate))
+    return "cost" if taken["cost"] or taken["empty"] else "none"
+
+
+def featured(comparison: Comparison) -> tuple[Result, ...]:
+    """Return the policies to put side by side: the yardstick, and the best of the others for what the run is about."""
+    before = comparison.yardstick
+    if len(comparison.results) == 1:
+        return (before,)
+    if theme(comparison.results) in ("drifted", "expired"):
+        others = [entry for entry in comparison.results if entry is not before]
+        fate = theme(comparison.results)
+        calm = min(
+            others,
+            key=lambda entry: (
+                not leaving(entry, fate),
+                zones_at_once(entry, fate),
+                _turns(leaving(entry, fate)),
+                nodes_at_once(entry, fate),
+                entry.cost,
+                entry.policy,
+            ),
+        )
+        return (before, calm)
+    return (before, comparison.best)
+
+
+def leaving(result: Result, fate: str) -> list[Machine]:
+    """Return the machines that left for that reason, in the order in which they were marked."""
+    found = [entry for entry in result.timeline.machines if entry.fate == fate]
+    return sorted(found, key=lambda entry: (entry.leaving, entry.name))
+
+
+def zones_at_once(result: Result, fate: str) -> int:
+    """Return how many zones had a node on its way out at the same time, at most."""
+    return max((len({entry.zone for entry in group}) for group in _together(result, fate)), default=0)
+
+
+def nodes_at_once(result: Result, fate: str) -> int:
+    """Return how many nodes were on their way out at the same time, at most."""
+    return max((len(group) for group in _together(result, fate)), default=0)
+
+
+def _together(result: Result, fate: str) -> list[list[Machine]]:
+    machines = leaving(result, fate)
+    return [[other for other in machines if other.leaving <= entry.leaving < _end(other, result)] for entry in machines]
+
+
+def _end(machine: Machine, result: Result) -> float:
+    return result.seconds + 1 if machine.ended == STAYS else machine.ended
+
+
+def story(comparison: Comparison) -> tuple[str, ...]:
+    """Return three sentences; two where there is only one policy."""
+    about = theme(comparison.results)
+    pair = featured(comparison)
+    if about in ("drifted", "expired"):
+        told = [_roll(entry, about, comparison.seconds) for entry in pair]
+    elif about == "cost":
+        told = [_saving(entry, comparison.seconds) for entry in pair]
+    else:
+        told = [_calm(entry, comparison.seconds) for entry in pair]
+    if len(pair) == 1:
+        return (*told, _alone(pair[0]))
+    before, after = pair
+    return (*told, _roll_difference(before, after, about) if about in ("drifted", "expired") else _bill(before, after))
+
+
+def _roll(result: Result, fate: str, seconds: float) -> str:
+    machines = leaving(result, fate)
+    word = "drifted" if fate == "drifted" else "expired"
+    if not machines:
+        return f"Under {result.policy} no {word} node was replaced in {span(seconds)}."
+    took = max(_end(entry, result) for entry in machines) - machines[0].leaving
+    zones = zones_at_once(result, fate)
+    order = list(dict.fromkeys(entry.zone for entry in machines))
+    turns = _turns(machines)
+    if len(order) == 1:
+        where = "all of them in one zone"
+    elif zones == 1 and turns == len(order):
+        where = f"one zone after the other ({', then '.join(order)})"
+    elif zones == 1:
+        where = f"one zone at a time, going back and forth between {len(order)} zones {turns - 1} times"
+    else:
+        where = f"with up to {zones} of {len(order)} zones touched at the same time"
+    forced = sum(entry.command < 0 for entry in machines)
+    force = f", {forced} of them by force, whatever the budgets say" if forced else ""
+    return (
+        f"Under {result.policy} {count(len(machines), f'{word} node')} left within {span(took)}, {where}, "
+        f"at most {nodes_at_once(result, fate)} at once{force}."
+    )
+
+
+def _turns(machines: Sequence[Machine]) -> int:
+    """Return how many stretches of one zone the order of leaving has."""
+    zones = [entry.zone for entry in machines]
+    return sum(place == 0 or zones[place - 1] != zone for place, zone in enumerate(zones))
+
+
+def _roll_difference(before: Result, after: Result, fate: str) -> str:
+    zones = (zones_at_once(before, fate), zones_at_once(after, fate))
+    if zones[0] == zones[1]:
+        calm = f"Both had nodes leaving in {count(zones[1], 'zone')} at once at most"
+    else:
+        calm = f"Nodes were leaving in {count(zones[1], 'zone')} at once instead of {zones[0]}"
+    moves = (
+        f"pods were moved {after.pods_disrupted:,} times either way"
+        if after.pods_disrupted == before.pods_disrupted
+        else f"pods were moved {after.pods_disrupted:,} times instead of {before.pods_disrupted:,}"
+    )
+    return f"{calm}; {moves}, and the bill was {_against(before, after)}."
+
+
+def _saving(result: Result, seconds: float) -> str:
+    commands = [entry for entry in result.timeline.commands if entry.reason in ("Underutilized", "Empty")]
+    saved = sum(entry.savings for entry in commands if entry.outcome != "undone")
+    pods = sum(entry.pods for entry in commands)
+    if not commands:
+        moved = f"pods were moved {result.pods_disrupted:,} times"
+        return f"In {span(seconds)}, {result.policy} drained no node for cost; {moved}."
+    each = f"{dollars(saved // pods)} per hour for each" if pods else f"{dollars(saved)} per hour in all"
+    churn = (
+        f"{count(result.short_lived_nodes, 'node')} lived under 15 minutes"
+        if result.short_lived_nodes
+        else "no node lived under 15 minutes"
+    )
+    return (
+        f"In {span(seconds)}, {result.policy} moved pods {result.pods_disrupted:,} times in "
+        f"{count(len(commands), 'command')} to save {each}; "
+        f"{count(result.pods_disrupted_more_than_once, 'pod was', 'pods were')} moved more than once, and {churn}."
+    )
+
+
+def _calm(result: Result, seconds: float) -> str:
+    fates = Counter(entry.fate for entry in result.timeline.machines if entry.fate != "kept")
+    lost = listing(f"{amount} {fate}" for fate, amount in sorted(fates.items()))
+    gone = f"; nodes that ended: {lost}" if lost else ""
+    return (
+        f"In {span(seconds)}, {result.policy} took no node away on its own account; pods were moved "
+        f"{result.pods_disrupted:,} times{gone}."
+    )
+
+
+def _alone(result: Result) -> str:
+    return f"The bill was {dollars(result.cost, 2)} for {result.node_hours:,.0f} node hours."
+
+
+def _bill(before: Result, after: Result) -> str:
+    spared = before.pods_disrupted - after.pods_disrupted
+    more = after.cost - before.cost
+    if spared > 0 and more > 0:
+        tail = f"{count(spared, 'move')} fewer, for {dollars(more // spared, 3)} each"
+    elif spared > 0:
+        tail = f"{count(spared, 'move')} fewer, and not a cent more"
+    elif spared < 0:
+        tail = f"{count(-spared, 'move')} more"
+    else:
+        tail = "with as many moves"
+    return f"The bill was {_against(before, after)}: {tail}."
+
+
+def _against(before: Result, after: Result) -> str:
+    if not before.cost:
+        return dollars(after.cost, 2)
+    percent = 100 * (after.cost - before.cost) / before.cost
+    if abs(percent) < 0.05:
+        return f"{dollars(after.cost, 2)}, the same"
+    return f"{dollars(after.cost, 2)} instead of {dollars(before.cost, 2)} ({percent:+.1f} %)"

@@ -1,0 +1,157 @@
+"""Evictions in order (spec section 24): which pod is next, what ends the waiting, and what is left to the drain."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.messages import DeleteNodeClaim, EvictPod, Failure, Instruction, UntaintNode
+from dovetail.model import names
+from dovetail.model.objects import Node, Pod
+from tests.lifecycle.world import CALM, Driver, World, engine_for
+
+IN_ORDER = replace(CALM, evictions_in_order=True)
+
+
+def _pod(world: World, name: str, cpu: str, node: str = "a", *, owner: str = "ReplicaSet", **parts: Any) -> None:
+    tree = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": parts.pop("annotations", {}),
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": f"of-{name}", "uid": f"of-{name}"}],
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Mi"}}}],
+            **parts,
+        },
+        "status": {"phase": "Running"},
+    }
+    world.put(msgspec.convert(tree, Pod, strict=False))
+
+
+def _world(want: str = "cost-delete") -> World:
+    world = World()
+    world.add_pool()
+    world.add_node("a", want=want)
+    world.add_node("rest")
+    _pod(world, "small", "100m")
+    _pod(world, "large", "4")
+    _pod(world, "medium", "1")
+    return world
+
+
+def _times(driver: Driver, kind: type[Instruction]) -> list[float]:
+    return [(at - driver.log[0][0]).total_seconds() for at, item in driver.log if isinstance(item, kind)]
+
+
+@pytest.mark.parametrize("want", ["cost-delete", "cost-replace"])
+def test_largest_first_one_after_the_other(want: str) -> None:
+    """The next pod goes when the one before is bound again; the claims are deleted after the last."""
+    world = _world(want)
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(150)
+    assert world.evicted == ["large", "medium", "small"]
+    evictions, [deletion] = _times(driver, EvictPod), _times(driver, DeleteNodeClaim)
+    assert all(later - sooner >= 1 for sooner, later in itertools.pairwise(evictions))
+    assert evictions[-1] < deletion <= evictions[-1] + 5
+    assert driver.ends() == ["done"]
+
+
+def test_pods_that_ask_for_certain_nodes_come_before_all_others() -> None:
+    """They have fewer places to go to than a larger pod that may go anywhere."""
+    world = _world()
+    _pod(world, "picky", "200m", nodeSelector={"disk": "ssd"})
+    Driver(world, engine_for(IN_ORDER)).begin().run(100)
+    assert world.evicted == ["picky", "large", "medium", "small"]
+
+
+def test_a_pod_that_finds_no_node_is_waited_for_a_short_time_only() -> None:
+    """A few seconds, then the next; nothing hangs."""
+    world = _world()
+    world.bind_seconds = None
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
+    evictions = _times(driver, EvictPod)
+    assert [later - sooner for sooner, later in itertools.pairwise(evictions)] == [6.0, 6.0]
+    assert driver.ends() == ["done"]
+
+
+def test_a_pod_that_comes_back_is_not_evicted_again() -> None:
+    """What tolerates every taint may return to the node: each pod that was there is evicted once, then the drain."""
+    world = _world()
+    world.bind_to = "a"
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
+    assert world.evicted == ["large", "medium", "small"]
+    assert driver.ends() == ["done"]
+
+
+def test_patience_ends_and_the_drain_does_the_rest() -> None:
+    """Three minutes of evictions at most; many pods don't keep the node for an hour."""
+    world = _world()
+    world.bind_seconds = None
+    for number in range(100):
+        _pod(world, f"one-{number:03d}", "50m")
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(400)
+    [deletion] = _times(driver, DeleteNodeClaim)
+    assert 180 <= deletion - _times(driver, EvictPod)[0] <= 190
+    assert len(world.evicted) < 40
+    assert driver.ends() == ["done"]
+
+
+@pytest.mark.parametrize(("failure", "asked"), [(Failure.THROTTLED, 3), (Failure.NOT_FOUND, 3), (Failure.FORBIDDEN, 1)])
+def test_what_is_refused_is_left_to_the_drain(failure: Failure, asked: int) -> None:
+    """A PDB's no is not argued with; without the right nothing more is asked for."""
+    world = _world()
+    world.fail = lambda instruction: failure if isinstance(instruction, EvictPod) else None
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
+    assert len(driver.told(EvictPod)) == asked
+    assert driver.ends() == ["done"]
+
+
+def test_without_the_right_the_next_command_does_not_ask() -> None:
+    """One refusal is enough for ten minutes."""
+    world = _world()
+    world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, EvictPod) else None
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
+    world.add_node("b", want="cost-delete")
+    _pod(world, "other", "1", "b")
+    driver.run(200)
+    assert driver.ends() == ["done", "done"]
+    assert len(driver.told(EvictPod)) == 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["off by default", "not for drift", "daemons stay", "do-not-disrupt stays"],
+)
+def test_who_is_not_evicted(case: str) -> None:
+    """Only pods that move, only for cost commands, only where it is switched on."""
+    settings = CALM if case == "off by default" else IN_ORDER
+    world = World()
+    world.add_pool()
+    world.add_node("a", want="delete" if case == "not for drift" else "cost-delete")
+    marks = {names.DO_NOT_DISRUPT: "true"} if case == "do-not-disrupt stays" else {}
+    _pod(world, "one", "1", owner="DaemonSet" if case == "daemons stay" else "ReplicaSet", annotations=marks)
+    driver = Driver(world, engine_for(settings)).begin().run(100)
+    assert driver.told(EvictPod) == []
+    assert driver.ends() == ["done"]
+
+
+def test_hands_off_in_the_middle_rolls_back_and_keeps_what_pods_have_moved_to() -> None:
+    """A person's mark stops the evictions; the replacement stays, since pods may be on it already."""
+    world = _world("cost-replace")
+    driver = Driver(world, engine_for(IN_ORDER)).begin()
+    while not world.evicted:
+        driver.run(1)
+    node = world.get(Node, "a")
+    assert node is not None
+    world.annotate(node, **{names.ALWAYS_DO_NOT_DISRUPT: "true"})
+    driver.run(8)
+    assert driver.ends() == ["failed"]
+    assert driver.told(UntaintNode)
+    assert driver.told(DeleteNodeClaim) == []
+    assert len(world.evicted) < 3
+    assert world.tainted() == []
+    assert world.recorded() == []

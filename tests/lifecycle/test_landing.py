@@ -1,0 +1,93 @@
+"""The pause that ends when the pods have landed (spec section 25)."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from dovetail.model.objects import Pod, ReplicaSet
+from dovetail.model.settings import Stabilization, StabilizationEnds
+from tests.lifecycle.world import CALM, Driver, World, engine_for
+
+MINUTE = 60 * 10**9
+WINDOW = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=5 * MINUTE))
+LANDED = replace(WINDOW, stabilization_ends=StabilizationEnds.LANDED)
+
+
+def _pod(name: str, node: str, *, ready: bool = True) -> Pod:
+    tree = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}],
+        },
+        "spec": {"nodeName": node},
+        "status": {
+            "phase": "Running" if node else "Pending",
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
+    }
+    return msgspec.convert(tree, Pod, strict=False)
+
+
+def _owner(replicas: int) -> ReplicaSet:
+    tree = {"metadata": {"name": "web", "namespace": "default", "uid": "web"}, "spec": {"replicas": replicas}}
+    return msgspec.convert(tree, ReplicaSet, strict=False)
+
+
+def _until_the_next(settings: object, *, comes: float | None, ready: float | None, replicas: int = 2) -> float:
+    """Return how long after a cost command's end the next one is begun; when its pod is bound and ready again."""
+    world = World()
+    world.add_pool()
+    world.add_node("a", want="cost-delete")
+    world.add_node("rest")
+    world.put(_owner(2))
+    world.put(_pod("one", "a"))
+    world.put(_pod("two", "rest"))
+    driver = Driver(world, engine_for(settings)).begin()  # type: ignore[arg-type]
+    while not world.deleted:
+        driver.run(1)
+    world.drop("Pod", "one", "default")
+    world.put(_owner(replicas))
+    if replicas > 1:
+        world.put(_pod("new", ""))
+    if comes is not None:
+        world.later(comes, lambda: world.put(_pod("new", "rest", ready=False)) and None)
+    if ready is not None:
+        world.later(ready, lambda: world.put(_pod("new", "rest")) and None)
+    while driver.ends() != ["done"]:
+        driver.run(1)
+    ended = world.now
+    world.add_node("b", want="cost-delete")
+    while len(world.deleted) < 2:
+        driver.run(1)
+    return (world.now - ended).total_seconds()
+
+
+VALIDATION = 15 + 12
+"""A command's validation and what a round's turn may add."""
+
+
+@pytest.mark.parametrize(
+    ("comes", "ready", "replicas", "least", "most"),
+    [
+        (1, 2, 2, 30, 30),
+        (1, 90, 2, 65, 80),
+        (1, None, 2, 300, 300),
+        (None, None, 2, 300, 300),
+        (None, None, 1, 30, 30),
+    ],
+    ids=["at once: half a minute", "when it is ready", "never ready: the window", "never bound", "no longer wanted"],
+)
+def test_the_pause_ends_when_pods_have_landed(
+    comes: float | None, ready: float | None, replicas: int, least: float, most: float
+) -> None:
+    """At least half a minute, at most the window, else when every moved pod is ready again or not wanted any more."""
+    waited = _until_the_next(LANDED, comes=comes, ready=ready, replicas=replicas)
+    assert least <= waited <= most + VALIDATION
+
+
+def test_the_window_stays_the_default() -> None:
+    """Without the setting five minutes are five minutes."""
+    assert _until_the_next(WINDOW, comes=1, ready=2) >= 300

@@ -1,0 +1,99 @@
+"""The key of the records: made once, shared by all, never guessed at and never shown."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from dovetail.lifecycle.commands.seal import Seal
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.credentials import UnreachableError, connect
+from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
+from tests.api.control_plane import ControlPlane
+from tests.live.fake_server import talking_to
+
+OLD, NEW = b"the previous key of all", b"the key from now on ...."
+Answer = Callable[[web.Request, int], Any]
+
+
+def _load(answer: Answer) -> tuple[Seal, list[str]]:
+    async def work() -> tuple[Seal, list[str]]:
+        async with talking_to(answer) as (server, client):
+            seal = await load_seal(client, "ns")
+            return seal, [request.method for request in server.requests]
+
+    return asyncio.run(work())
+
+
+def _secret(**data: bytes) -> dict[str, Any]:
+    encoded = {key: b64encode(value).decode() for key, value in data.items()}
+    return {"kind": "Secret", "metadata": {"resourceVersion": "7"}, "data": encoded}
+
+
+def _no(status: int) -> web.Response:
+    return web.Response(status=status, text=json.dumps({"message": "no", "reason": "No"}))
+
+
+def test_a_key_that_is_there_is_used() -> None:
+    """The first one seals, the previous one still opens; nothing is written."""
+    assert _load(lambda request, number: _secret(key=NEW, previous=OLD)) == (Seal((NEW, OLD)), ["GET"])
+
+
+def test_a_race_of_two_replicas_ends_with_one_key() -> None:
+    """Whoever comes second reads what the first one made."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        return {1: _no(404), 2: _no(409)}.get(number, _secret(key=NEW))
+
+    assert _load(answer) == (Seal((NEW,)), ["GET", "POST", "GET"])
+
+    def filled_meanwhile(request: web.Request, number: int) -> Any:
+        return {1: _secret(), 2: _no(409)}.get(number, _secret(key=NEW))
+
+    assert _load(filled_meanwhile) == (Seal((NEW,)), ["GET", "PATCH", "GET"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (lambda request, number: _no(403), KeyRefusedError, "resourceNames: [dovetail-records], verbs: [get, patch]"),
+        (lambda request, number: _secret(key=b"short"), KeyRefusedError, "at least 16 bytes"),
+        (lambda request, number: {"data": {"key": "no base64 !"}}, KeyRefusedError, "at least 16 bytes"),
+        (lambda request, number: {"data": {"key": None}}, KeyRefusedError, "at least 16 bytes"),
+        (lambda request, number: _no(409), KeyRefusedError, "keeps changing"),
+        (lambda request, number: web.Response(text="<html>"), UnreachableError, "malformed"),
+        (lambda request, number: web.Response(text="[1]"), UnreachableError, "malformed"),
+        (lambda request, number: _no(422), ApiError, "422"),
+    ],
+    ids=["forbidden", "short", "no-base64", "null", "conflicts", "html", "array", "refused"],
+)
+def test_no_key_no_seal(answer: Answer, error: type[Exception], says: str) -> None:
+    """One sentence each that says what to do; none of them holds the key."""
+    with pytest.raises(error) as raised:
+        _load(answer)
+    assert says in str(raised.value)
+    assert "short" not in str(raised.value).replace("at least", "")
+
+
+def test_on_a_real_server(api_server: ControlPlane) -> None:
+    """Made where there is none, filled where the chart left it empty, the same for the next one."""
+
+    async def load() -> Seal:
+        async with ApiClient(connect(str(api_server.kubeconfig))) as client:
+            return await load_seal(client, "default")
+
+    path = f"/api/v1/namespaces/default/secrets/{SECRET_NAME}"
+    with api_server.client() as api:
+        api.request("DELETE", path)
+        made = asyncio.run(load())
+        assert asyncio.run(load()) == made
+        empty = {"data": None}
+        assert api.request("PATCH", path, empty, kind="application/merge-patch+json")[0] == 200
+        filled = asyncio.run(load())
+        assert filled != made
+        assert asyncio.run(load()) == filled
+        api.request("DELETE", path)

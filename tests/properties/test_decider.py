@@ -1,0 +1,115 @@
+"""A decider with memory answers as the oracle, which has none: every question is asked both ways.
+
+The questions are those of simulated days, of the swarm's runs with faults and of the golden cases. `make test` asks a
+part of them; `DOVETAIL_LONG=1` asks all: whole days and more seeds.
+"""
+
+import os
+from dataclasses import fields, replace
+from datetime import timedelta
+
+import pytest
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
+from dovetail.decide.round import decide
+from dovetail.model.command import Command
+from dovetail.model.settings import DOVETAIL
+from dovetail.sim.checks.swarm import run_seed
+from dovetail.sim.run import run_scenario
+from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.world.clock import MINUTE
+from tests.golden.cases import GoldenCase, golden_cases
+from tests.golden.decisions import question_of
+
+LONG = bool(os.environ.get("DOVETAIL_LONG"))
+VERDICTS_EVERY = 1 if LONG else 10
+"""Of how many rounds one is read to the last verdict: verdicts take most of the time."""
+_LAZY = ("compute_verdicts", "list_methods")
+
+
+class BothWays(Decider):
+    """Answers with memory, and checks each answer against the oracle's."""
+
+    asked = 0
+
+    def scene(self, question: Question) -> RoundContext:
+        """Return the view with memory, once a whole round on it is known to be what the oracle decides."""
+        compare(decide(super().scene(question)), decide(Decider(memory=False).scene(question)), BothWays.asked)
+        BothWays.asked += 1
+        return super().scene(question)
+
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
+        """Check the command both ways."""
+        answer = super().revalidate(command, question)
+        assert answer == Decider(memory=False).revalidate(command, question)
+        return answer
+
+
+def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
+    """Check that two results say the same; of most, all but the verdicts."""
+    for field in fields(RoundResult):
+        if field.name not in _LAZY:
+            assert getattr(one, field.name) == getattr(other, field.name), field.name
+    assert one.methods == other.methods
+    if number % VERDICTS_EVERY == 0:
+        assert one.verdicts == other.verdicts
+
+
+@pytest.fixture(autouse=True)
+def _both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every engine, and the simulated Karpenter's loop, ask both ways."""
+    monkeypatch.setattr("dovetail.lifecycle.engine.Decider", BothWays)
+    monkeypatch.setattr("dovetail.sim.world.karpenter_loop.Decider", BothWays)
+    monkeypatch.setattr(BothWays, "asked", 0)
+
+
+DAYS = [
+    ("issue-7146", "karpenter-1.15", 20),
+    ("issue-7146", "both", 40),
+    ("day-night", "both", 30),
+    ("image-roll", "zone-by-zone", 30),
+    ("fleet-expiry", "graceful", 60),
+    ("spot-market", "threshold", 30),
+    ("batch-churn", "grace-5m", 20),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "policy", "minutes"), DAYS)
+def test_every_question_of_a_simulated_day(name: str, policy: str, minutes: int) -> None:
+    """Rounds and validations of a run get the same answers with and without memory."""
+    scenario = load_scenario(name)
+    chosen = next(entry for entry in scenario.policies if entry.name == policy)
+    run_scenario(scenario, chosen, seed=1, until=scenario.until if LONG else minutes * MINUTE)
+    assert BothWays.asked >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200 if LONG else 30))
+def test_every_question_of_a_run_with_faults(seed: int) -> None:
+    """Crashes, lost events and clocks that jump change no answer either."""
+    assert not run_seed(seed).violations
+    assert BothWays.asked >= 1
+
+
+CASES = golden_cases()
+
+
+@pytest.mark.parametrize("first", range(0, len(CASES), 25))
+def test_every_golden_case(first: int) -> None:
+    """One decider is asked about cluster after cluster, at one time, later and earlier again, under both profiles."""
+    decider, oracle = Decider(), Decider(memory=False)
+    for case in CASES[first : first + 25]:
+        for question in _questions(case):
+            compare(decider.round(question), oracle.round(question))
+
+
+def _questions(case: GoldenCase) -> list[Question]:
+    theirs = question_of(case)
+    ours = question_of(case, replace(DOVETAIL, nominated_nodes=case.settings.nominated_nodes))
+    later = replace(ours, now=ours.now + timedelta(hours=1))
+    return [theirs, ours, later, ours]
