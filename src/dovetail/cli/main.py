@@ -44,6 +44,7 @@ COMMANDS: Final = (
     CommandEntry("snapshot", "snapshot", "capture what plan needs from a live cluster"),
     CommandEntry("whatif", "whatif", "replay the last day of your cluster under a changed policy"),
     CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
+    CommandEntry("replay", "replay", "play a recording of a real run again under other policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),

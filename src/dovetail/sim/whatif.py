@@ -90,9 +90,9 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of the contract."""
         return {
-            "baseline": self.baseline.figures(),
-            "karpenter": self.karpenter.figures(),
-            "changed": self.changed.figures(),
+            "baseline": self.baseline.to_dict(),
+            "karpenter": self.karpenter.to_dict(),
+            "changed": self.changed.to_dict(),
             "recommendation": {"apply": self.recommendation.apply, "why": self.recommendation.why},
             "patch": self.patch,
             "pools": list(self.asked.chosen),

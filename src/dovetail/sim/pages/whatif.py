@@ -3,7 +3,8 @@
 import json
 
 from dovetail.report import page as html
-from dovetail.sim.pages.comparison import Comparison, simulation_page
+from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.pages.run_page import simulation_page
 from dovetail.sim.whatif import Answer
 from dovetail.sim.world.clock import SECOND
 
