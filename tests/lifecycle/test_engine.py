@@ -27,7 +27,6 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
-    Report,
     SetPoolCondition,
     SettingsChanged,
     Synced,
@@ -36,6 +35,7 @@ from dovetail.lifecycle.messages import (
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.model import names
 from dovetail.model.command import Command
 from dovetail.model.objects import (
@@ -152,7 +152,7 @@ def test_observe_mode_says_and_touches_nothing() -> None:
     """It proposes what it would do, and gives reports and wake-ups only."""
     engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
-    assert {type(item) for _, item in driver.log} == {Report, WakeAt}
+    assert all(isinstance(item, Report | WakeAt) for _, item in driver.log)
     assert len(driver.reports("proposal")) == 1
 
 
