@@ -52,6 +52,7 @@ from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pa
 from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
 from dovetail.lifecycle.store import Store
+from dovetail.lifecycle.waste import WasteBook
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
@@ -128,6 +129,7 @@ class Engine:
         self._pacing = Pacing()
         self._regrowth = Regrowth()
         self._landing = Landing()
+        self._waste = WasteBook()
         self._evictions_from = 0
         self._pod_events = PodEvents()
         self._proposed: tuple[tuple[str, str], ...] = ()
@@ -145,6 +147,7 @@ class Engine:
         self._sweeps = Attempts()
         self._regrowth.forget()
         self._landing.forget()
+        self._waste.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -560,6 +563,7 @@ class Engine:
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
             pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            waste=self._waste.known(),
         )
 
     @property
@@ -591,6 +595,7 @@ class Engine:
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
+        self._waste.update(result.could_save, self.store, self._now)
         started = [command for command in result.commands if self._start(command)]
         figures = (("commands", len(started)), ("rounds", self.rounds), ("skipped", self.rounds_skipped))
         self._report("round", "", f"{len(started)} commands begun", figures)
