@@ -62,6 +62,7 @@ from dovetail.lifecycle.reports import (
     ViewIsOld,
 )
 from dovetail.lifecycle.store import Store
+from dovetail.lifecycle.waste import WasteBook
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
@@ -149,6 +150,7 @@ class Engine:
         self._pacing = Pacing()
         self._regrowth = Regrowth()
         self._landing = Landing()
+        self._waste = WasteBook()
         self._evictions_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
@@ -166,6 +168,7 @@ class Engine:
         self._sweeps = Attempts()
         self._regrowth.forget()
         self._landing.forget()
+        self._waste.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -603,6 +606,7 @@ class Engine:
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            waste=self._waste.known(),
         )
 
     @property
@@ -634,6 +638,7 @@ class Engine:
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
+        self._waste.update(result.could_save, self.store, self._now)
         started = [command for command in result.commands if self._start(command)]
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
