@@ -152,6 +152,7 @@ class Engine:
         self._landing = Landing()
         self._waste = WasteBook()
         self._evictions_from = 0
+        self._surges_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
@@ -386,6 +387,8 @@ class Engine:
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
+            if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
+                self._surges_from = self._elapsed + RIGHT_MISSING
             ident, failure = run.id if run else "", event.failure.value
             self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
@@ -423,6 +426,7 @@ class Engine:
             replacement_timeout=self.settings.replacement_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            surges=not self.settings.is_karpenter,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
         )
@@ -619,6 +623,7 @@ class Engine:
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
             waste=self._waste.known(),
+            may_surge=self._elapsed >= self._surges_from,
         )
 
     @property

@@ -70,6 +70,7 @@ class Placement:
 class Command:
     """One decision: these nodes go, these replacements come first, these pods move there, for this money.
 
+    `surges`: Deployments (`namespace/name`) whose rolling update moves pods (spec section 20).
     `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
     """
 
@@ -83,6 +84,7 @@ class Command:
     disruption_cost: float = 0.0
     pods: int = 0
     launchable: tuple[str, ...] = ()
+    surges: tuple[str, ...] = ()
 
     @property
     def reason(self) -> Reason:

@@ -13,6 +13,7 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
 | EvictPod | not-found, also if the uid differs | - |
+| SurgeDeployment | done | refused if it no longer asks for it, or is paused |
 | NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
@@ -61,6 +62,7 @@ from dovetail.lifecycle.messages import (
     PublishEvent,
     ReleaseNode,
     SetPoolCondition,
+    SurgeDeployment,
     TaintNode,
     UnmarkPod,
     UntaintNode,
@@ -75,6 +77,7 @@ Acted = (
     | CreateNodeClaim
     | DeleteNodeClaim
     | EvictPod
+    | SurgeDeployment
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption
@@ -135,6 +138,9 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, context))
         case EvictPod():
             return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
+        case SurgeDeployment():
+            ref = Ref(kind="Deployment", name=asked.name, namespace=asked.namespace)
+            return _about(ref, known, lambda item: _surge(asked, ref, item))
         case ClearRecord():
             return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
@@ -364,6 +370,19 @@ def _evict(asked: EvictPod, pod: Tree | None) -> Outcome:
     }
     ref = _pod(asked.namespace, asked.name)
     return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+
+
+def _surge(asked: SurgeDeployment, ref: Ref, item: Tree | None) -> Outcome:
+    if item is None:
+        return Done()
+    present = mapping(mapping(mapping(mapping(item, "spec"), "template"), "metadata"), "annotations")
+    if present.get(names.SURGED_AT) == asked.mark:
+        return Done()
+    if annotation(item, names.SURGE) != "true" or mapping(item, "spec").get("paused"):
+        detail = f"Deployment {asked.namespace}/{asked.name} is paused, or no longer asks to surge"
+        return Failed(failure=Failure.REFUSED, detail=detail)
+    marks = {names.SURGED_AT: asked.mark}
+    return Writes(writes=(_patch(ref, item, {"spec": {"template": {"metadata": {"annotations": marks}}}}),))
 
 
 def _mark(asked: MarkPod, pod: Tree | None) -> Outcome:
