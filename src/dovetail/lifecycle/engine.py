@@ -621,6 +621,7 @@ class Engine:
         last = self.last_round
         if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
             self.rounds_skipped += 1
+            self._steer(last)
             self._out.extend(self._announcer.verdicts_due(last, self._elapsed, publishes=self.acts))
             return
         self.rounds += 1
