@@ -243,3 +243,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
 SETTING_KEYS: Final = tuple(sorted(_READERS))
+SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
+"""The field of `Settings` that each key of a file sets."""

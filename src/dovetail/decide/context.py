@@ -69,7 +69,7 @@ class RoundContext:
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
         self._memory, self._launches_of = facts_cache, launches_of
-        managed = None if pools is None or settings.is_karpenter else frozenset(pools)
+        managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
@@ -110,7 +110,7 @@ class RoundContext:
     @cached
     def ledger(self) -> Ledger:
         """The budgets."""
-        pools = () if self.settings.is_karpenter else self.snapshot.cluster.node_pools
+        pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
         return Ledger(
             self.nodes,
             self.policies,
@@ -131,7 +131,7 @@ class RoundContext:
     @cached
     def _health(self) -> dict[str, GateResult]:
         """The pools that are not healthy, and why."""
-        if self.settings.is_karpenter:
+        if not self.settings.rules.health_limits:
             return {}
         found: dict[str, GateResult] = {}
         members: dict[str, list[NodeFacts]] = {}
@@ -244,7 +244,7 @@ class RoundContext:
 
     def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
         """Return the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
-        if self.settings.is_karpenter:
+        if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
         return float(sum(facts.disruption_cost(self.now) for facts in nodes))
 

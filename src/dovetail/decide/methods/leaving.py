@@ -56,7 +56,7 @@ def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | 
     if is_static(facts):
         refusal = refuse_static(context, facts)
         return refusal or bare_command(context, method, (facts,), (template_replacement(facts.pool),))
-    if goes_without_pods(facts) and not context.settings.is_karpenter:
+    if goes_without_pods(facts) and context.settings.rules.empty_skips_simulation:
         return bare_command(context, method, (facts,))
     move = plain_move(context, (facts,))
     return command_of(context, method, move) if isinstance(move, Move) else move

@@ -179,7 +179,7 @@ def pool_of(section: PoolSection, policy: Policy) -> NodePool:
             weight=section.weight,
         ),
     )
-    return managed(pool) if section.managed and not policy.settings.is_karpenter else pool
+    return managed(pool) if section.managed and not policy.settings.rules.plays_karpenter else pool
 
 
 def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
@@ -239,7 +239,7 @@ class Stage:
         """A captured pool under the policy."""
         written = msgspec.to_builtins(pool.spec.disruption)
         pool = change(pool, spec=change(pool.spec, disruption=disruption_of(written, self.policy.disruption)))
-        return pool if self.policy.settings.is_karpenter else managed(pool)
+        return pool if self.policy.settings.rules.plays_karpenter else managed(pool)
 
     def _draw(self, options: Any) -> Any:
         return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options
