@@ -1,6 +1,7 @@
 """Writes the plain manifests from the chart, for those without Helm: python tools/build_manifests.py.
 
-The chart's defaults, in the namespace `dovetail`, which is made too. The pre-delete hook is Helm's: without it one runs
+The chart's defaults, in the namespace `dovetail`, which is made too; and the same with `observe: false`, which acts and
+has the rights for it. The pre-delete hook is Helm's: without it one runs
 `dovetail release --all --stop-controller dovetail/dovetail` before deleting (docs/install.md).
 """
 
@@ -14,6 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "deploy" / "chart" / "dovetail"
 OUT = ROOT / "deploy" / "manifests" / "dovetail.yaml"
+ACTING = ROOT / "deploy" / "manifests" / "dovetail-acting.yaml"
 HEAD = """\
 # Made from the chart by tools/build_manifests.py; change the chart instead. Read docs/install.md first: name your image,
 # and before you delete this run: dovetail release --all --stop-controller dovetail/dovetail
@@ -38,10 +40,10 @@ def is_hook(tree: dict[str, Any]) -> bool:
     return "helm.sh/hook" in (tree["metadata"].get("annotations") or {})
 
 
-def manifests() -> str:
-    """The file's text."""
+def manifests(*options: str) -> str:
+    """Return the file's text, with these options of Helm."""
     trees: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dovetail"}}]
-    trees += [tree for tree in render() if not is_hook(tree)]
+    trees += [tree for tree in render(*options) if not is_hook(tree)]
     for tree in trees:
         for labels in (tree["metadata"].get("labels"), _template_labels(tree)):
             for key in OF_HELM:
@@ -57,3 +59,4 @@ def _template_labels(tree: dict[str, Any]) -> dict[str, str] | None:
 if __name__ == "__main__":
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(manifests())
+    ACTING.write_text(manifests("--set=observe=false"))

@@ -11,7 +11,7 @@ import yaml
 from dovetail import __version__
 from dovetail.api.catalogue import decode_catalogue, encode_catalogue, load_catalogue
 from dovetail.api.settings import load_settings
-from tests.deploy.chart import CHART, NAMESPACE, one, pod_specs, render, script, tool
+from tests.deploy.chart import CHART, NAMESPACE, Tree, one, pod_specs, render, script, tool
 
 EVERYTHING = (
     "--set=observe=false",
@@ -84,6 +84,79 @@ def test_observing_is_switched_off_by_one_value() -> None:
         "--observe"
         not in one(render("--set=observe=false"), "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     )
+
+
+def _is_hook(tree: Tree) -> bool:
+    return "helm.sh/hook" in (tree["metadata"].get("annotations") or {})
+
+
+def _verbs(trees: list[Tree]) -> set[str]:
+    roles = [tree for tree in trees if tree["kind"] in ("Role", "ClusterRole")]
+    return {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
+
+
+def test_rights_come_with_acting() -> None:
+    """An observe-only install may only read; the hook that gives nodes back has rights of its own while it runs."""
+    for options, reads_only in (((), True), (("--set=observe=false",), False)):
+        trees = render(*options)
+        kept = [tree for tree in trees if not _is_hook(tree)]
+        assert (_verbs(kept) <= {"get", "list", "watch"}) is reads_only
+        hook = one(trees, "Job")["spec"]["template"]["spec"]["serviceAccountName"]
+        made = [tree for tree in trees if _is_hook(tree) and tree["kind"] != "Job"]
+        assert one(made, "ServiceAccount")["metadata"]["name"] == hook == "dovetail-release"
+        assert {tree["kind"] for tree in made} == {
+            "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+        }  # fmt: skip
+        for tree in made:
+            notes = tree["metadata"]["annotations"]
+            assert int(notes["helm.sh/hook-weight"]) < 0, "before the Job"
+            assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
+        assert "delete" not in _verbs(made)
+
+
+def test_without_roles_of_the_chart_the_hook_uses_the_account_that_was_named() -> None:
+    """Whoever makes the roles makes them for one account."""
+    trees = render("--set=rbac.create=false", "--set=serviceAccount.create=false", "--set=serviceAccount.name=mine")
+    assert {spec["serviceAccountName"] for _, spec in pod_specs(trees)} == {"mine"}
+    assert not {tree["kind"] for tree in trees} & {"Role", "ClusterRole", "ServiceAccount"}
+
+
+def test_who_may_connect() -> None:
+    """Only the metrics' port is open, to whom you say; outgoing traffic is limited where you say how."""
+    policy = one(render(), "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"ports": [{"port": "metrics"}]}]
+    labels = one(render(), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    out = [{"ports": [{"port": 443}]}]
+    narrow = one(
+        render(
+            f"--set-json=networkPolicy.metricsFrom={json.dumps(peers)}",
+            f"--set-json=networkPolicy.egress={json.dumps(out)}",
+        ),
+        "NetworkPolicy",
+    )["spec"]
+    assert narrow["ingress"][0]["from"] == peers
+    assert (narrow["policyTypes"], narrow["egress"]) == (["Ingress", "Egress"], out)
+    assert "NetworkPolicy" not in {tree["kind"] for tree in render("--set=networkPolicy.enabled=false")}
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1", "::1"])
+def test_where_the_metrics_listen(address: str) -> None:
+    """On every address with the probes, or on one of your choice with the probes on a port of their own."""
+    trees = render(f"--set=metrics.address={address}", "--set=metrics.port=9000")
+    container = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert f"--listen={address}:9000" in container["args"]
+    probed = container["livenessProbe"]["httpGet"]["port"], container["readinessProbe"]["httpGet"]["port"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    if address:
+        assert "--probes=:8081" in container["args"]
+        assert (probed, ports) == (("probes", "probes"), {"metrics": 9000, "probes": 8081})
+    else:
+        assert not [argument for argument in container["args"] if argument.startswith("--probes")]
+        assert (probed, ports) == (("metrics", "metrics"), {"metrics": 9000})
+    assert one(trees, "Service")["spec"]["ports"][0]["port"] == 9000
 
 
 def test_all_switches_are_on() -> None:
@@ -171,9 +244,10 @@ def test_versions_go_together() -> None:
 
 def test_names_follow_the_release() -> None:
     """Another release in another namespace has names of its own, and its role's Lease is the one that it uses."""
-    trees = render(name="canary", namespace="nodes")
+    trees = render("--set=observe=false", name="canary", namespace="nodes")
     assert one(trees, "Deployment")["metadata"]["name"] == "canary-dovetail"
     lease, role = one(trees, "Lease"), one(trees, "Role", "canary-dovetail")
+    assert one(trees, "Role", "canary-dovetail-release")["rules"] == role["rules"][:1]
     assert role["rules"][0]["resourceNames"] == [lease["metadata"]["name"]]
     assert role["metadata"]["namespace"] == lease["metadata"]["namespace"] == "nodes"
     hook = one(trees, "Job")["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -185,6 +259,8 @@ def test_the_plain_manifests_are_current() -> None:
     tool("helm")
     builder = script("build_manifests")
     assert builder.OUT.read_text() == builder.manifests(), "run: python tools/build_manifests.py"
+    acting = builder.manifests("--set=observe=false")
+    assert builder.ACTING.read_text() == acting, "run: python tools/build_manifests.py"
     kinds = [tree["kind"] for tree in yaml.safe_load_all(builder.OUT.read_text())]
     assert kinds[0] == "Namespace"
     assert "Job" not in kinds

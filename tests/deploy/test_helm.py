@@ -56,17 +56,21 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
         assert _deployed(admin) == []
         assert admin.get(LEASE)["spec"]["holderIdentity"] == "leader"
 
-        # Nodes that are held; the hook is Helm's Job, its pod is ours to run: there is no kubelet here.
+        # Back to observing, with nodes that are still held: the hook has rights of its own to give them back.
+        # It is Helm's Job, its pod is ours to run: there is no kubelet here.
+        helm("upgrade", "dovetail", str(CHART))
+        assert _deployed(admin) == ["--observe"]
         annotations = {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "held", "annotations": annotations}}
         admin.apply(node)
-        token = token_of(admin, "dovetail", NAMESPACE)
-        account = kubeconfig_for(plane, token, tmp_path / "account")
         removal = threading.Thread(target=helm, args=("uninstall", "dovetail", "--timeout=300s"))
         removal.start()
         try:
             pod = eventually(lambda: _hook_pod(admin))
             assert admin.get(LEASE) is not None, "the hook comes first"
+            assert pod["spec"]["serviceAccountName"] == "dovetail-release"
+            token = token_of(admin, pod["spec"]["serviceAccountName"], NAMESPACE)
+            account = kubeconfig_for(plane, token, tmp_path / "account")
             done = subprocess.run(
                 [*COMMAND, *pod["spec"]["containers"][0]["args"], f"--kubeconfig={account}"],
                 capture_output=True,

@@ -143,8 +143,15 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         heir.wait_for(topic="command", phase="waiting")
         assert (_tainted(world), _replacements(world, "flight")) == (["flight-1"], coming)
 
-        # Uninstalled while it acts: the hook's command, under the same account, and then Helm's deletion.
-        hook = [*container_arguments(trees, "Job", tmp_path / "hook"), f"--kubeconfig={account}"]
+        # Uninstalled while it acts: the hook's command, under the hook's own account, and then Helm's deletion.
+        of_hook = [tree for tree in trees if "helm.sh/hook" in (tree["metadata"].get("annotations") or {})]
+        for tree in of_hook:
+            if tree["kind"] != "Job":
+                admin.apply(tree)
+                applied.append(tree)
+        token = token_of(admin, "dovetail-release", NAMESPACE)
+        releaser = kubeconfig_for(plane, token, tmp_path / "releaser", NAMESPACE)
+        hook = [*container_arguments(trees, "Job", tmp_path / "hook"), f"--kubeconfig={releaser}"]
         done = subprocess.run(
             [*COMMAND, *hook], capture_output=True, text=True, check=False, env=environment(), timeout=300
         )

@@ -25,6 +25,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     HoldNode,
     InstructionFailed,
+    NoteDisruption,
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
@@ -50,7 +51,8 @@ from tests.deploy.account import install, kubeconfig_for, may, token_of
 from tests.deploy.chart import NAMESPACE, Tree, atoms, without
 from tests.paths import ROOT
 
-MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))
+MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail-acting.yaml").read_text()))
+OBSERVING = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))
 ROLES = {
     f"{tree['kind']}/{tree['metadata']['name']}": tree
     for tree in MANIFESTS
@@ -232,6 +234,15 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
             reason="Tried",
             message=datetime.now(UTC).isoformat(),
         ),
+        NoteDisruption(
+            id="11",
+            command_id=f"noted at {datetime.now(UTC)}",
+            node_pool=NAME,
+            nodes=1,
+            reason="Empty",
+            at=datetime.now(UTC),
+            keep=1,
+        ),
     ]
     actuator = Actuator(client=client, identity="tried", seal=Seal((b"of these tests alone",)))
     answers = [await actuator.carry_out(order) for order in orders]
@@ -312,7 +323,7 @@ def test_with_all_rules_nothing_is_refused(installed: Installed) -> None:
 
 
 def test_nothing_else_is_allowed(installed: Installed) -> None:
-    """The account can't touch pods, secrets, other Leases, pools' specs, or roles."""
+    """The account can't touch pods, secrets, other Leases, or roles, and deletes no pool."""
     account = installed.account
     for group, resource, verb in (
         ("", "pods", "delete"),
@@ -321,7 +332,7 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "create"),
         ("", "secrets", "list"),
         ("", "nodes", "delete"),
-        ("karpenter.sh", "nodepools", "patch"),
+        ("karpenter.sh", "nodepools", "delete"),
         ("karpenter.sh", "nodeclaims/status", "patch"),
         ("coordination.k8s.io", "leases", "create"),
         ("rbac.authorization.k8s.io", "clusterroles", "patch"),
@@ -329,6 +340,59 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
     ):
         assert not may(account, group, resource, verb, namespace="kube-system"), f"{verb} {resource}"
         assert not may(account, group, resource, verb), f"{verb} {resource}"
+
+
+def _rights(trees: list[Tree]) -> set[tuple[str, str, str]]:
+    """Return all that the chart's own account may do, whatever role it comes from."""
+    roles = [tree for tree in trees if tree["kind"] in ("ClusterRole", "Role")]
+    return {atom[1:] for role in roles if not role["metadata"]["name"].endswith("-viewer") for atom in atoms(role)}
+
+
+def test_observing_has_only_reading_rights() -> None:
+    """The defaults: not one verb that changes anything, in any role; nothing that acting would not have too."""
+    assert {verb for _, _, verb in _rights(OBSERVING)} == {"get", "list", "watch"}
+    assert _rights(OBSERVING) < _rights(MANIFESTS)
+    assert not [tree for tree in OBSERVING if tree["kind"] in ("Role", "RoleBinding")]
+
+
+def test_an_observing_account_sees_everything_and_can_change_nothing(api_server: ControlPlane, tmp_path: Path) -> None:
+    """On a real server: every watch and the CRD without a complaint, every write refused."""
+    with api_server.client() as admin:
+        space = f"{NAMESPACE}-observing"
+        trees = [_moved(tree, space) for tree in OBSERVING]
+        install(admin, trees, space)
+        token = token_of(admin, "dovetail", space)
+        config = kubeconfig_for(api_server, token, tmp_path / "kubeconfig", space)
+        port = int(api_server.base_url.rsplit(":", 1)[1])
+        with Client(port, token, api_server.ca_path) as account:
+            made = Installed(api_server, admin, account, config)
+            for tree in _one_of_each():
+                admin.apply(tree)
+                made.objects[tree["kind"]] = tree
+
+            async def look() -> list[str]:
+                async with ApiClient(connect(str(config))) as client:
+                    note = (await look_at_crd(client)).note
+                    return [*([note] if note else []), *await _watches(client, made)]
+
+            assert asyncio.run(look()) == []
+            for group, resource, verb in sorted(_rights(MANIFESTS) - _rights(OBSERVING)):
+                if verb not in ("get", "list", "watch"):
+                    assert not may(account, group, resource, verb, namespace=space), f"{verb} {resource}"
+                    assert not may(account, group, resource, verb, namespace="default"), f"{verb} {resource}"
+
+
+def _moved(tree: Tree, space: str) -> Tree:
+    """Return an object in another namespace, its cluster-wide parts under another name, its subjects there too."""
+    text = yaml.safe_dump(tree).replace(f"namespace: {NAMESPACE}\n", f"namespace: {space}\n")
+    moved: Tree = yaml.safe_load(text)
+    if moved["kind"] in ("ClusterRole", "ClusterRoleBinding"):
+        moved["metadata"]["name"] += "-observing"
+    if moved["kind"] == "ClusterRoleBinding":
+        moved["roleRef"]["name"] += "-observing"
+    if moved["kind"] == "Namespace":
+        moved["metadata"]["name"] = space
+    return moved
 
 
 @pytest.mark.parametrize(("role_name", "atom"), ATOMS, ids=IDS)

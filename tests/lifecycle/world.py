@@ -33,12 +33,12 @@ from dovetail.lifecycle.messages import (
     ObjectVanished,
     PublishEvent,
     ReleaseNode,
-    Report,
     Synced,
     TaintNode,
     UntaintNode,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method, Placement, Replacement

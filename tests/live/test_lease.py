@@ -239,3 +239,101 @@ def test_the_written_spec() -> None:
     assert bodies[0]["metadata"] == {"resourceVersion": "1"}
     assert "acquireTime" not in bodies[0]["spec"], "it was ours already"
     assert bodies[-1]["spec"] == {"holderIdentity": None, "leaseDurationSeconds": 1}
+
+
+def test_a_slow_server_makes_leading_slow_not_impossible() -> None:
+    """Every call takes over a quarter of the renewal deadline: it leads, keeps leading, and renews with one call."""
+    calls: list[str] = []
+    version = 0
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        nonlocal version
+        calls.append(request.method)
+        version += 1
+        await asyncio.sleep(1.1)  # 5.5 s of the 20 s that are the default
+        return web.json_response({"metadata": {"resourceVersion": str(version)}, "spec": {"holderIdentity": "me"}})
+
+    async def context() -> None:
+        async with talking_to(lambda request, number: {}) as (_, client):
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", slow)
+            runner = web.AppRunner(app, shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            client.connection.server = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            me = Candidate(client, "me", "x", lease_duration=6.0, renew_deadline=4.0, retry_period=0.4)
+            await until(lambda: me.told == ["gained"])
+            begun = len(calls)
+            while len(calls) < begun + 6:
+                assert me.election.may_act
+                await asyncio.sleep(0.05)
+            assert set(calls[begun:]) == {"PATCH"}
+            assert me.told == ["gained"]
+            await me.stop()
+            await runner.cleanup()
+
+    asyncio.run(context())
+
+
+def test_a_conflict_while_renewing_is_read_at_once() -> None:
+    """Somebody touched the Lease, a label perhaps: it is still ours, and nobody steps down for that."""
+    held = "me"
+    refuse = 0
+
+    def answer(request: web.Request, number: int) -> Any:
+        nonlocal refuse
+        if request.method == "PATCH" and refuse:
+            refuse -= 1
+            return web.json_response({"code": 409}, status=409)
+        return {
+            "metadata": {"resourceVersion": str(number)},
+            "spec": {"holderIdentity": held, "leaseDurationSeconds": 9},
+        }
+
+    async def context() -> None:
+        nonlocal refuse, held
+        async with talking_to(answer) as (server, client):
+            me = Candidate(client, "me", "x", renew_deadline=60.0)
+            await until(lambda: me.told == ["gained"])
+            refuse = 1
+            await until(lambda: refuse == 0)
+            seen = len(server.requests)
+            await until(lambda: len(server.requests) > seen + 5)
+            assert me.told == ["gained"]
+            held, refuse = "another", 1000
+            await until(lambda: me.told == ["gained", "lost"])
+            await me.stop()
+
+    asyncio.run(context())
+
+
+def test_one_call_that_hangs_leaves_time_for_another() -> None:
+    """A single renewal that is never answered costs nobody the Lease."""
+    hung = 0
+
+    async def once(request: web.Request) -> web.StreamResponse:
+        nonlocal hung
+        if request.method == "PATCH" and hung == 1:
+            hung = 2
+            await asyncio.sleep(60)
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}})
+
+    async def context() -> None:
+        nonlocal hung
+        async with talking_to(lambda request, number: {}) as (_, client):
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", once)
+            runner = web.AppRunner(app, shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            client.connection.server = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            me = Candidate(client, "me", "x", lease_duration=9.0, renew_deadline=6.0, retry_period=0.2)
+            await until(lambda: me.told == ["gained"])
+            hung = 1
+            await until(lambda: bool(me.notes))
+            await until(lambda: me.election.age < 1.0)
+            assert me.told == ["gained"]
+            await me.stop()
+            await runner.cleanup()
+
+    asyncio.run(context())

@@ -47,6 +47,8 @@ COMMANDS: Final = (
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
+    CommandEntry("pause", "pause", "stop new commands in some pools, or in all"),
+    CommandEntry("resume", "pause", "let paused or halted pools go on"),
     CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
     CommandEntry("crds", "crds", "print the CRDs"),
 )

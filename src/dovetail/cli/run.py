@@ -55,6 +55,9 @@ def register(subparsers: Any) -> None:
         help="metrics and probes; :PORT is every address, of IPv4 and IPv6",
     )
     parser.add_argument(
+        "--probes", metavar="HOST:PORT", help="answer the probes here instead, where the metrics listen elsewhere"
+    )
+    parser.add_argument(
         "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
     )
     parser.add_argument("--identity", help="who we are on the Lease; default: the host's name and process")
@@ -75,18 +78,23 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.cli.live_cluster import with_client
     from dovetail.live.logs import Log
 
-    host, _, port = args.listen.rpartition(":")
-    if not port.isdigit():
-        raise InputError(f'--listen is "{args.listen}"; write HOST:PORT, such as 127.0.0.1:8080')
+    where = [_address("--listen", args.listen), *([_address("--probes", args.probes)] if args.probes else [])]
     log = Log(args.log_level)
 
     async def work(client: "ApiClient") -> int:
-        return await _control(args, client, log, host.strip("[]"), int(port))
+        return await _control(args, client, log, where)
 
     return with_client(args, work)
 
 
-async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", host: str, port: int) -> int:
+def _address(flag: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise InputError(f'{flag} is "{text}"; write HOST:PORT, such as 127.0.0.1:8080')
+    return host.strip("[]"), int(port)
+
+
+async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", where: list[tuple[str, int]]) -> int:
     from dovetail.api.settings import load_settings
     from dovetail.lifecycle.engine import Engine
     from dovetail.live.crd_check import look_at_crd
@@ -140,11 +148,11 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", ho
             loop.add_signal_handler(number, controller.stop)
         try:
             async with serving(
-                host,
-                port,
+                where[0],
                 metrics.registry,
                 alive=controller.why_dead,
                 ready=controller.why_unready,
+                probes=where[1] if len(where) > 1 else None,
             ) as listening:
                 log.info(
                     "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,

@@ -38,7 +38,7 @@ from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import carried_by_nodes, simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class RoundContext:
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
         self._memory, self._launches_of = facts_cache, launches_of
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
-        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
+        carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
+        buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
+        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.searched: Found | None = None
@@ -210,7 +212,7 @@ class RoundContext:
     def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
         """Return the methods whose gates 1 to 7 each node passes; the gates' words are not needed for that."""
         memory = self._memory
-        if memory is None:
+        if memory is None or self.snapshot.virtual:
             yield from ((facts, self._passed(facts)) for facts in self.nodes)
             return
         for facts, known in memory.open_to(self.nodes, self.gate_context.managed_pools, self.now):

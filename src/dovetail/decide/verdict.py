@@ -113,9 +113,11 @@ def _budget_passed(context: RoundContext, method: Method, facts: NodeFacts) -> G
 def _stabilizing(context: RoundContext) -> GateResult:
     assert context.stabilized_until is not None
     left = seconds(context.stabilized_until - context.now)
+    what = context.question.cost_held_by or "an action"
     return stopped(
         Gate.STABILIZATION,
-        f"An action has just finished; cost actions wait for the cluster to settle, {left} more.",
+        f"{what[0].upper()}{what[1:]} has just finished; cost actions in all NodePools wait for the cluster to settle, "
+        f"{left} more.",
         until=clock(context.stabilized_until),
     )
 

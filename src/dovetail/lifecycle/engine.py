@@ -9,16 +9,16 @@ that a wall clock that is set stretches no wait and ends none. Sits at the top o
 drive it.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
+from dovetail.api.policy import effective_policy
 from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -42,7 +42,6 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
-    Report,
     SettingsChanged,
     Synced,
     ViewGrewOld,
@@ -51,6 +50,17 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
 from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
+from dovetail.lifecycle.reports import (
+    CommandDropped,
+    CommandFound,
+    CommandProposed,
+    CostActionUndone,
+    InstructionNotDone,
+    LeadershipChanged,
+    PoolBacksOff,
+    RoundEnded,
+    ViewIsOld,
+)
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
@@ -111,7 +121,7 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._decider: RoundDecider = decider if decider is not None else Decider()
-        self._announcer = Announcer(verdicts_every)
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self._is_there)
         self._now: datetime | None = None
         self._elapsed = 0
         self._started = 0
@@ -130,7 +140,7 @@ class Engine:
         self._landing = Landing()
         self._evictions_from = 0
         self._pod_events = PodEvents()
-        self._proposed: tuple[tuple[str, str], ...] = ()
+        self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -261,7 +271,7 @@ class Engine:
                 self._look_at_all()
             case ViewGrewOld(kinds=kinds):
                 self.is_synced = False
-                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
+                self._out.append(ViewIsOld(kinds=tuple(kinds)))
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -283,6 +293,9 @@ class Engine:
             case _:
                 assert_never(event)
         return _Stir.STORE
+
+    def _is_there(self, name: str) -> bool:
+        return self.store.get(Node, name) is not None or self.store.get(NodeClaim, name) is not None
 
     def _observe(self, item: AnyObject) -> "_Stir":
         meta = item.metadata
@@ -340,7 +353,7 @@ class Engine:
         self.is_leader = leads
         self._reset()
         self._round_at = self._elapsed
-        self._report("leadership", "", "gained" if leads else "lost")
+        self._out.append(LeadershipChanged(leads=leads))
         if leads:
             self._look_at_all()
 
@@ -354,13 +367,8 @@ class Engine:
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
-            figures = (("id", event.id), ("failure", event.failure.value))
-            self._report("instruction-failed", run.id if run else "", event.detail or event.failure.value, figures)
-
-    def _report(
-        self, topic: str, ident: str, message: str, figures: Iterable[tuple[str, str | int | float]] = ()
-    ) -> None:
-        self._out.append(Report(topic=topic, command_id=ident, message=message, figures=tuple(figures)))
+            ident, failure = run.id if run else "", event.failure.value
+            self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
     # ------------------------------------------------------------ memory
 
@@ -368,8 +376,8 @@ class Engine:
         """Drop what time has ended; decisions may differ from then on."""
         for pool, pause in self._regrowth.judge(self.store, self._elapsed):
             self._facts_version += 1
-            figures = (("pool", pool), ("failures", self._regrowth.waits.failures(pool)), ("seconds", pause // SECOND))
-            self._report("regrowth", "", f"a cost action in pool {pool} did not hold: nodes came back", figures)
+            failures = self._regrowth.waits.failures(pool)
+            self._out.append(CostActionUndone(pool=pool, failures=failures, seconds=pause // SECOND))
         if self._landing.look(self.store, self._elapsed):
             for method in COST_METHODS:
                 self._pacing.settling.pop(method.value, None)
@@ -396,7 +404,14 @@ class Engine:
             replacement_timeout=self.settings.replacement_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            rate_span=self._rate_span,
         )
+
+    def _rate_span(self, pool: str) -> int:
+        """Return the longest span of a pool's rate budgets; 0: it has none."""
+        item = self.store.get(NodePool, pool)
+        budgets = () if item is None else effective_policy(item, self.settings).budgets
+        return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
@@ -424,7 +439,7 @@ class Engine:
             self._facts_version += 1
             for name in run.replacements:
                 self._pacing.lingering.pop(name, None)
-            self._report("command", run.id, "found on the cluster", (("action", run.action.value),))
+            self._out.append(CommandFound(command_id=run.id, action=run.action))
         for ident in self._sweeps.ids():
             if ident not in {sweep.id for sweep in left.sweeps}:
                 self._sweeps.forget(ident)
@@ -472,7 +487,9 @@ class Engine:
         assert run.command is not None
         held = self._cost_held_until() if run.method in COST_METHODS else None
         if held is not None:
-            run.verdict, run.why = Signal.VALIDATION_REFUSED, f"cost actions wait until {held.isoformat()}"
+            after = self._pacing.settles_by(self._elapsed)
+            why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
         question = self._question(without=run.id)
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
@@ -513,7 +530,8 @@ class Engine:
         self._refused_last = ()
         self._look_again(self._elapsed)
         if run.phase is Phase.DONE:
-            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed)
+            pools = dict.fromkeys(entry.pool for entry in run.candidates)
+            self._pacing.finished(run.method, self.settings.stabilization, self._elapsed, tuple(pools))
             self._landing.end(run.id, self._elapsed, self.settings.stabilization.cost)
             for pool in run.pools:
                 self._pacing.launches.succeeded(pool)
@@ -539,8 +557,16 @@ class Engine:
         for pool in dict.fromkeys(pools):
             pause = memory.failed(pool, self._elapsed)
             if pause is not None:
-                figures = (("pool", pool), ("failures", memory.failures(pool)), ("seconds", pause // SECOND))
-                self._report("back-off", run.id, f"pool {pool} {what} for {pause // SECOND} s: {run.why}", figures)
+                self._out.append(
+                    PoolBacksOff(
+                        command_id=run.id,
+                        pool=pool,
+                        what=what,
+                        failures=memory.failures(pool),
+                        seconds=pause // SECOND,
+                        why=run.why,
+                    )
+                )
 
     def _hold(self) -> None:
         if self.holds:
@@ -561,6 +587,7 @@ class Engine:
             in_flight=self.in_flight(without),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
+            cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events=events,
         )
 
@@ -594,8 +621,7 @@ class Engine:
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
         started = [command for command in result.commands if self._start(command)]
-        figures = (("commands", len(started)), ("rounds", self.rounds), ("skipped", self.rounds_skipped))
-        self._report("round", "", f"{len(started)} commands begun", figures)
+        self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
             wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
@@ -623,11 +649,11 @@ class Engine:
             return False
         candidates = self._bind_to_claims(command)
         if self.observe or candidates is None:
-            topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
-            figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
-            if self._proposed != figures:
-                self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
+            kind = CommandProposed if self.observe else CommandDropped
+            proposed = kind(action=command.action, nodes=command.nodes)
+            if self._proposed != proposed:
+                self._proposed = proposed
+                self._out.append(proposed)
             return False
         assert self._now is not None
         self._started += 1

@@ -27,7 +27,7 @@ def _nothing_over_is_kept(engine: Engine) -> Iterator[str]:
 
 
 def _only_a_leader_has_commands(engine: Engine) -> Iterator[str]:
-    if engine.runs and not engine.acts:
+    if engine.runs and (engine.observe or not engine.is_leader):
         yield f"{len(engine.runs)} commands under way in an engine that may not act"
 
 
@@ -44,6 +44,8 @@ def _history_follows_the_table(engine: Engine) -> Iterator[str]:
 
 
 def _every_wait_ends(engine: Engine) -> Iterator[str]:
+    if not engine.acts:
+        return  # its view is old: commands stand still until it is fresh again
     for run in engine.runs:
         limit = engine.settings.replacement_timeout
         timed = run.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from dovetail.lifecycle.reports import Report
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject
@@ -214,6 +215,31 @@ class ClearRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDisruption:
+    """Write into a pool's history that nodes begin to leave, before they do (spec section 13).
+
+    Entries older than `keep` nanoseconds go. An entry of the same command is not written twice.
+    """
+
+    id: str
+    command_id: str
+    node_pool: str
+    nodes: int
+    reason: str
+    at: datetime
+    keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDisruption:
+    """Take a command that was rolled back out of a pool's history."""
+
+    id: str
+    command_id: str
+    node_pool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNode:
     """Keep Karpenter's own voluntary disruption off the node (spec section 10)."""
 
@@ -298,16 +324,6 @@ class WakeAt:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A fact for logs and metrics: a command's step, a blocked move, a failed validation. Never answered."""
-
-    topic: str
-    command_id: str
-    message: str
-    figures: tuple[tuple[str, str | int | float], ...] = ()
-
-
 Instruction = (
     TaintNode
     | UntaintNode
@@ -315,6 +331,8 @@ Instruction = (
     | DeleteNodeClaim
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod

@@ -34,11 +34,11 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     ObjectVanished,
     PublishEvent,
-    Report,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
@@ -46,7 +46,7 @@ from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, Resource, plural_in
+from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
 from dovetail.live.tasks import Tasks
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import Informer
@@ -77,7 +77,7 @@ class Controller:
     lease_namespace: str
     seal: Seal | None = None
     lease_name: str = "dovetail"
-    resources: Sequence[Resource] = RESOURCES
+    resources: Sequence[Resource] = ALL_RESOURCES
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The controller's only open port: metrics and probes, read-only, nothing else."""
+"""The controller's only open port, or two: metrics and probes, read-only, nothing else."""
 
 import contextlib
 import socket
@@ -13,13 +13,18 @@ class PortError(Exception):
     """The port can't be used; one sentence for people."""
 
 
+Address = tuple[str, int]
+Check = Callable[[], str]
+
+
 @contextlib.asynccontextmanager
 async def serving(
-    host: str, port: int, registry: CollectorRegistry, *, alive: Callable[[], str], ready: Callable[[], str]
+    where: Address, registry: CollectorRegistry, *, alive: Check, ready: Check, probes: Address | None = None
 ) -> AsyncIterator[int]:
     """Answer /metrics, /healthz and /readyz meanwhile; yield the port, which the system chooses where it is 0.
 
-    An empty `host` is every address, of IPv4 and IPv6. `alive` and `ready` return what is wrong, or nothing.
+    An empty host is every address, of IPv4 and IPv6. `alive` and `ready` return what is wrong, or nothing. With
+    `probes` the probes are answered there and nowhere else.
     """
 
     async def metrics(_: web.Request) -> web.Response:
@@ -31,10 +36,22 @@ async def serving(
     async def readyz(_: web.Request) -> web.Response:
         return _probe(ready())
 
+    counted = [web.get("/metrics", metrics)]
+    probed = [web.get("/healthz", healthz), web.get("/readyz", readyz)]
+    async with contextlib.AsyncExitStack() as stack:
+        port = await stack.enter_async_context(_site(where, [*counted, *([] if probes else probed)]))
+        if probes is not None:
+            await stack.enter_async_context(_site(probes, probed))
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def _site(where: Address, routes: list[web.RouteDef]) -> AsyncIterator[int]:
     app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
+    host, port = where
     try:
         try:
             await (web.TCPSite(runner, host, port) if host else web.SockSite(runner, _everywhere(port))).start()

@@ -78,6 +78,10 @@ class Rules:
         False,
         "Drifted nodes of static pools go first, all that fit at once; then empty nodes, then the oldest drift.",
     )
+    replaces_static: bool = _rule(
+        False,
+        "A drifted node of a static pool gets its replacement first; else Karpenter refills the pool after it.",
+    )
     bisects_only: bool = _rule(False, "The batch of several nodes is searched by bisection alone.")
     pools_take_turns: bool = _rule(False, "Single-node candidates are taken one of each pool in turn.")
 
@@ -104,6 +108,7 @@ class Rules:
     spot_by_requirements: bool = _rule(
         False, "A replacement may be spot if its requirements allow it; else if a spot offering is there."
     )
+    spot_gate: bool = _rule(False, "Karpenter's feature gate SpotToSpotConsolidation sets `spotToSpotConsolidation`.")
     strict_min_values: bool = _rule(
         False, "minValues is checked after each price filter, under `minValuesPolicy: BestEffort` too."
     )

@@ -15,6 +15,7 @@ class Gate(StrEnum):
 
     MANAGED = "managed"
     PAUSED = "paused"
+    REBOOTING = "rebooting"
     MARKED_FOR_DELETION = "marked-for-deletion"
     INITIALIZED = "initialized"
     NOMINATED = "nominated"
@@ -27,6 +28,7 @@ class Gate(StrEnum):
     CONSOLIDATE_AFTER = "consolidate-after"
     MIN_NODE_AGE = "min-node-age"
     GRACE_PERIOD = "grace-period"
+    CAPACITY_BUFFER = "capacity-buffer"
     NOT_EMPTY = "not-empty"
     NOT_EXPIRED = "not-expired"
     NOT_DRIFTED = "not-drifted"

@@ -92,6 +92,7 @@ class NodeFacts:
     unreadable: tuple[str, ...] = ()
     claiming: Pod | None = None
     """A pod that would move and has resource claims."""
+    rebooting: bool = False
     pod_windows: tuple[tuple[Pod, PodWindow], ...] = ()
     """Pods that would move and may only do so in a window of their own (spec section 18)."""
 
@@ -163,13 +164,16 @@ class NodeFacts:
 
     @cached
     def counted(self) -> bool:
-        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7)."""
-        return self.claim is not None and self.initialized and not self.instance_terminating
+        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7).
+
+        A node that Karpenter is rebooting counts although it is not initialized meanwhile.
+        """
+        return self.claim is not None and (self.initialized or self.rebooting) and not self.instance_terminating
 
     @cached
     def used(self) -> bool:
-        """Return whether it takes a place in the budgets: on its way out, or not ready (spec section 7)."""
-        return bool(self.marked) or not self.ready
+        """Return whether it takes a place in the budgets: on its way out, rebooting, or not ready (spec section 7)."""
+        return bool(self.marked) or self.rebooting or not self.ready
 
     @property
     def drifted(self) -> bool:

@@ -7,8 +7,8 @@ expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; g
 facts and timers, below the methods.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
@@ -26,11 +26,15 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What the rules know beside the node: settings, the time, and which pools are ours (None: all)."""
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+
+    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    """
 
     settings: Settings
     now: datetime
     managed_pools: frozenset[str] | None = None
+    buffered: Mapping[str, int] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +73,12 @@ def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
             nodePool=facts.pool_name,
         )
     return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
+
+
+def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.rebooting:
+        return stopped(Gate.REBOOTING, "Karpenter is rebooting it.", condition=names.CONDITION_REBOOTING)
+    return passed(Gate.REBOOTING, "It is not being rebooted.")
 
 
 def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -198,6 +208,7 @@ Rule = Callable[[NodeFacts, GateContext], GateResult]
 NODE_RULES: tuple[Rule, ...] = (
     _managed,
     _not_paused,
+    _not_rebooting,
     _not_marked,
     _initialized,
     _not_nominated,
@@ -361,6 +372,14 @@ def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
+    if not count:
+        return passed(gate, "It holds no room for a CapacityBuffer.")
+    what = "1 virtual pod" if count == 1 else f"{count} virtual pods"
+    return stopped(gate, f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
+
+
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
     closes = gate_context.settings.rules.resource_claims_stay
@@ -372,13 +391,13 @@ def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResu
 
 def claims_why(pod: Pod, settings: Settings) -> str:
     """Say why a pod with resource claims keeps its node."""
-    if settings.karpenter.ignore_dra_requests:
+    if settings.karpenter.ignores_dra:
         return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
-    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed, _old_enough),
+    Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
     Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (

@@ -20,6 +20,7 @@ from dovetail.model.command import Action, Command, Method, Placement, Replaceme
 from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
+from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
 from dovetail.scheduling.pods.requests import uses_resource_claims
@@ -220,8 +221,9 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
         move.nodes,
         replacements=tuple(replacement_of(node) for node in move.new_nodes),
         placements=tuple(
-            Placement(node=entry.node, pods=tuple(pod_name(pod) for pod in entry.pods))
+            Placement(node=entry.node, pods=pods)
             for entry in move.simulation.placements
+            if (pods := tuple(pod_name(pod) for pod in entry.pods if not is_virtual(pod)))
         ),
         approved=move.approved,
         launchable=move.launchable,
@@ -229,10 +231,18 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
 
 
 def bare_command(
-    context: RoundContext, method: Method, nodes: Sequence[NodeFacts], replacements: tuple[Replacement, ...] = ()
+    context: RoundContext,
+    method: Method,
+    nodes: Sequence[NodeFacts],
+    replacements: tuple[Replacement, ...] = (),
+    *,
+    saves: bool = True,
 ) -> Command:
-    """Write down a command that needed no simulation: empty nodes, or a static pool's replacement."""
-    saved = 0 if replacements else sum(facts.price for facts in nodes)
+    """Write down a command that needed no simulation: empty nodes, a static pool's replacement, terminate first.
+
+    `saves`: not where others come for the nodes later.
+    """
+    saved = sum(facts.price for facts in nodes) if saves and not replacements else 0
     approved = Approved(savings=saved, savings_float=0.0, required=Fraction(0))
     return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
 

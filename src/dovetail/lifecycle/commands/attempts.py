@@ -23,6 +23,7 @@ _FIRST_PAUSE: Final[dict[Failure, int]] = {
     Failure.FORBIDDEN: 30 * SECOND,
     Failure.REFUSED: 30 * SECOND,
     Failure.TAKEN: 30 * SECOND,
+    Failure.OCCUPIED: 30 * SECOND,
 }
 _PAUSE_MAX: Final = 120 * SECOND
 FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN, Failure.OCCUPIED)

@@ -13,6 +13,7 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
 | EvictPod | not-found, also if the uid differs | - |
+| NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
 | CloseNode, OpenNode | done | - |
@@ -28,6 +29,7 @@ from typing import Any, Final, assert_never
 
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
+from dovetail.lifecycle.effects.pool_history import history_outcome
 from dovetail.lifecycle.effects.writes import (
     Create,
     Delete,
@@ -51,8 +53,10 @@ from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
     EvictPod,
     Failure,
+    ForgetDisruption,
     HoldNode,
     MarkPod,
+    NoteDisruption,
     OpenNode,
     PublishEvent,
     ReleaseNode,
@@ -71,6 +75,8 @@ Acted = (
     | DeleteNodeClaim
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod
@@ -120,6 +126,8 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
+        case NoteDisruption() | ForgetDisruption():
+            return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
