@@ -42,7 +42,8 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the grid and show the front."""
-    from dovetail.cli.simulate import parse_until, progress_bar
+    from dovetail.cli.progress import progress_bar
+    from dovetail.cli.simulate import parse_until
     from dovetail.sim.engines import run_tasks
     from dovetail.sim.scenarios.scenario import load_scenario
     from dovetail.sim.sweep import document, figures_of, load_grid, tasks_of

@@ -19,6 +19,7 @@ from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
+from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, NodeVerdict
@@ -79,6 +80,7 @@ def decide(
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         catalogue_source=context.snapshot.catalogue.source,
         catalogue_date=context.snapshot.catalogue.as_of,
+        compute_could_save=lambda: could_save(context),
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )

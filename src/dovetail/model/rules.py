@@ -99,6 +99,9 @@ class Rules:
 
     # ------------------------------------------------------------ prices
     savings_threshold: bool = _rule(True, "A cost action has to save its threshold times its disruption cost.")
+    waste: bool = _rule(
+        True, "A node that has wasted enough may go, although it saves less than its threshold asks for."
+    )
     float_prices: bool = _rule(
         False, "Prices, savings and disruption costs are compared as floating-point numbers; else exactly."
     )

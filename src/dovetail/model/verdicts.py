@@ -45,6 +45,7 @@ class Gate(StrEnum):
     BACK_OFF = "back-off"
     PRICE = "price"
     SAVINGS_THRESHOLD = "savings-threshold"
+    WASTE = "waste"
     SAME_TYPE = "same-type"
     SPOT_TO_SPOT = "spot-to-spot"
     SPOT_FLEXIBILITY = "spot-flexibility"

@@ -210,6 +210,21 @@ class NodeFacts:
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return self.policy.savings_threshold * amount, unit
 
+    def asked_waste(self, now: datetime) -> Fraction | None:
+        """Return the money that must be wasted before it may go for less than its threshold; None: never (section 22).
+
+        Its pool's disruptionPrice x its disruption cost.
+        """
+        if self.policy is None or self.policy.disruption_price is None or self.policy.static:
+            return None
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        return Fraction(self.policy.disruption_price * amount, unit)
+
+    @cached
+    def has_jobs(self) -> bool:
+        """Return whether a pod on it will end by itself: one of a Job."""
+        return any(owner.kind == "Job" for pod in self.reschedulable for owner in pod.metadata.owner_references)
+
     def disruption_cost_float(self, now: datetime) -> float:
         """Return the same, rounded."""
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)

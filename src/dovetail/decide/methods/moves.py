@@ -97,7 +97,7 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
                 return refusal
     refusal = _refuse_unready(context, (place,))
     if refusal is None and context.settings.rules.savings_threshold:
-        refusal = price.refuse_one_at_most(facts.price, facts.required_savings(context.now), launch)
+        refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)
     return refusal
 
 
