@@ -253,4 +253,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
+
+SETTINGS: Final = tuple(_READERS)
+"""The names of all settings."""
 SETTING_KEYS: Final = tuple(sorted(_READERS))
