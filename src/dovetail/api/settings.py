@@ -253,6 +253,9 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
+
+SETTINGS: Final = tuple(_READERS)
+"""The names of all settings."""
 SETTING_KEYS: Final = tuple(sorted(_READERS))
 SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
 """The field of `Settings` that each key of a file sets."""

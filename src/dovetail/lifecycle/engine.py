@@ -67,7 +67,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.money import as_float
-from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -424,6 +424,7 @@ class Engine:
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,
+            drain_for=self._drain_for,
         )
 
     def _rate_span(self, pool: str) -> int:
@@ -431,6 +432,17 @@ class Engine:
         item = self.store.get(NodePool, pool)
         budgets = () if item is None else effective_policy(item, self.settings).budgets
         return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
+
+    def _drain_for(self, pool: NodePool, node: Node) -> int | None:
+        """Return the shortest drain of the repair rules that a node's conditions meet."""
+        bounds = [
+            rule.drain_for
+            for rule in effective_policy(pool, self.settings).repair
+            if rule.drain_for is not None
+            and (entry := condition(node.status.conditions, rule.condition)) is not None
+            and entry.status == rule.status
+        ]
+        return min(bounds, default=None)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""

@@ -205,6 +205,7 @@ def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refu
 # ---------------------------------------------------------------- writing a command down
 
 _ACTIONS: dict[Method, tuple[Action, Action]] = {
+    Method.UNHEALTHY: (Action.DELETE_UNHEALTHY, Action.REPLACE_UNHEALTHY),
     Method.EMPTY: (Action.DELETE_EMPTY, Action.DELETE_EMPTY),
     Method.EXPIRED: (Action.DELETE_EXPIRED, Action.REPLACE_EXPIRED),
     Method.DRIFTED: (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED),
