@@ -68,7 +68,8 @@ from dovetail.lifecycle.waste import WasteBook
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.money import as_float
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
 from dovetail.model.settings import Steering as SteeringMode
 
@@ -80,6 +81,16 @@ ENDED_MEMORY: Final = 30 * SECOND
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+def _proposal(command: Command) -> CommandProposed:
+    return CommandProposed(
+        action=command.action,
+        nodes=command.nodes,
+        replacements=len(command.replacements),
+        savings=as_float(command.savings),
+        pods=command.pods,
+    )
 
 
 class _Stir(Enum):
@@ -187,7 +198,10 @@ class Engine:
         return tuple(sorted(self._pacing.lingering))
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
+        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+
+        Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
+        """
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
@@ -196,6 +210,8 @@ class Engine:
                 for item in self.store.node_pools()
                 if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
             }
+            if self.observe and not self._managed:
+                self._managed = {item.metadata.name: None for item in self.store.node_pools()}
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
@@ -412,6 +428,7 @@ class Engine:
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,
+            drain_for=self._drain_for,
         )
 
     def _rate_span(self, pool: str) -> int:
@@ -419,6 +436,17 @@ class Engine:
         item = self.store.get(NodePool, pool)
         budgets = () if item is None else effective_policy(item, self.settings).budgets
         return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
+
+    def _drain_for(self, pool: NodePool, node: Node) -> int | None:
+        """Return the shortest drain of the repair rules that a node's conditions meet."""
+        bounds = [
+            rule.drain_for
+            for rule in effective_policy(pool, self.settings).repair
+            if rule.drain_for is not None
+            and (entry := condition(node.status.conditions, rule.condition)) is not None
+            and entry.status == rule.status
+        ]
+        return min(bounds, default=None)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
@@ -470,7 +498,7 @@ class Engine:
     def _advance_one(self, run: Run, view: View) -> None:
         if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
             self._validate(run)
-            if self.settings.is_karpenter:
+            if self.settings.rules.waits_for_validation:
                 self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
@@ -484,7 +512,7 @@ class Engine:
 
     def _pods_leave(self, run: Run) -> None:
         """Remember what a cost action is about to move."""
-        if run.method in COST_METHODS and not self.settings.is_karpenter:
+        if run.method in COST_METHODS and self.settings.rules.remembers_regrowth:
             self._regrowth.begin(run, self.store)
             if self.settings.stabilization_ends is StabilizationEnds.LANDED:
                 self._landing.begin(run, self.store)
@@ -584,6 +612,8 @@ class Engine:
 
     def _question(self, without: str = "") -> Question:
         assert self._now is not None
+        reads_condition = self.settings.rules.consolidatable_condition
+        events = {} if reads_condition else self._pod_events.times(self._now, self._elapsed)
         return Question(
             cluster=self.store.cluster(),
             catalogue=self.catalogue,
@@ -593,7 +623,7 @@ class Engine:
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
-            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            pod_events=events,
             waste=self._waste.known(),
         )
 
@@ -603,7 +633,7 @@ class Engine:
 
     def _look_again(self, at: int) -> None:
         """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
-        if not self.settings.is_karpenter:
+        if not self.settings.rules.waits_for_validation:
             self._round_at = at
 
     def _round(self) -> None:
@@ -613,7 +643,7 @@ class Engine:
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
-        if self.settings.is_karpenter and flight.has_unlaunched(self.store):
+        if self.settings.rules.waits_for_launches and flight.has_unlaunched(self.store):
             self._round_at = self._elapsed + SECOND  # Karpenter waits until it knows what its launches became
             return
         self._round_at = self._elapsed + self._poll_interval
@@ -633,7 +663,7 @@ class Engine:
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
-            wait = self.settings.validation_delay if self.settings.is_karpenter else 0
+            wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 
@@ -665,8 +695,9 @@ class Engine:
             return False
         candidates = self._bind_to_claims(command)
         if self.observe or candidates is None:
-            kind = CommandProposed if self.observe else CommandDropped
-            proposed = kind(action=command.action, nodes=command.nodes)
+            proposed = (
+                _proposal(command) if self.observe else CommandDropped(action=command.action, nodes=command.nodes)
+            )
             if self._proposed != proposed:
                 self._proposed = proposed
                 self._out.append(proposed)

@@ -30,6 +30,8 @@ class Gate(StrEnum):
     GRACE_PERIOD = "grace-period"
     CAPACITY_BUFFER = "capacity-buffer"
     NOT_EMPTY = "not-empty"
+    NOT_UNHEALTHY = "not-unhealthy"
+    DO_NOT_REPAIR = "do-not-repair"
     NOT_EXPIRED = "not-expired"
     NOT_DRIFTED = "not-drifted"
     INSTANCE_TYPE_KNOWN = "instance-type-known"

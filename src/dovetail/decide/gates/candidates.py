@@ -83,7 +83,7 @@ def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, settings = Gate.PAUSED, gate_context.settings
-    if settings.is_karpenter:
+    if not settings.rules.pauses:
         return passed(gate, "Karpenter knows no pause.")
     if settings.paused:
         return stopped(gate, "The setting `paused` is on: nothing starts anywhere.")
@@ -123,7 +123,7 @@ def _not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NODE_DO_NOT_DISRUPT
-    if not gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.own_annotations:
         claim = facts.claim.metadata.annotations if facts.claim else {}
         for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
@@ -179,7 +179,7 @@ def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.POD_WINDOW
-    if not facts.pod_windows or gate_context.settings.is_karpenter:
+    if not facts.pod_windows or not gate_context.settings.rules.pod_windows:
         return passed(gate, "No pod asks for a window of its own.")
     closed = [(pod, entry) for pod, entry in facts.pod_windows if not _is_open(entry, gate_context.now)]
     if not closed:
@@ -221,7 +221,7 @@ POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows
 
 
 def _is_empty(facts: NodeFacts, gate_context: GateContext) -> bool:
-    return facts.empty_for_karpenter if gate_context.settings.is_karpenter else facts.empty
+    return facts.empty_for_karpenter if gate_context.settings.rules.empty_by_pod_cost else facts.empty
 
 
 def _empty_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -271,7 +271,7 @@ def _consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Ga
     gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
     if period is None:
         return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
-    if gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.consolidatable_condition:
         if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
             return passed(gate, "Its NodeClaim has condition Consolidatable.")
         return stopped(
@@ -304,7 +304,7 @@ def _old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.GRACE_PERIOD
-    timer = None if gate_context.settings.is_karpenter else timers.grace_period(facts)
+    timer = timers.grace_period(facts) if gate_context.settings.rules.grace_period else None
     if timer is None or not timer.running(gate_context.now):
         return passed(gate, "It is not in a grace period.")
     left, period = seconds(timer.until - gate_context.now), nanoseconds(timer.period)
@@ -329,7 +329,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
         if not value and label not in facts.labels:
             return stopped(gate, f"The node has no label {label}.", label=label)
-    if facts.offering_price is None and not gate_context.settings.is_karpenter:
+    if facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay:
         # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
         return stopped(
             gate,
@@ -343,7 +343,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _expired(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NOT_EXPIRED
-    if gate_context.settings.is_karpenter:
+    if not gate_context.settings.rules.retires_expired:
         return stopped(gate, "Expiry is left to Karpenter.")
     if facts.expire_after is None or facts.created is None:
         return stopped(gate, "It never expires.", expireAfter="Never")
@@ -382,7 +382,8 @@ def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
-    if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
+    closes = gate_context.settings.rules.resource_claims_stay
+    if pod is None or not closes or (facts.policy is not None and facts.policy.static):
         # Karpenter finds out in its simulation; a static pool's node goes without one.
         return passed(gate, "No pod that would move has resource claims.")
     return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))
@@ -395,6 +396,26 @@ def claims_why(pod: Pod, settings: Settings) -> str:
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
+def _unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
+    if sickness is None:
+        return stopped(gate, "No condition says that it is broken.")
+    rule = sickness.rule
+    what = f"Its condition {rule.condition} has been {rule.status} for {seconds(gate_context.now - sickness.since)}"
+    figures: dict[str, Figure] = {"condition": rule.condition, "status": rule.status, "since": clock(sickness.since)}
+    if gate_context.now < sickness.due:
+        left = seconds(sickness.due - gate_context.now)
+        return stopped(gate, f"{what}; it is repaired in {left}.", **figures, due=clock(sickness.due))
+    return GateResult(gate=gate, passed=True, why=f"{what}.", figures=figures)
+
+
+def _may_be_repaired(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.annotations.get(names.DO_NOT_REPAIR) == "true":
+        return stopped(Gate.DO_NOT_REPAIR, f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)
+    return passed(Gate.DO_NOT_REPAIR, "The node does not say do-not-repair.")
+
+
+REPAIR_RULES: tuple[Rule, ...] = (_managed, _not_paused, _not_marked, _initialized, _unhealthy, _may_be_repaired)
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
@@ -440,17 +461,31 @@ def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -
     return tuple(results)
 
 
+def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
+    """Run a node of a pool that repairs through its own gates: a bounded drain passes the pods' (spec section 19)."""
+    if facts.policy is None or not facts.policy.repair:
+        return {}
+    results = _run(REPAIR_RULES, facts, gate_context)
+    if results[-1].passed and facts.sickness is not None:
+        pods = _run(POD_RULES[:2], facts, gate_context)  # a workload's window is for voluntary disruption
+        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        results += tuple(_waived(result) for result in pods) if bounded else pods
+    return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
+
+
 def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
     """Run a node through gates 1 to 7 for every method."""
+    chains = _repair_chain(facts, gate_context)
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
-        return {method: Chain(method, common) for method in Method}
+        return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
     if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    chains: dict[Method, Chain] = {}
     for method in Method:
+        if method is Method.UNHEALTHY:
+            continue
         before = lenient if method in MAY_WAIT else strict
         if method is Method.SINGLE_NODE:
             chains[method] = Chain(method, chains[Method.MULTI_NODE].results)

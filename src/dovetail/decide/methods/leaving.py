@@ -52,7 +52,7 @@ def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | 
     """Return what would become of one node by itself, budgets left aside."""
     if is_static(facts):
         return static_alone(context, method, facts)
-    if goes_without_pods(facts) and not context.settings.is_karpenter:
+    if goes_without_pods(facts) and context.settings.rules.empty_skips_simulation:
         return bare_command(context, method, (facts,))
     move = plain_move(context, (facts,))
     if isinstance(move, Move):

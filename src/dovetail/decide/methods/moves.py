@@ -55,7 +55,7 @@ def cost_move(
     refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     if len(own) > context.new_nodes_max:
         return _too_many(len(own), context.new_nodes_max, certain=not simulation.stopped_early)
     barren = next((node for node in own if not node.instance_types), None)
@@ -96,7 +96,7 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
             if refusal:
                 return refusal
     refusal = _refuse_unready(context, (place,))
-    if refusal is None and not context.settings.is_karpenter:
+    if refusal is None and context.settings.rules.savings_threshold:
         refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)
     return refusal
 
@@ -128,7 +128,7 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     backing_off = refuse_back_off(context, own)
     if backing_off:
         return backing_off
@@ -205,6 +205,7 @@ def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refu
 # ---------------------------------------------------------------- writing a command down
 
 _ACTIONS: dict[Method, tuple[Action, Action]] = {
+    Method.UNHEALTHY: (Action.DELETE_UNHEALTHY, Action.REPLACE_UNHEALTHY),
     Method.EMPTY: (Action.DELETE_EMPTY, Action.DELETE_EMPTY),
     Method.EXPIRED: (Action.DELETE_EXPIRED, Action.REPLACE_EXPIRED),
     Method.DRIFTED: (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED),

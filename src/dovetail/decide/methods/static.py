@@ -30,7 +30,7 @@ def is_static(facts: NodeFacts) -> bool:
 def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
     """Return what would become of one node of a static pool, budgets left aside."""
     assert facts.pool is not None
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.replaces_static:
         return refuse_refill(context, method, facts) or terminate_first(context, method, facts)
     refusal = _refuse_shrinking(context, facts.pool)
     if refusal is not None:
