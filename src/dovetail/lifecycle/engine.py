@@ -402,6 +402,7 @@ class Engine:
             elapsed=self._elapsed,
             now=self._now,
             replacement_timeout=self.settings.replacement_timeout,
+            launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,

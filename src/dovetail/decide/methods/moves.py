@@ -129,6 +129,11 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    for node in () if context.settings.is_karpenter else own:
+        if not any(node.worst_launch_price(kind) for kind in node.instance_types):
+            # A claim that can't be launched makes Karpenter's whole provisioner wait.
+            why = f"NodePool {node.pool} can launch no machine for its pods now: nothing that fits is available."
+            return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": node.pool})
     backing_off = refuse_back_off(context, own)
     if backing_off:
         return backing_off
