@@ -235,6 +235,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),

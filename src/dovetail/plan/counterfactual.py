@@ -106,7 +106,7 @@ def ask(question: Question, node: str, decider: Decider | None = None) -> Answer
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
     """Return what would become of the node when its turn comes."""
-    if method in (Method.EXPIRED, Method.DRIFTED):
+    if method in (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED):
         outcome = leaving.alone(context, method, facts)
         return outcome if isinstance(outcome, Command) else None
     move = single_node.judge(context, facts)

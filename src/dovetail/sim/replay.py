@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.compare import cores
@@ -84,9 +85,9 @@ def recorded(recording: Recording, catalogue: Catalogue) -> dict[str, Any] | Non
         return None
     end = recording.seconds
     prices = {
-        (kind.name, offering.zone): offering.price_float
-        for kind in reversed(catalogue.instance_types)
-        for offering in reversed(kind.offerings)
+        (kind.name, offering.zone, offering.capacity_type): offering.price_float
+        for kind in catalogue.instance_types
+        for offering in kind.offerings
     }
     node_seconds = cost = 0.0
     short = 0
@@ -94,7 +95,8 @@ def recorded(recording: Recording, catalogue: Catalogue) -> dict[str, Any] | Non
         seen, gone = float(entry["seen"]), float(entry.get("gone", end))
         lived = max(0.0, min(gone, end) - max(0.0, seen))
         node_seconds += lived
-        cost += lived / 3600 * prices.get((str(entry.get("type", "")), str(entry.get("zone", ""))), 0.0)
+        bought = (entry.get("type", ""), entry.get("zone", ""), entry.get("capacityType", names.ON_DEMAND))
+        cost += lived / 3600 * prices.get(bought, 0.0)
         short += "gone" in entry and gone - seen < SHORT_LIFE_SECONDS
     return {
         "cost": round(cost, 6),

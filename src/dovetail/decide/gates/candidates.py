@@ -395,6 +395,26 @@ def claims_why(pod: Pod, settings: Settings) -> str:
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
+def _unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
+    if sickness is None:
+        return stopped(gate, "No condition says that it is broken.")
+    rule = sickness.rule
+    what = f"Its condition {rule.condition} has been {rule.status} for {seconds(gate_context.now - sickness.since)}"
+    figures: dict[str, Figure] = {"condition": rule.condition, "status": rule.status, "since": clock(sickness.since)}
+    if gate_context.now < sickness.due:
+        left = seconds(sickness.due - gate_context.now)
+        return stopped(gate, f"{what}; it is repaired in {left}.", **figures, due=clock(sickness.due))
+    return GateResult(gate=gate, passed=True, why=f"{what}.", figures=figures)
+
+
+def _may_be_repaired(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.annotations.get(names.DO_NOT_REPAIR) == "true":
+        return stopped(Gate.DO_NOT_REPAIR, f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)
+    return passed(Gate.DO_NOT_REPAIR, "The node does not say do-not-repair.")
+
+
+REPAIR_RULES: tuple[Rule, ...] = (_managed, _not_paused, _not_marked, _initialized, _unhealthy, _may_be_repaired)
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
@@ -440,17 +460,31 @@ def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -
     return tuple(results)
 
 
+def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
+    """Run a node of a pool that repairs through its own gates: a bounded drain passes the pods' (spec section 19)."""
+    if facts.policy is None or not facts.policy.repair:
+        return {}
+    results = _run(REPAIR_RULES, facts, gate_context)
+    if results[-1].passed and facts.sickness is not None:
+        pods = _run(POD_RULES[:2], facts, gate_context)  # a workload's window is for voluntary disruption
+        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        results += tuple(_waived(result) for result in pods) if bounded else pods
+    return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
+
+
 def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
     """Run a node through gates 1 to 7 for every method."""
+    chains = _repair_chain(facts, gate_context)
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
-        return {method: Chain(method, common) for method in Method}
+        return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
     if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    chains: dict[Method, Chain] = {}
     for method in Method:
+        if method is Method.UNHEALTHY:
+            continue
         before = lenient if method in MAY_WAIT else strict
         if method is Method.SINGLE_NODE:
             chains[method] = Chain(method, chains[Method.MULTI_NODE].results)

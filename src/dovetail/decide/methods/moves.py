@@ -97,7 +97,7 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
                 return refusal
     refusal = _refuse_unready(context, (place,))
     if refusal is None and not context.settings.is_karpenter:
-        refusal = price.refuse_one_at_most(facts.price, facts.required_savings(context.now), launch)
+        refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)
     return refusal
 
 
@@ -210,6 +210,7 @@ def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refu
 # ---------------------------------------------------------------- writing a command down
 
 _ACTIONS: dict[Method, tuple[Action, Action]] = {
+    Method.UNHEALTHY: (Action.DELETE_UNHEALTHY, Action.REPLACE_UNHEALTHY),
     Method.EMPTY: (Action.DELETE_EMPTY, Action.DELETE_EMPTY),
     Method.EXPIRED: (Action.DELETE_EXPIRED, Action.REPLACE_EXPIRED),
     Method.DRIFTED: (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED),
