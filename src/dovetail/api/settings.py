@@ -59,7 +59,7 @@ def settings_of(tree: Any, base: Settings) -> Settings:
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
     gates = dict(changes["karpenter"].feature_gates) if "karpenter" in changes else {}
-    if base.is_karpenter and FeatureGate.SPOT_TO_SPOT in gates:
+    if base.rules.spot_gate and FeatureGate.SPOT_TO_SPOT in gates:
         changes.setdefault("spot_to_spot_consolidation", gates[FeatureGate.SPOT_TO_SPOT])
     return _checked(dataclasses.replace(base, **changes))
 
@@ -254,4 +254,9 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
+
+SETTINGS: Final = tuple(_READERS)
+"""The names of all settings."""
 SETTING_KEYS: Final = tuple(sorted(_READERS))
+SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
+"""The field of `Settings` that each key of a file sets."""
