@@ -78,6 +78,16 @@ class BlockedMove:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedMove:
+    """A cost action that was judged, for one pool of it: `score` only where the pool's policy is Balanced."""
+
+    node_pool: str
+    policy: str
+    approved: bool
+    score: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
@@ -100,6 +110,7 @@ class RoundResult:
     next_change: datetime | None
     prices: Mapping[str, Money]
     compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
+    judged_moves: tuple[JudgedMove, ...] = ()
     compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
     catalogue_source: str
     catalogue_date: str

@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 def steer(context: RoundContext) -> SteeringPlan:
     """Return what ought to be closing and marked now; nothing where steering is off."""
-    if context.settings.steering is not Steering.PREFER or context.settings.is_karpenter:
+    if context.settings.steering is not Steering.PREFER or not context.settings.rules.steers:
         return NOTHING
     ranked = sorted(filter(lambda facts: _is_open(context, facts), context.nodes), key=_rank)
     closing = _closing(context, ranked)

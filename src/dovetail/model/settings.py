@@ -116,6 +116,7 @@ class Settings:
     steering: Steering = Steering.OFF
     steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
+    launch_timeout: int = _MINUTE
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND
     preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
