@@ -59,6 +59,7 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
+_QUIET_SHARE: Final = 3.0  # a quiet watch is begun anew so often before its view would count as old
 _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
@@ -146,6 +147,7 @@ class Controller:
                 note=self._note,
                 listed=lambda kind: self.metrics.relists.labels(kind).inc(),
                 unread=lambda kind: self.metrics.unread.labels(kind).inc(),
+                quiet_seconds=lambda: self.engine.settings.view_age_maximum / _SECOND / _QUIET_SHARE,
             )
             for resource in self.resources
         ]
