@@ -21,7 +21,7 @@ def _status(code: int) -> web.Response:
     return web.json_response({"code": code, "reason": "R", "message": "no"}, status=code)
 
 
-@pytest.mark.parametrize("trouble", ["403", "404", "500", "html", "cut"])
+@pytest.mark.parametrize("trouble", ["403", "404", "500", "html", "cut", "nothing"])
 @pytest.mark.parametrize("plural", ["pods", "nodes", "poddisruptionbudgets", "csinodes"])
 def test_a_kind_that_is_no_longer_heard_of(trouble: str, plural: str) -> None:
     """After the limit: no decision, not ready, the kind is named; when it is back, all goes on."""
@@ -32,6 +32,8 @@ def test_a_kind_that_is_no_longer_heard_of(trouble: str, plural: str) -> None:
             return calm(request, number)
         if trouble == "html":
             return web.Response(text="<html>")
+        if trouble == "nothing":
+            return web.Response()
         if trouble == "cut":
             return web.Response(text='{"metadata": {"resourc')
         return _status(int(trouble))

@@ -247,6 +247,10 @@ class ApiClient:
                             yield line
                     if len(pending) > _LINE_BYTES_MAX:
                         raise self.malformed(path, "a line of a watch without an end")
+                if pending.strip():  # a server ends a watch at the end of a line; a network cuts it with an error
+                    raise self.malformed(
+                        path, f"a watch that ends with {safe(pending[:60].decode(errors='replace'))!r}"
+                    )
         except aiohttp.SocketTimeoutError:
             raise QuietError(f"nothing was said for {quiet_seconds:g} s") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

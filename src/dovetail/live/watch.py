@@ -82,14 +82,16 @@ class Informer:
     known: dict[Key, str] = field(default_factory=dict)
     _version: str = ""
     _heard_at: float | None = None
+    _opened_at: float | None = None
     _named: dict[Key, None] = field(default_factory=dict)
 
     @property
     def age(self) -> float:
-        """Return the seconds since the server last said what there is: a list, a change, a bookmark, or a watch begun.
+        """Return the seconds since the server last said what there is: a list, a change, a bookmark, a watch that stood.
 
-        A watch that is accepted is told at once what it missed. Servers send no bookmarks for a kind that nobody
-        changes, so a quiet watch is begun anew well before its view counts as old.
+        A watch that is accepted is told at once what it missed: one that was accepted and then stood quietly shows that
+        nothing had changed when it began. Servers send no bookmarks for a kind that nobody changes, so a quiet watch is
+        begun anew well before its view counts as old.
         """
         return inf if self._heard_at is None else clocks.steady() - self._heard_at
 
@@ -117,6 +119,8 @@ class Informer:
                 elif await self._is_denied(error):
                     continue
             except QuietError:
+                if self._opened_at is not None:
+                    self._heard_at = max(self._heard_at or 0.0, self._opened_at)
                 failed = False  # nothing has changed, or the line is dead: opened anew, the watch tells
             except UnreachableError as error:
                 if isinstance(error, MalformedError):
@@ -183,8 +187,9 @@ class Informer:
 
     async def _watch(self) -> None:
         self.watches += 1
+        self._opened_at = None
         lines = self.client.watch_lines(
-            self.resource.path(), self._version, opened=self._heard, quiet_seconds=self.quiet_seconds()
+            self.resource.path(), self._version, opened=self._opened, quiet_seconds=self.quiet_seconds()
         )
         async for line in lines:
             try:
@@ -199,10 +204,10 @@ class Informer:
                     raise self._malformed(f"an event of type {event.type!r}")
             except UNREADABLE as error:
                 raise self._malformed(f"a line of a watch: {error}") from None
-            self._heard()
+            self._heard_at = clocks.steady()
 
-    def _heard(self) -> None:
-        self._heard_at = clocks.steady()
+    def _opened(self) -> None:
+        self._opened_at = clocks.steady()
 
     def _raise(self, status: _Gone) -> None:
         self._version = ""  # whatever it was: a new list is the way out
