@@ -87,7 +87,7 @@ class Informer:
 
     @property
     def age(self) -> float:
-        """Return the seconds since the server last said what there is: a list, a change, a bookmark, a watch that stood.
+        """Return the seconds since the server last said what there is: a list, a change, a bookmark, a quiet watch.
 
         A watch that is accepted is told at once what it missed: one that was accepted and then stood quietly shows that
         nothing had changed when it began. Servers send no bookmarks for a kind that nobody changes, so a quiet watch is
