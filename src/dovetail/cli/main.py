@@ -44,6 +44,7 @@ COMMANDS: Final = (
     CommandEntry("snapshot", "snapshot", "capture what plan needs from a live cluster"),
     CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
+    CommandEntry("ui", "ui", "watch a cluster, a capture or a simulation in a browser"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
