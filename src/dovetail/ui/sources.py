@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -25,10 +25,11 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.names import MANAGE
 from dovetail.model.settings import Settings
+from dovetail.sim.run import add_controllers
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
-from dovetail.sim.world.world import World, karpenter_settings
+from dovetail.sim.world.world import World
 
 SPEEDS: Final = (0, 1, 10, 60, 300, 1800)
 _STEP_SECONDS: Final = 0.1
@@ -103,13 +104,7 @@ class SimulationSource:
         self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
         world = Stage(scenario, policy, seed).build()
         world.run(scenario.warm_up)
-        settings = policy.settings
-        if settings.is_karpenter:
-            settings = replace(settings, pools=karpenter_settings(world).pools)
-        self._settings = settings
-        hosts = [world.add_engine(settings, name=policy.settings.profile.value)]
-        if policy.beside_karpenter and not settings.is_karpenter:
-            hosts.append(world.add_karpenter())
+        self._settings, hosts = add_controllers(world, policy)
         for host in hosts:
             host.start()
         self._world: World = world
