@@ -238,6 +238,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
+    "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
     "preferencePolicy": ("preference_policy", _word(PreferencePolicy)),

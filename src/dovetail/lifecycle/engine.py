@@ -421,6 +421,7 @@ class Engine:
             elapsed=self._elapsed,
             now=self._now,
             replacement_timeout=self.settings.replacement_timeout,
+            launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,
@@ -498,7 +499,7 @@ class Engine:
                 self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
-            self._out.append(command_report(run, source, found, target, self._elapsed))
+            self._out.append(command_report(run, source, found, target, self._elapsed, view))
             self._out.extend(command_event(run, target))
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)

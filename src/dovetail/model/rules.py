@@ -91,6 +91,9 @@ class Rules:
         "Pods that wait, or that leave with other commands, are placed with the command's own in one order, "
         "and new nodes for them count as its own.",
     )
+    checks_launches: bool = _rule(
+        True, "A node that has to go waits while nothing that fits its pods could be launched; else it is tried."
+    )
     empty_skips_simulation: bool = _rule(True, "A node without pods that move goes without a simulation.")
     sticky_daemons: bool = _rule(False, "What a daemon gave up to fit on one template stays given up for the next.")
     unnamed_reservations: bool = _rule(

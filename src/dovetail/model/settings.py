@@ -107,6 +107,7 @@ class Settings:
     evictions_in_order: bool = False
     jobs_wait: bool = False
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
+    launch_timeout: int = _MINUTE
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND
     preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
