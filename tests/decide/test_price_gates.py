@@ -1,14 +1,18 @@
 """The price gates of a cost action, one by one (spec section 8)."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from dovetail.decide.gates.price import below_threshold
+from dovetail.decide.methods.method import blocked_move
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, MinValuesPolicy
+from tests.decide.nodes import facts_of
 from tests.designs.world import Town, kind
 
 FREE = {"consolidationSavingsThreshold": 0}
@@ -153,3 +157,19 @@ def test_money_is_exact() -> None:
     town.node("n", "old")
     town.fill("n", 10, cpu="300m")
     assert town.act() is not None
+
+
+def test_figures_of_a_batch_are_said_to_be_a_batchs() -> None:
+    """A pool with a low threshold is not said to have to save what a batch with other pools has to (S1)."""
+    refusal = below_threshold(10**18, 2 * 10**18, Fraction(3 * 10**18), replaced=False)
+    one = facts_of(name="w", pool_name="web")
+    others = [facts_of(name=f"b{index}", pool_name="batch") for index in range(3)]
+    alone = blocked_move((one,), refusal)
+    assert (alone.node_pools, alone.why) == (("web",), refusal.why)
+    batch = blocked_move((one, *others), refusal)
+    assert batch.node_pools == ("batch", "web")
+    assert batch.why == (
+        "As one batch, 4 nodes of NodePools batch, web would save $1.00/h; disturbing their pods has to save "
+        "$3.00/h together."
+    )
+    assert "3 nodes of NodePool batch would save" in blocked_move(others, refusal).why

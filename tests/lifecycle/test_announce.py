@@ -2,12 +2,17 @@
 
 import pytest
 
-from dovetail.lifecycle.announce import command_event, command_report, some_of
+from dovetail.decide.outcome import BlockedMove
+from dovetail.lifecycle.announce import BLOCKED_MEMORY, Announcer, command_event, command_report
+from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.messages import Instruction, PublishEvent
+from dovetail.lifecycle.reports import Report, some_of
 from dovetail.model.command import Action, Method
-from tests.lifecycle.world import T0
+from dovetail.model.verdicts import NodeVerdict
+from tests.lifecycle.world import T0, Found
 
 
 def run_of(nodes: int, replacements: int) -> Run:
@@ -62,3 +67,81 @@ def test_event_of_a_node_names_few_replacements() -> None:
     """The event on each node of a command with many replacements stays short."""
     event = next(command_event(run_of(1, 8), Phase.TAINTING))
     assert event.message == "replaceDrifted (abc): leaves once 8 nodes (r0, r1, r2 and 5 more) are ready."
+
+
+def blocked(nodes: str, *pools: str, why: str = "It saves too little.") -> BlockedMove:
+    """A move of these nodes that the savings threshold refused."""
+    return BlockedMove(nodes=tuple(nodes.split()), node_pools=pools, savings=1, required=2, why=why)
+
+
+def counted(said: list[Instruction]) -> dict[str, int]:
+    """How many blocked moves were told, by pool."""
+    figures = [dict(item.figures) for item in said if isinstance(item, Report) and item.topic == "threshold-blocked"]
+    return {str(entry["pool"]): int(entry["moves"]) for entry in figures}
+
+
+def test_blocked_move_is_counted_once_for_as_long_as_it_is_blocked() -> None:
+    """The same node round after round is one move; another node is another one; after a calm hour it counts again."""
+    announcer = Announcer()
+    one, two = blocked("n1", "web"), blocked("n2", "web")
+    assert counted(announcer.announce(Found(blocked=(one,)), 0, publishes=True)) == {"web": 1}
+    for turn in range(1, 100):
+        assert counted(announcer.announce(Found(blocked=(one,)), turn * 10 * SECOND, publishes=True)) == {}
+    last = 1000 * SECOND
+    assert counted(announcer.announce(Found(blocked=(one, two)), last, publishes=True)) == {"web": 1}
+    assert counted(announcer.announce(Found(), last + 1, publishes=True)) == {}, "others act: nobody asked"
+    again = Found(blocked=(one, two))
+    assert counted(announcer.announce(again, last + BLOCKED_MEMORY - 1, publishes=True)) == {}
+    assert counted(announcer.announce(Found(), last + 2 * BLOCKED_MEMORY, publishes=True)) == {}
+    assert counted(announcer.announce(again, last + 2 * BLOCKED_MEMORY, publishes=True)) == {"web": 2}
+
+
+def test_blocked_move_stays_known_while_nothing_changes() -> None:
+    """Rounds that are skipped because nothing changed don't make it a new move."""
+    announcer = Announcer()
+    result = Found(blocked=(blocked("n1", "web"),))
+    announcer.announce(result, 0, publishes=True)
+    for hour in range(1, 5):
+        announcer.verdicts_due(result, hour * BLOCKED_MEMORY - SECOND, publishes=True)
+    assert counted(announcer.announce(result, 4 * BLOCKED_MEMORY, publishes=True)) == {}
+
+
+def test_batch_counts_once_whatever_prefix_of_it_was_tried() -> None:
+    """Bisection tries 64, 32, 48 nodes; that is one blocked batch for each of its pools, and it is said to be one."""
+    announcer = Announcer()
+    sizes = [" ".join(f"n{index}" for index in range(size)) for size in (64, 32, 48)]
+    moves = tuple(blocked(nodes, "batch", "web", why=f"As one batch, {len(nodes.split())}.") for nodes in sizes)
+    said = announcer.announce(Found(blocked=moves), 0, publishes=True)
+    assert counted(said) == {"batch": 1, "web": 1}
+    messages = {item.message for item in said if isinstance(item, Report)}
+    assert messages == {"64 nodes (n0, n1, n2 and 61 more): As one batch, 64."}
+    assert counted(announcer.announce(Found(blocked=moves[1:]), SECOND, publishes=True)) == {}
+
+
+def verdict(node: str, pool: str = "web", gate: str = "budget") -> NodeVerdict:
+    """A node that stays."""
+    return NodeVerdict(node=node, node_pool=pool, verdict=gate, why="No budget.")
+
+
+def test_events_only_for_nodes_of_managed_pools() -> None:
+    """A pool that is not ours gets no DisruptionBlocked from us; its verdicts are still counted."""
+    announcer = Announcer(manages=lambda pool: pool == "web")
+    found = Found(verdicts=(verdict("n1"), verdict("n2", "other"), verdict("n3", "")))
+    said = announcer.announce(found, 0, publishes=True)
+    assert [item.name for item in said if isinstance(item, PublishEvent)] == ["n1"]
+    pools = [dict(item.figures)["pool"] for item in said if isinstance(item, Report)]
+    assert pools == ["", "other", "web"]
+
+
+def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
+    """Even while commands follow each other and no new verdicts are worked out."""
+    there = {"n1": None, "n2": None}
+    announcer = Announcer(exists=there.__contains__)
+    announcer.announce(Found(verdicts=(verdict("n1"), verdict("n2"))), 0, publishes=True)
+    del there["n2"]
+    said = announcer.announce(Found(), SECOND, publishes=True)
+    assert [dict(item.figures) for item in said if isinstance(item, Report)] == [{"pool": "web", "budget": 1}]
+    assert announcer.announce(Found(), 2 * SECOND, publishes=True) == []
+    there.clear()
+    said = announcer.announce(Found(), 3 * SECOND, publishes=True)
+    assert [dict(item.figures) for item in said if isinstance(item, Report)] == [{"pool": "web"}]

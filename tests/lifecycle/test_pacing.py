@@ -5,8 +5,9 @@ import pytest
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
-from dovetail.lifecycle.pacing import loop_pause
+from dovetail.lifecycle.pacing import Pacing, loop_pause
 from dovetail.model.command import Action, Method
+from dovetail.model.settings import Stabilization
 from tests.lifecycle.world import T0
 
 
@@ -24,3 +25,17 @@ def test_rest_after_a_validation(verdict: Signal, method: Method, replacements: 
     run = Run(id="c", action=Action.DELETE_COST, method=method, candidates=(), phase=Phase.VALIDATING, began=T0)
     run.verdict, run.replacements = verdict, replacements
     assert loop_pause(run, 10 * SECOND) == seconds * SECOND
+
+
+def test_the_action_that_cost_actions_wait_for_longest_is_named() -> None:
+    """Of several that have finished, the one whose window ends last; nothing once all are over."""
+    windows = Stabilization(empty=10 * SECOND, expired=0, drifted=60 * SECOND, cost=20 * SECOND)
+    pacing = Pacing()
+    assert pacing.settles_by(0) == ""
+    pacing.finished(Method.DRIFTED, windows, 0, ("web",))
+    pacing.finished(Method.EMPTY, windows, 5 * SECOND, ("batch", "web"))
+    pacing.finished(Method.EXPIRED, windows, 6 * SECOND, ("other",))
+    assert (pacing.settles_at(0), pacing.settles_by(0)) == (60 * SECOND, "an action of method drifted in NodePool web")
+    pacing.finished(Method.EMPTY, windows, 55 * SECOND, ("batch", "web"))
+    assert pacing.settles_by(56 * SECOND) == "an action of method empty in NodePools batch, web"
+    assert (pacing.settles_at(65 * SECOND), pacing.settles_by(65 * SECOND)) == (None, "")

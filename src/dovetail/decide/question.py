@@ -12,6 +12,7 @@ from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import Settings
+from dovetail.model.waste import Wasted
 from dovetail.scheduling.snapshot import Snapshot
 
 
@@ -20,9 +21,11 @@ class Question:
     """All that a decision depends on.
 
     `in_flight`: what commands under way hold on to; a captured cluster has none. `managed_pools`: the pools that may be
-    disrupted; None: all. `cost_held_until`: no cost action starts before this time (stabilization, S4). `pod_events`:
-    when pods last came to or left nodes, by node, where somebody watched; of a captured cluster only its objects say.
+    disrupted; None: all. `cost_held_until`: no cost action starts before this time, in any pool (stabilization, S4);
+    `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or left nodes, by node,
+    where somebody watched; of a captured cluster only its objects say.
     `alert`: why the alert gate holds all pools (spec section 17); empty: it does not.
+    `waste`: what nodes have wasted so far, by name (section 22).
     """
 
     cluster: Cluster
@@ -32,8 +35,10 @@ class Question:
     in_flight: InFlight = NOTHING_IN_FLIGHT
     managed_pools: tuple[str, ...] | None = None
     cost_held_until: datetime | None = None
+    cost_held_by: str = ""
     alert: str = ""
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
+    waste: Mapping[str, Wasted] = field(default_factory=dict)
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
         """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.

@@ -2,39 +2,44 @@
 
 Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; S1, Observability.
 
-Topics of reports, and their figures:
-  command             a step: phase, from, signal, action, method, removes and launches (numbers of nodes), nodes,
-                      replacements, pools, seconds, savings
-  instruction-failed  id, failure
-  back-off            pool, failures, seconds
-  regrowth            a cost action that did not hold: pool, failures, seconds
-  proposal            observe mode: what would be done: action, method, nodes
-  proposal-dropped    a command that can't be begun: action, nodes
-  round               a round was worked out: commands, rounds, skipped
-  verdicts            per pool, when it changed: pool, then one figure per verdict with the number of nodes
-  budget              per pool and reason, when it changed: pool, reason, allowed, used, left
-  threshold-blocked   per pool, each round that blocked moves: pool, moves
-  warning             a warning of a round or of a pool's policy, once: pool
-  leadership          gained or lost
-Sits in lifecycle, below `engine`.
+Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
+from dovetail.decide.outcome import BlockedMove
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.command_run import Run, View, claim_of, is_initialized
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
-from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent, Report
+from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
+from dovetail.lifecycle.reports import (
+    BudgetChanged,
+    CommandAdvanced,
+    DisruptedNode,
+    MovesBlocked,
+    RecordIgnored,
+    Report,
+    VerdictsChanged,
+    Warned,
+    some_of,
+)
 from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import NodePool
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
+from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
+BLOCKED_MEMORY: Final = 3600 * SECOND
+"""How long a move that was blocked must not have been before it counts as another one."""
+_CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
+_DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18
-_NAMED_MAX: Final = 4
 
 
 def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
@@ -44,38 +49,53 @@ def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = 
     return PublishEvent(id=ident, kind=kind, name=name, reason=reason, message=message, warning=warning)
 
 
-def command_report(run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int) -> Report:
-    """Word one step of a command."""
-    figures: list[tuple[str, str | int | float]] = [
-        ("phase", target.value),
-        ("from", "" if source is None else source.value),
-        ("signal", "" if found is None else found.value),
-        ("action", run.action.value),
-        ("method", run.method.value),
-        ("removes", len(run.candidates)),
-        ("launches", len(run.replacements)),
-        ("nodes", ",".join(run.nodes)),
-        ("replacements", ",".join(run.replacements)),
-        ("pools", ",".join(dict.fromkeys(entry.pool for entry in run.candidates))),
-        ("seconds", (elapsed - run.began_at) / SECOND),
-    ]
-    if run.command is not None:
-        figures.append(("savings", run.command.savings / _ATTODOLLARS))
-    why = f": {run.why}" if run.why else ""
-    message = f"{run.action.value} of {some_of(run.nodes)} is {target.value}{_launches(run)}{why}"
-    return Report(topic="command", command_id=run.id, message=message, figures=tuple(figures))
+def command_report(
+    run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int, view: View | None = None
+) -> CommandAdvanced:
+    """Word one step of a command; with a view, also what metrics count of its nodes and replacements."""
+    undone = () if view is None or target is not Phase.ROLLING_BACK else run.replacements
+    return CommandAdvanced(
+        command_id=run.id,
+        phase=target,
+        source=source,
+        signal=found,
+        action=run.action,
+        method=run.method,
+        nodes=run.nodes,
+        replacements=run.replacements,
+        pools=tuple(dict.fromkeys(entry.pool for entry in run.candidates)),
+        seconds=(elapsed - run.began_at) / SECOND,
+        savings=None if run.command is None else run.command.savings / _ATTODOLLARS,
+        why=run.why,
+        terminate_first="" if run.command is None else run.command.terminate_first,
+        disrupted=_disrupted(run, view) if view is not None and target is Phase.DELETING else (),
+        launched_in=run.pools if found is Signal.LAUNCHED else (),
+        unready=sum(view is not None and not is_initialized(run, name, view) for name in undone),
+    )
 
 
-def some_of(names: Sequence[str]) -> str:
-    """Word a list of names: all of a few, the first few of many; the figures of a report hold them all."""
-    if len(names) <= _NAMED_MAX:
-        return ", ".join(names)
-    return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"
+def _disrupted(run: Run, view: View) -> tuple[DisruptedNode, ...]:
+    """Return what Karpenter's metrics count of the nodes that leave."""
+    found = []
+    for entry in run.candidates:
+        claim, pool = claim_of(entry, view.store), view.store.get(NodePool, entry.pool)
+        if claim is None:
+            continue
+        word = "" if pool is None else str(pool.spec.disruption.consolidation_policy or _DEFAULT_POLICY)
+        found.append(
+            DisruptedNode(
+                pool=entry.pool,
+                capacity_type=claim.metadata.labels.get(names.CAPACITY_TYPE, ""),
+                policy=_snake(word) if run.method in _CONSOLIDATION else "",
+                mode="graceful" if claim.spec.termination_grace_period is None else "eventual",
+                pods=sum(is_reschedulable(pod) for pod in view.store.pods_on(entry.node)),
+            )
+        )
+    return tuple(found)
 
 
-def _launches(run: Run) -> str:
-    count = len(run.replacements)
-    return f" ({count} replacement{'s' if count > 1 else ''})" if count else ""
+def _snake(word: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
@@ -92,14 +112,23 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was said last."""
+    """Remembers what was said last. `manages`: whether a pool is ours; `exists`: whether a node or claim is there."""
 
-    def __init__(self, verdicts_every: int = VERDICTS_EVERY) -> None:
+    def __init__(
+        self,
+        verdicts_every: int = VERDICTS_EVERY,
+        *,
+        manages: Callable[[str], bool] = lambda pool: True,
+        exists: Callable[[str], bool] = lambda node: True,
+    ) -> None:
         self._verdicts_every = verdicts_every
+        self._manages, self._exists = manages, exists
+        self._counted: dict[str, tuple[str, str]] = {}
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
+        self._blocked_at: dict[tuple[str, ...], int] = {}
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
         self._distrusted: dict[tuple[str, str], str] = {}
@@ -111,7 +140,8 @@ class Announcer:
             unsaid, self._unsaid = tuple(self._unsaid.values()), {}
         else:
             unsaid = ()
-        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result), *self._warnings(result)]
+        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result, elapsed)]
+        said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
@@ -125,11 +155,9 @@ class Announcer:
         if self._distrusted.get((kind, name)) == event.distrusted:
             return []
         self._distrusted[kind, name] = event.distrusted
-        why = f"the record of a command on {kind} {name} is ignored: {event.distrusted}"
         message = f"The annotation {names.COMMAND} is ignored: {event.distrusted}."
         published = publish(kind, name, "CommandRecordIgnored", message, warning=True)
-        figures = (("kind", kind), ("name", name), ("why", event.distrusted))
-        report = Report(topic="record-ignored", command_id="", message=why, figures=figures)
+        report = RecordIgnored(kind=kind, name=name, why=event.distrusted)
         if publishes:
             return [report, published]
         self._unsaid[kind, name] = published
@@ -142,6 +170,7 @@ class Announcer:
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
+        self._keep_blocked(result, elapsed)
         last = self._verdicts_at
         if (
             result.commands
@@ -151,52 +180,63 @@ class Announcer:
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result.verdicts) if publishes else []
-        return [*self._counts_of(result.verdicts), *events]
+        self._counted = {entry.node: (entry.node_pool, entry.verdict) for entry in result.verdicts}
+        return [*self._counts_of(), *events]
+
+    def _without_gone(self) -> Iterator[Report]:
+        """Count the verdicts again where nodes are gone: the next verdicts may be a while away."""
+        gone = [node for node in self._counted if not self._exists(node)]
+        for node in gone:
+            del self._counted[node]
+        if gone:
+            yield from self._counts_of()
 
     def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:
             key, figures = (row.node_pool, row.reason.value), (row.allowed, row.used, row.left)
             if self._budgets.get(key) != figures:
                 self._budgets[key] = figures
-                message = f"{row.node_pool} allows {row.allowed} {row.reason.value}, {row.used} used"
-                yield Report(
-                    topic="budget",
-                    command_id="",
-                    message=message,
-                    figures=(
-                        ("pool", row.node_pool),
-                        ("reason", row.reason.value),
-                        ("allowed", row.allowed),
-                        ("used", row.used),
-                        ("left", row.left),
-                    ),
-                )
+                allowed, used, left = figures
+                yield BudgetChanged(pool=row.node_pool, reason=row.reason, allowed=allowed, used=used, left=left)
 
-    def _blocked(self, result: Decision) -> Iterator[Report]:
-        moves: dict[str, list[str]] = {}
-        for move in result.blocked:
-            for pool in move.node_pools:
-                moves.setdefault(pool, []).append(move.why)
+    def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
+        """Tell of moves that were not blocked before.
+
+        A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
+        from round to round and says nothing new.
+        """
+        moves: dict[str, list[BlockedMove]] = {}
+        for move in _one_batch(result.blocked):
+            if _key(move) not in self._blocked_at:
+                for pool in move.node_pools:
+                    moves.setdefault(pool, []).append(move)
+        self._keep_blocked(result, elapsed)
         for pool in sorted(moves):
-            figures = (("pool", pool), ("moves", len(moves[pool])))
-            yield Report(topic="threshold-blocked", command_id="", message=moves[pool][0], figures=figures)
+            first = moves[pool][0]
+            why = f"{some_of(first.nodes)}: {first.why}"
+            yield MovesBlocked(pool=pool, moves=len(moves[pool]), nodes=first.nodes, why=why)
+
+    def _keep_blocked(self, result: Decision, elapsed: int) -> None:
+        """Remember what is blocked, until it has not been for a while: rounds in which others act don't ask."""
+        self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
+        for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
+            del self._blocked_at[key]
 
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
             if warning not in self._warned:
-                yield Report(topic="warning", command_id="", message=warning)
+                yield Warned(message=warning)
         self._warned = dict.fromkeys(result.warnings)
 
-    def _counts_of(self, verdicts: Iterable[NodeVerdict]) -> Iterator[Report]:
+    def _counts_of(self) -> Iterator[Report]:
         counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
-        for entry in verdicts:
-            of_pool = counts.setdefault(entry.node_pool, {})
-            of_pool[entry.verdict] = of_pool.get(entry.verdict, 0) + 1
+        for pool, verdict in self._counted.values():
+            of_pool = counts.setdefault(pool, {})
+            of_pool[verdict] = of_pool.get(verdict, 0) + 1
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
-                figures: tuple[tuple[str, str | int | float], ...] = (("pool", pool), *now)
-                yield Report(topic="verdicts", command_id="", message=f"verdicts of {pool} changed", figures=figures)
+                yield VerdictsChanged(pool=pool, counts=now)
             self._counts[pool] = now
             if not now:
                 del self._counts[pool]
@@ -206,6 +246,23 @@ class Announcer:
         events = []
         for entry in verdicts:
             self._verdicts[entry.node] = entry.verdict
-            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict and entry.node_pool:
+            if not entry.node_pool or not self._manages(entry.node_pool):
+                continue  # whoever manages that pool says why its nodes stay
+            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
                 events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
         return events
+
+
+def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:
+    """Yield the moves of single nodes, and of the batches of the same pools the largest."""
+    batches: dict[tuple[str, ...], BlockedMove] = {}
+    for move in blocked:
+        if len(move.nodes) == 1:
+            yield move
+        elif move.node_pools not in batches or len(move.nodes) > len(batches[move.node_pools].nodes):
+            batches[move.node_pools] = move
+    yield from batches.values()
+
+
+def _key(move: BlockedMove) -> tuple[str, ...]:
+    return ("node", move.nodes[0]) if len(move.nodes) == 1 else ("batch", *move.node_pools)

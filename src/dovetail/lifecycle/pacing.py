@@ -61,6 +61,8 @@ class BackOff:
 def stabilization_of(method: Method, windows: Stabilization) -> int:
     """Return how long no cost action starts after an action of this method has finished."""
     match method:
+        case Method.UNHEALTHY:
+            return 0
         case Method.EMPTY:
             return windows.empty
         case Method.EXPIRED:
@@ -97,6 +99,7 @@ class Pacing:
         self.ended: dict[str, int] = {}
         self.settling: dict[str, int] = {}
         self.lingering: dict[str, int] = {}
+        self._ended_in: dict[str, str] = {}
         self.launches = BackOff()
         self.refusals = BackOff()
 
@@ -121,8 +124,16 @@ class Pacing:
         latest = max(self.settling.values(), default=0)
         return latest if latest > elapsed else None
 
-    def finished(self, method: Method, windows: Stabilization, elapsed: int) -> None:
-        """Note that an action ended well."""
+    def settles_by(self, elapsed: int) -> str:
+        """Return what they wait for, in a few words; empty where nothing has to wait."""
+        if self.settles_at(elapsed) is None:
+            return ""
+        return self._ended_in.get(max(self.settling, key=lambda method: (self.settling[method], method)), "")
+
+    def finished(self, method: Method, windows: Stabilization, elapsed: int, pools: tuple[str, ...] = ()) -> None:
+        """Note that an action ended well, in these pools. Cost actions of all pools wait for it (S4)."""
         window = stabilization_of(method, windows)
         if window > 0:
             self.settling[method.value] = elapsed + window
+            where = f" in NodePool{'s' if len(pools) > 1 else ''} {', '.join(pools)}" if pools else ""
+            self._ended_in[method.value] = f"an action of method {method.value}{where}"

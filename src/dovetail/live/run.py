@@ -34,11 +34,11 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     ObjectVanished,
     PublishEvent,
-    Report,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
@@ -46,11 +46,12 @@ from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, Resource, plural_in
+from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
 from dovetail.live.tasks import Tasks
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.telemetry import CONSOLIDATION_TYPE, Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _BATCH_MAX: Final = 2000
@@ -60,6 +61,10 @@ _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
 _QUIET_SHARE: Final = 3.0  # a quiet watch is begun anew so often before its view would count as old
+_NOTHING_MANAGED: Final = (
+    f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
+    "settings, or start with --observe to look at all"
+)
 _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
@@ -78,7 +83,7 @@ class Controller:
     lease_namespace: str
     seal: Seal | None = None
     lease_name: str = "dovetail"
-    resources: Sequence[Resource] = RESOURCES
+    resources: Sequence[Resource] = ALL_RESOURCES
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
@@ -257,6 +262,18 @@ class Controller:
         """Return whether the engine has been given a turn lately, and the Lease was tried for."""
         return not self.why_dead()
 
+    def _say_what_is_managed(self) -> None:
+        """Log which pools are managed or observed; warn where there is nothing to do."""
+        pools = self.engine.managed_pools()
+        every = sum(1 for _ in self.engine.store.node_pools())
+        if pools:
+            message = "observing NodePools" if self.engine.observe else "managing NodePools"
+            self.log.info(message, pools=",".join(pools), of=every)
+        elif not every:
+            self.log.warning("there is no NodePool: nothing will be done")
+        else:
+            self.log.warning(_NOTHING_MANAGED, pools_there=every)
+
     def _view_change(self) -> list[Event]:
         """Return what the engine must hear of the view first: a process may have slept since the last turn."""
         unready = self.why_unready()
@@ -310,6 +327,8 @@ class Controller:
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
             self._after(began)
+            if any(isinstance(event, Synced) for event in batch):
+                self._say_what_is_managed()
             for event, instructions in steps:
                 if self.journal is not None:
                     self.journal(now, event, instructions)
@@ -358,11 +377,22 @@ class Controller:
         worked_out = rounds[0] != self._rounds_seen[0]
         self._rounds_seen, self._round_ended = rounds, now
         if worked_out:
-            self.metrics.evaluation.observe(now - began)
-        last = self.engine.last_round
-        if worked_out and isinstance(last, RoundResult):
+            self._count_round(now - began)
+
+    def _count_round(self, seconds: float) -> None:
+        """Count what a round took and found, under Karpenter's labels."""
+        last, metrics = self.engine.last_round, self.metrics
+        ended_by = last.commands[0].method if last is not None and last.commands else Method.SINGLE_NODE
+        reason = REASON_OF[ended_by].value.lower()
+        metrics.evaluation.labels(reason, CONSOLIDATION_TYPE.get(ended_by, "")).observe(seconds)
+        if isinstance(last, RoundResult):
             for method in last.methods:
-                self.metrics.eligible.labels(method.reason.value).set(len(method.candidates))
+                metrics.eligible.labels(method.reason.value.lower()).set(len(method.candidates))
+            for move in last.judged_moves:
+                decision = "approved" if move.approved else "rejected"
+                metrics.moves.labels(decision, move.node_pool, move.policy).inc()
+                if move.score is not None:
+                    metrics.scores.labels(decision, move.node_pool).observe(move.score)
 
     # ------------------------------------------------------------ instructions out
 

@@ -11,6 +11,8 @@ from dovetail.model.policy import Reason
 class Action(StrEnum):
     """The lifecycle actions (S4, ConsolidationActions to LifecycleActions)."""
 
+    DELETE_UNHEALTHY = "deleteUnhealthy"
+    REPLACE_UNHEALTHY = "replaceUnhealthy"
     DELETE_EMPTY = "deleteEmpty"
     DELETE_EXPIRED = "deleteExpired"
     REPLACE_EXPIRED = "replaceExpired"
@@ -23,6 +25,7 @@ class Action(StrEnum):
 class Method(StrEnum):
     """The methods of a round, in their order."""
 
+    UNHEALTHY = "unhealthy"
     EMPTY = "empty"
     EXPIRED = "expired"
     DRIFTED = "drifted"
@@ -31,6 +34,7 @@ class Method(StrEnum):
 
 
 REASON_OF: dict[Method, Reason] = {
+    Method.UNHEALTHY: Reason.UNHEALTHY,
     Method.EMPTY: Reason.EMPTY,
     Method.EXPIRED: Reason.EXPIRED,
     Method.DRIFTED: Reason.DRIFTED,
@@ -67,6 +71,7 @@ class Command:
     """One decision: these nodes go, these replacements come first, these pods move there, for this money.
 
     `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
+    `terminate_first`: why a node goes before the one that takes its place, by Karpenter's word; empty: it does not.
     """
 
     action: Action
@@ -79,6 +84,7 @@ class Command:
     disruption_cost: float = 0.0
     pods: int = 0
     launchable: tuple[str, ...] = ()
+    terminate_first: str = ""
 
     @property
     def reason(self) -> Reason:

@@ -12,7 +12,7 @@ from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.candidates import stopped
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove
-from dovetail.decide.words import clock, nanoseconds, seconds
+from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
 from dovetail.model.policy import Reason
@@ -133,11 +133,19 @@ def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts])
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
-    """Write down a cost action that the savings threshold refused."""
+    """Write down a cost action that the savings threshold refused; the figures of a batch are said to be a batch's."""
+    pools = tuple(sorted({facts.pool_name for facts in nodes}))
+    why = refusal.why
+    if len(nodes) > 1:
+        which = f"NodePool {pools[0]}" if len(pools) == 1 else f"NodePools {', '.join(pools)}"
+        why = (
+            f"As one batch, {len(nodes)} nodes of {which} would save {dollars(refusal.savings)}/h; disturbing their "
+            f"pods has to save {dollars(refusal.required)}/h together."
+        )
     return BlockedMove(
         nodes=tuple(facts.name for facts in nodes),
-        node_pools=(nodes[0].pool_name,) if len(nodes) == 1 else tuple(sorted({facts.pool_name for facts in nodes})),
+        node_pools=pools,
         savings=refusal.savings,
         required=nearest(refusal.required),
-        why=refusal.why,
+        why=why,
     )

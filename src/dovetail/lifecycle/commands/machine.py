@@ -16,6 +16,7 @@ class Phase(StrEnum):
 
     VALIDATING = "validating"
     FOUND = "found"
+    NOTING = "noting"
     TAINTING = "tainting"
     LAUNCHING = "launching"
     WAITING = "waiting"
@@ -32,7 +33,9 @@ class Phase(StrEnum):
 class Signal(StrEnum):
     """A fact that moves a command on."""
 
+    VALIDATED_TO_NOTE = "validated, a rate budget wants the start noted"
     VALIDATED = "validated"
+    NOTED = "the start is noted"
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
@@ -43,6 +46,7 @@ class Signal(StrEnum):
     INITIALIZED = "all replacements initialized"
     EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
+    LAUNCH_FAILED = "a replacement can't be launched"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
     HANDS_OFF = "no longer ours to touch"
@@ -58,13 +62,16 @@ class Signal(StrEnum):
 class Step(StrEnum):
     """A kind of instruction that a phase asks for until it is done."""
 
+    NOTE = "note the start on the pools"
     TAINT = "taint candidates"
     CREATE = "create replacements"
     EVICT = "evict the next pod"
     DELETE = "delete candidates"
+    ATTRIBUTE = "say why candidates leave"
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
     DELETE_REPLACEMENTS = "delete replacements"
+    FORGET = "take the start off the pools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +82,23 @@ class Transition:
     steps: tuple[Step, ...] = ()
 
 
-_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS))
+_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS, Step.FORGET))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
-_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
+_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.VALIDATING, Signal.CANDIDATES_GONE): Transition(Phase.REFUSED),
     (Phase.VALIDATING, Signal.VALIDATION_REFUSED): Transition(Phase.REFUSED),
+    (Phase.VALIDATING, Signal.VALIDATED_TO_NOTE): Transition(Phase.NOTING, (Step.NOTE,)),
     (Phase.VALIDATING, Signal.VALIDATED): _TAINT,
+    (Phase.NOTING, Signal.CANDIDATES_GONE): _ROLL_BACK,
+    (Phase.NOTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.NOTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.NOTING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.NOTING, Signal.NOTED): _TAINT,
     (Phase.FOUND, Signal.FOUND_LEAVING): _DRAIN,
     (Phase.FOUND, Signal.FOUND_COMPLETE): Transition(Phase.WAITING),
     (Phase.FOUND, Signal.FOUND_BROKEN): _ROLL_BACK,
@@ -99,12 +112,14 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
     (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
+    (Phase.WAITING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.EVICTING, Signal.EVICTED): _DELETE,

@@ -13,6 +13,8 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
 | EvictPod | not-found, also if the uid differs | - |
+| SetDisruptionReason | done, also if the uid differs | - |
+| NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
 | CloseNode, OpenNode | done | - |
@@ -27,7 +29,8 @@ from hashlib import sha256
 from typing import Any, Final, assert_never
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.node_claims import node_claim_tree
+from dovetail.lifecycle.effects.node_claims import launch_problem, node_claim_tree
+from dovetail.lifecycle.effects.pool_history import history_outcome
 from dovetail.lifecycle.effects.writes import (
     Create,
     Delete,
@@ -51,17 +54,21 @@ from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
     EvictPod,
     Failure,
+    ForgetDisruption,
     HoldNode,
     MarkPod,
+    NoteDisruption,
     OpenNode,
     PublishEvent,
     ReleaseNode,
+    SetDisruptionReason,
     SetPoolCondition,
     TaintNode,
     UnmarkPod,
     UntaintNode,
 )
 from dovetail.model import names
+from dovetail.model.duration import later
 from dovetail.model.text import safe
 
 Acted = (
@@ -69,8 +76,11 @@ Acted = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | SetDisruptionReason
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod
@@ -120,10 +130,14 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
+        case NoteDisruption() | ForgetDisruption():
+            return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
-            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim))
+            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, context))
+        case SetDisruptionReason():
+            return _about(_claim(asked.name), known, lambda claim: _attribute(asked, claim, context))
         case EvictPod():
             return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
@@ -288,6 +302,9 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     pool = known[ref]
     if pool is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodePool {ref.name} is gone")
+    hopeless = launch_problem(asked.replacement, pool)
+    if hopeless:
+        return Failed(failure=Failure.REFUSED, detail=hopeless)
     marks = {names.COMMAND: context.seal.sealed(asked.record)}
     if context.holds:
         marks |= {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
@@ -295,14 +312,41 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     return Writes(writes=(Create(ref=_claim(asked.name), tree=tree),))
 
 
-def _delete(asked: DeleteNodeClaim, claim: Tree | None) -> Outcome:
+def _delete(asked: DeleteNodeClaim, claim: Tree | None, context: EffectContext) -> Outcome:
     if claim is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is gone")
     if not asked.uid or text(claim, "metadata", "uid") != asked.uid:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is another one by now")
     if mapping(claim, "metadata").get("deletionTimestamp") is not None:
         return Done(uid=asked.uid)
-    return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
+    delete = Delete(ref=_claim(asked.name), uid=asked.uid)
+    bound = None if asked.drain_for is None else drain_bound(claim, later(context.now, asked.drain_for))
+    return Writes(writes=(delete,) if bound is None else (_patch(_claim(asked.name), claim, bound), delete))
+
+
+def drain_bound(claim: Tree, until: datetime) -> Tree | None:
+    """Return the patch that ends a claim's drain at a time; None if it ends no later already (spec section 19)."""
+    present = annotation(claim, names.TERMINATION_TIMESTAMP)
+    try:
+        known = None if present is None else datetime.fromisoformat(present)
+    except ValueError:
+        known = None
+    if known is not None and known.tzinfo is not None and known <= until:
+        return None
+    return {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: _stamp(until)}}}
+
+
+def _attribute(asked: SetDisruptionReason, claim: Tree | None, context: EffectContext) -> Outcome:
+    if claim is None or text(claim, "metadata", "uid") != asked.uid:
+        return Done()
+    if mapping(claim, "metadata").get("deletionTimestamp") is None:
+        return Failed(failure=Failure.CONFLICT, detail=f"NodeClaim {asked.name} is not being deleted yet")
+    wanted: Tree = {"type": names.CONDITION_DISRUPTION_REASON, "status": "True", "reason": asked.reason}
+    wanted["message"] = asked.reason
+    tree = _with_condition(claim, wanted, context)
+    if tree is None:
+        return Done()
+    return Writes(writes=(_patch(_claim(asked.name), claim, tree, "status"),))
 
 
 def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
@@ -368,21 +412,26 @@ def unmark_patch(pod: Tree) -> Tree | None:
 def _condition(asked: SetPoolCondition, pool: Tree | None, context: EffectContext) -> Outcome:
     if pool is None:
         return Done()
-    conditions = listing(pool, "status", "conditions")
-    before = next((entry for entry in conditions if entry.get("type") == asked.type), {})
     wanted: Tree = {
         "type": asked.type,
         "status": asked.status,
         "reason": asked.reason,
         "message": safe(asked.message, _MESSAGE_MAX),
     }
+    tree = _with_condition(pool, wanted, context)
+    return Done() if tree is None else Writes(writes=(_patch(_pool(asked.node_pool), pool, tree, "status"),))
+
+
+def _with_condition(item: Tree, wanted: Tree, context: EffectContext) -> Tree | None:
+    """Return the patch that puts a condition beside the others of an object; None where it is there already."""
+    conditions = listing(item, "status", "conditions")
+    before = next((entry for entry in conditions if entry.get("type") == wanted["type"]), {})
     if all(before.get(key) == value for key, value in wanted.items()):
-        return Done()
-    since = before.get("lastTransitionTime") if before.get("status") == asked.status else None
-    wanted["lastTransitionTime"] = since or _stamp(context.now)
-    others = [entry for entry in conditions if entry.get("type") != asked.type]
-    patch = _patch(_pool(asked.node_pool), pool, {"status": {"conditions": [*others, wanted]}}, "status")
-    return Writes(writes=(patch,))
+        return None
+    since = before.get("lastTransitionTime") if before.get("status") == wanted["status"] else None
+    stamped = {**wanted, "lastTransitionTime": since or _stamp(context.now)}
+    others = [entry for entry in conditions if entry.get("type") != wanted["type"]]
+    return {"status": {"conditions": [*others, stamped]}}
 
 
 def _event_ref(asked: PublishEvent, context: EffectContext) -> Ref:
