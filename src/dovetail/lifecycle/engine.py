@@ -18,6 +18,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
+from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
@@ -61,6 +62,7 @@ from dovetail.lifecycle.reports import (
     RoundEnded,
     ViewIsOld,
 )
+from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.lifecycle.waste import WasteBook
 from dovetail.model import names
@@ -69,6 +71,7 @@ from dovetail.model.command import Command
 from dovetail.model.money import as_float
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
+from dovetail.model.settings import Steering as SteeringMode
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
@@ -151,6 +154,7 @@ class Engine:
         self._regrowth = Regrowth()
         self._landing = Landing()
         self._waste = WasteBook()
+        self._steering = Steering()
         self._evictions_from = 0
         self._surges_from = 0
         self._pod_events = PodEvents()
@@ -382,7 +386,7 @@ class Engine:
         if run is not None:
             run.attempts.answer(event, self._elapsed)
         else:
-            for asker in (self._holds, self._conditions, self._sweeps):
+            for asker in (self._holds, self._conditions, self._sweeps, self._steering):
                 asker.answer(event, self._elapsed)
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
@@ -424,9 +428,10 @@ class Engine:
             elapsed=self._elapsed,
             now=self._now,
             replacement_timeout=self.settings.replacement_timeout,
+            launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
-            surges=not self.settings.is_karpenter,
+            surges=self.settings.rules.surges,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
         )
@@ -498,11 +503,11 @@ class Engine:
     def _advance_one(self, run: Run, view: View) -> None:
         if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
             self._validate(run)
-            if self.settings.is_karpenter:
+            if self.settings.rules.waits_for_validation:
                 self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
-            self._out.append(command_report(run, source, found, target, self._elapsed))
+            self._out.append(command_report(run, source, found, target, self._elapsed, view))
             self._out.extend(command_event(run, target))
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
@@ -512,7 +517,7 @@ class Engine:
 
     def _pods_leave(self, run: Run) -> None:
         """Remember what a cost action is about to move."""
-        if run.method in COST_METHODS and not self.settings.is_karpenter:
+        if run.method in COST_METHODS and self.settings.rules.remembers_regrowth:
             self._regrowth.begin(run, self.store)
             if self.settings.stabilization_ends is StabilizationEnds.LANDED:
                 self._landing.begin(run, self.store)
@@ -612,6 +617,8 @@ class Engine:
 
     def _question(self, without: str = "") -> Question:
         assert self._now is not None
+        reads_condition = self.settings.rules.consolidatable_condition
+        events = {} if reads_condition else self._pod_events.times(self._now, self._elapsed)
         return Question(
             cluster=self.store.cluster(),
             catalogue=self.catalogue,
@@ -621,7 +628,7 @@ class Engine:
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
-            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            pod_events=events,
             waste=self._waste.known(),
             may_surge=self._elapsed >= self._surges_from,
         )
@@ -632,7 +639,7 @@ class Engine:
 
     def _look_again(self, at: int) -> None:
         """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
-        if not self.settings.is_karpenter:
+        if not self.settings.rules.waits_for_validation:
             self._round_at = at
 
     def _round(self) -> None:
@@ -642,7 +649,7 @@ class Engine:
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
-        if self.settings.is_karpenter and flight.has_unlaunched(self.store):
+        if self.settings.rules.waits_for_launches and flight.has_unlaunched(self.store):
             self._round_at = self._elapsed + SECOND  # Karpenter waits until it knows what its launches became
             return
         self._round_at = self._elapsed + self._poll_interval
@@ -650,19 +657,28 @@ class Engine:
         last = self.last_round
         if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
             self.rounds_skipped += 1
+            self._steer(last)
             self._out.extend(self._announcer.verdicts_due(last, self._elapsed, publishes=self.acts))
             return
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
         self._waste.update(result.could_save, self.store, self._now)
+        self._steer(result)
         started = [command for command in result.commands if self._start(command)]
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
-            wait = self.settings.validation_delay if self.settings.is_karpenter else 0
+            wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
+
+    def _steer(self, result: Decision) -> None:
+        """Mark next victims and closing nodes, or take back what is marked (spec section 23)."""
+        plan = NOTHING if self.settings.steering is SteeringMode.OFF else result.steering
+        if self.acts and (plan is not NOTHING or self.store.steered_pods or self.store.closing_nodes):
+            rate = self.settings.steering_writes_per_minute
+            self._out.extend(self._steering.wanted(plan, self.store, self._elapsed, rate))
 
     def _waits_for_holds(self) -> bool:
         """Return whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.

@@ -48,9 +48,10 @@ from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
 from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
 from dovetail.live.tasks import Tasks
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.telemetry import CONSOLIDATION_TYPE, Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _BATCH_MAX: Final = 2000
@@ -59,6 +60,7 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
+_QUIET_SHARE: Final = 3.0  # a quiet watch is begun anew so often before its view would count as old
 _NOTHING_MANAGED: Final = (
     f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
     "settings, or start with --observe to look at all"
@@ -150,6 +152,7 @@ class Controller:
                 note=self._note,
                 listed=lambda kind: self.metrics.relists.labels(kind).inc(),
                 unread=lambda kind: self.metrics.unread.labels(kind).inc(),
+                quiet_seconds=lambda: self.engine.settings.view_age_maximum / _SECOND / _QUIET_SHARE,
             )
             for resource in self.resources
         ]
@@ -374,11 +377,22 @@ class Controller:
         worked_out = rounds[0] != self._rounds_seen[0]
         self._rounds_seen, self._round_ended = rounds, now
         if worked_out:
-            self.metrics.evaluation.observe(now - began)
-        last = self.engine.last_round
-        if worked_out and isinstance(last, RoundResult):
+            self._count_round(now - began)
+
+    def _count_round(self, seconds: float) -> None:
+        """Count what a round took and found, under Karpenter's labels."""
+        last, metrics = self.engine.last_round, self.metrics
+        ended_by = last.commands[0].method if last is not None and last.commands else Method.SINGLE_NODE
+        reason = REASON_OF[ended_by].value.lower()
+        metrics.evaluation.labels(reason, CONSOLIDATION_TYPE.get(ended_by, "")).observe(seconds)
+        if isinstance(last, RoundResult):
             for method in last.methods:
-                self.metrics.eligible.labels(method.reason.value).set(len(method.candidates))
+                metrics.eligible.labels(method.reason.value.lower()).set(len(method.candidates))
+            for move in last.judged_moves:
+                decision = "approved" if move.approved else "rejected"
+                metrics.moves.labels(decision, move.node_pool, move.policy).inc()
+                if move.score is not None:
+                    metrics.scores.labels(decision, move.node_pool).observe(move.score)
 
     # ------------------------------------------------------------ instructions out
 

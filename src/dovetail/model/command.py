@@ -72,6 +72,7 @@ class Command:
 
     `surges`: Deployments (`namespace/name`) whose rolling update moves pods (spec section 20).
     `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
+    `terminate_first`: why a node goes before the one that takes its place, by Karpenter's word; empty: it does not.
     """
 
     action: Action
@@ -85,6 +86,7 @@ class Command:
     pods: int = 0
     launchable: tuple[str, ...] = ()
     surges: tuple[str, ...] = ()
+    terminate_first: str = ""
 
     @property
     def reason(self) -> Reason:

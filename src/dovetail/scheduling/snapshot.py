@@ -148,7 +148,7 @@ class Snapshot:
         self._read_nodes(previous)
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
-        self.surges = NO_SURGES if settings.is_karpenter else Surges.build(cluster)
+        self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
         self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
         self._movers.keep_only(self._index)
 
@@ -218,7 +218,7 @@ class Snapshot:
     def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
         """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
         known: dict[tuple[int, int], _Entry] = {}
-        if previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter:
+        if previous is not None and previous.settings.rules == self.settings.rules:
             known = previous._memory.states
             renewed = self._renewed_entries(previous)
             if renewed is not None:
@@ -253,7 +253,7 @@ class Snapshot:
         mark = (id(node), id(claim))
         entry = known.get(mark)
         if entry is None:
-            state = state_node(node, claim)
+            state = state_node(node, claim, soft_closing=self.settings.rules.steers)
             for name in state.allocatable:
                 self._memory.resources.place(name)
             code = self._memory.names.code(node.metadata.name) if node is not None else 0
@@ -479,7 +479,7 @@ class Snapshot:
             memory.machines,
             daemons,
             memory.resources,
-            sticky=self.settings.is_karpenter,
+            sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))

@@ -22,13 +22,12 @@ from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.arrivals import stays_of
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.sections import ScenarioFile
+from dovetail.sim.weighing import RESTART_PRICE
 from dovetail.sim.workers import Progress
 
 BASELINE: Final = "baseline"
 CHANGED: Final = "changed"
 WARM_UP: Final = 10 * MINUTE
-RESTART_PRICE: Final = 0.02
-"""Dollars: what one more or one fewer pod restart weighs against the bill in the recommendation."""
 SECONDS_PER_NODE_HOUR: Final = 0.012
 """How long a node's hour takes to simulate on an ordinary core, roughly; for the first estimate only."""
 

@@ -51,6 +51,7 @@ class Signal(StrEnum):
     INITIALIZED = "all replacements initialized"
     EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
+    LAUNCH_FAILED = "a replacement can't be launched"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
     HANDS_OFF = "no longer ours to touch"
@@ -72,6 +73,7 @@ class Step(StrEnum):
     SURGE = "roll Deployments"
     EVICT = "evict the next pod"
     DELETE = "delete candidates"
+    ATTRIBUTE = "say why candidates leave"
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
     DELETE_REPLACEMENTS = "delete replacements"
@@ -91,7 +93,7 @@ _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _SURGE: Final = Transition(Phase.SURGING, (Step.SURGE,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
-_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
+_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
@@ -118,6 +120,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
@@ -125,6 +128,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.WAITING, Signal.INITIALIZED_TO_SURGE): _SURGE,
     (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
+    (Phase.WAITING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.SURGING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.SURGING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
