@@ -62,9 +62,9 @@ from dovetail.lifecycle.reports import (
     ViewIsOld,
 )
 from dovetail.lifecycle.store import Store
-from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
+from dovetail.model.managed import managed_pools
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings, StabilizationEnds
 
@@ -184,11 +184,7 @@ class Engine:
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
-            self._managed = {
-                item.metadata.name: None
-                for item in self.store.node_pools()
-                if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
-            }
+            self._managed = dict.fromkeys(managed_pools(self.store.node_pools(), self.settings))
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
