@@ -24,7 +24,6 @@ from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
-    DeleteNodeClaim,
     Event,
     Failure,
     Instruction,
@@ -42,7 +41,6 @@ from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
-from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
@@ -92,7 +90,6 @@ class Controller:
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _election: LeaderElection | None = None
     _tasks: Tasks = field(init=False)
-    _last_look: LastLook = field(init=False)
     _in_view: bool = False
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _wakes: list[datetime] = field(default_factory=list)
@@ -114,9 +111,9 @@ class Controller:
             seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
+            clock=lambda: self.clock(),
         )
         self._tasks = Tasks(failed=self._failed)
-        self._last_look = LastLook(client=self.client, clock=lambda: self.clock())
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
@@ -394,12 +391,9 @@ class Controller:
                 del self._acting[lane]
 
     async def _carry_out(self, instruction: Any) -> Answer:
-        """Execute one instruction; a deletion only after a last look at the node's pods."""
-        refusal = None
-        if isinstance(instruction, DeleteNodeClaim):
-            refusal = await self._last_look.before(instruction)
+        """Execute one instruction."""
         try:
-            return refusal or await self._actuator.carry_out(instruction)
+            return await self._actuator.carry_out(instruction)
         except _ODD_SHAPES as error:
             # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
             why = f"an object of an unexpected shape: {type(error).__name__}: {error}"
