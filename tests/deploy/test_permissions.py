@@ -323,7 +323,7 @@ def test_with_all_rules_nothing_is_refused(installed: Installed) -> None:
 
 
 def test_nothing_else_is_allowed(installed: Installed) -> None:
-    """The account can't touch pods, secrets, other Leases, pools' specs, or roles."""
+    """The account can't touch pods, secrets, other Leases, or roles, and deletes no pool."""
     account = installed.account
     for group, resource, verb in (
         ("", "pods", "delete"),
@@ -332,7 +332,7 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "create"),
         ("", "secrets", "list"),
         ("", "nodes", "delete"),
-        ("karpenter.sh", "nodepools", "patch"),
+        ("karpenter.sh", "nodepools", "delete"),
         ("karpenter.sh", "nodeclaims/status", "patch"),
         ("coordination.k8s.io", "leases", "create"),
         ("rbac.authorization.k8s.io", "clusterroles", "patch"),

@@ -75,6 +75,7 @@ class Found:
     blocked: tuple[BlockedMove, ...] = ()
     next_change: datetime | None = None
     verdicts: tuple[NodeVerdict, ...] = ()
+    could_save: dict[str, int | None] = field(default_factory=dict)
 
 
 class ScriptedPlanner:

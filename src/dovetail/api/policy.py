@@ -41,6 +41,7 @@ _CONSOLIDATION: Final = (
     "consolidateAfter",
     "consolidationGracePeriod",
     "consolidationSavingsThreshold",
+    "disruptionPrice",
 )
 _CLOSES: Final = {
     "minNodeAge": "nothing is consolidated until it is mended",
@@ -132,6 +133,7 @@ class _Reading:
             expire_after_set=expire_set,
             grace_period=grace,
             savings_threshold=threshold,
+            disruption_price=self._disruption_price(),
             budgets=budgets,
             windows=self._windows(),
             min_node_age=min_node_age,
@@ -158,6 +160,10 @@ class _Reading:
         if (number := self._value("consolidationSavingsThreshold")) is not None:
             threshold = self._money(number)
         return kind, after, grace, threshold
+
+    def _disruption_price(self) -> Money | None:
+        number = None if self.static else self._value("disruptionPrice")
+        return None if number is None else self._money(number)
 
     def _value(self, key: str) -> Any:
         """Return a field's value where it is there and has the right form; what has not closes consolidation."""
@@ -293,6 +299,8 @@ def written_policy(policy: DisruptionPolicy) -> dict[str, Any]:
         tree["expireAfter"] = format_duration(policy.expire_after)
     if policy.grace_period is not None:
         tree["consolidationGracePeriod"] = format_duration(policy.grace_period)
+    if policy.disruption_price is not None:
+        tree["disruptionPrice"] = as_float(policy.disruption_price)
     return tree
 
 

@@ -22,8 +22,10 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
     now = context.now
     times = [*_scene_times(context)]
     for nodes, refusal in refused:
-        if refusal.gate is Gate.SAVINGS_THRESHOLD:
+        if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
             times.extend(_crossing(nodes, refusal, now))
+        if refusal.due is not None:
+            times.append(refusal.due)
     soonest = min((when for when in times if when > now), default=None)
     for facts in context.nodes:
         for when in node_times(facts, context):

@@ -16,6 +16,7 @@ from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
+from dovetail.decide.methods.static import is_static
 from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.result import NewNode
@@ -97,7 +98,7 @@ def _as_refusal(facts: NodeFacts, result: GateResult) -> Refusal:
 
 def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate an expired or drifted node's way out again."""
-    if any(leaving.is_static(facts) for facts in nodes):
+    if any(is_static(facts) for facts in nodes):
         return leaving.alone(context, command.method, nodes[0])
     move = plain_move(context, nodes)
     if isinstance(move, Refusal):

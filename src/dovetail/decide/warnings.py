@@ -11,6 +11,7 @@ from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import is_length, read_expiry
+from dovetail.decide.methods import unhealthy
 from dovetail.model.duration import NEVER, format_duration
 from dovetail.model.names import RECENT_DISRUPTIONS
 
@@ -28,6 +29,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
         found.extend(_forceful_first(context, name))
         found.extend(_marks(context, name))
+    found.extend(unhealthy.warnings(context))
     unreadable = [*_claims(context), *(text for facts in context.nodes for text in facts.unreadable)]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:

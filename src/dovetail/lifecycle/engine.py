@@ -62,10 +62,12 @@ from dovetail.lifecycle.reports import (
     ViewIsOld,
 )
 from dovetail.lifecycle.store import Store
+from dovetail.lifecycle.waste import WasteBook
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.managed import managed_pools
-from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.money import as_float
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -76,6 +78,16 @@ ENDED_MEMORY: Final = 30 * SECOND
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+def _proposal(command: Command) -> CommandProposed:
+    return CommandProposed(
+        action=command.action,
+        nodes=command.nodes,
+        replacements=len(command.replacements),
+        savings=as_float(command.savings),
+        pods=command.pods,
+    )
 
 
 class _Stir(Enum):
@@ -138,6 +150,7 @@ class Engine:
         self._pacing = Pacing()
         self._regrowth = Regrowth()
         self._landing = Landing()
+        self._waste = WasteBook()
         self._evictions_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
@@ -155,6 +168,7 @@ class Engine:
         self._sweeps = Attempts()
         self._regrowth.forget()
         self._landing.forget()
+        self._waste.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -180,11 +194,17 @@ class Engine:
         return tuple(sorted(self._pacing.lingering))
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
+        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+
+        Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
+        """
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
-            self._managed = dict.fromkeys(managed_pools(self.store.node_pools(), self.settings))
+            pools = self.store.node_pools()
+            self._managed = dict.fromkeys(managed_pools(pools, self.settings))
+            if self.observe and not self._managed:
+                self._managed = dict.fromkeys(item.metadata.name for item in pools)
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
@@ -401,6 +421,7 @@ class Engine:
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,
+            drain_for=self._drain_for,
         )
 
     def _rate_span(self, pool: str) -> int:
@@ -408,6 +429,17 @@ class Engine:
         item = self.store.get(NodePool, pool)
         budgets = () if item is None else effective_policy(item, self.settings).budgets
         return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
+
+    def _drain_for(self, pool: NodePool, node: Node) -> int | None:
+        """Return the shortest drain of the repair rules that a node's conditions meet."""
+        bounds = [
+            rule.drain_for
+            for rule in effective_policy(pool, self.settings).repair
+            if rule.drain_for is not None
+            and (entry := condition(node.status.conditions, rule.condition)) is not None
+            and entry.status == rule.status
+        ]
+        return min(bounds, default=None)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
@@ -583,6 +615,7 @@ class Engine:
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            waste=self._waste.known(),
         )
 
     @property
@@ -614,6 +647,7 @@ class Engine:
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
+        self._waste.update(result.could_save, self.store, self._now)
         started = [command for command in result.commands if self._start(command)]
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
@@ -643,8 +677,9 @@ class Engine:
             return False
         candidates = self._bind_to_claims(command)
         if self.observe or candidates is None:
-            kind = CommandProposed if self.observe else CommandDropped
-            proposed = kind(action=command.action, nodes=command.nodes)
+            proposed = (
+                _proposal(command) if self.observe else CommandDropped(action=command.action, nodes=command.nodes)
+            )
             if self._proposed != proposed:
                 self._proposed = proposed
                 self._out.append(proposed)

@@ -157,21 +157,35 @@ class CostActionUndone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandProposed:
-    """What would be begun, if Dovetail didn't only observe."""
+    """What would be begun, if Dovetail didn't only observe; `savings` in dollars per hour."""
 
     topic: ClassVar[str] = "proposal"
     action: Action
     nodes: tuple[str, ...]
+    replacements: int = 0
+    savings: float = 0.0
+    pods: int = 0
 
     @property
     def message(self) -> str:
         """Return it in words."""
-        return f"{self.action.value} of {some_of(self.nodes)} would be begun"
+        pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
+        first = f", after {self.replacements} new" if self.replacements else ""
+        return (
+            f"{self.action.value} of {some_of(self.nodes)} would be begun{first}: it saves ${self.savings:.4g}/h and "
+            f"restarts {pods}"
+        )
 
     @property
     def figures(self) -> Figures:
-        """Return the action and all its nodes."""
-        return {"action": self.action.value, "nodes": ",".join(self.nodes)}
+        """Return the action, all its nodes, what it saves and whom it disturbs."""
+        return {
+            "action": self.action.value,
+            "nodes": ",".join(self.nodes),
+            "replacements": self.replacements,
+            "savings": self.savings,
+            "pods": self.pods,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

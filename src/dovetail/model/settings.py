@@ -103,6 +103,7 @@ class Settings:
     stabilization: Stabilization = field(default_factory=Stabilization)
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
+    jobs_wait: bool = False
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND

@@ -135,7 +135,7 @@ def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, ini
     if claim is None:
         return node.spec.taints if node is not None else ()
     taints = node.spec.taints if node is not None and registered else claim.spec.taints
-    rebooting = is_true(claim.status.conditions, "Rebooting")
+    rebooting = is_true(claim.status.conditions, names.CONDITION_REBOOTING)
     if initialized and not rebooting:
         return taints
     startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}

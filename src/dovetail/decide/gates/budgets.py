@@ -164,6 +164,8 @@ class Ledger:
 
     def _allowance(self, pool: str, reason: Reason) -> Allowance:
         policy, counted, used = self.policies[pool], len(self.nodes_of[pool]), self._used[pool]
+        if reason is Reason.UNHEALTHY:  # what is not ready is what is to be repaired (spec section 19)
+            used = sum(bool(facts.marked) for facts in self.nodes_of[pool])
         flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
         held = self._hold(pool, reason)
         if held is not None:
@@ -211,7 +213,7 @@ class Ledger:
         """Return the whole table: every pool, every reason."""
         rows = []
         for pool in sorted(self.policies):
-            for reason in REASONS:
+            for reason in (*REASONS, Reason.UNHEALTHY) if self.policies[pool].repair else REASONS:
                 entry = self.allowance(pool, reason)
                 rows.append(
                     BudgetRow(node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left)

@@ -7,8 +7,8 @@ expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; g
 facts and timers, below the methods.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
@@ -26,11 +26,15 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What the rules know beside the node: settings, the time, and which pools are ours (None: all)."""
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+
+    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    """
 
     settings: Settings
     now: datetime
     managed_pools: frozenset[str] | None = None
+    buffered: Mapping[str, int] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +73,12 @@ def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
             nodePool=facts.pool_name,
         )
     return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
+
+
+def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.rebooting:
+        return stopped(Gate.REBOOTING, "Karpenter is rebooting it.", condition=names.CONDITION_REBOOTING)
+    return passed(Gate.REBOOTING, "It is not being rebooted.")
 
 
 def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -198,6 +208,7 @@ Rule = Callable[[NodeFacts, GateContext], GateResult]
 NODE_RULES: tuple[Rule, ...] = (
     _managed,
     _not_paused,
+    _not_rebooting,
     _not_marked,
     _initialized,
     _not_nominated,
@@ -361,6 +372,14 @@ def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
+    if not count:
+        return passed(gate, "It holds no room for a CapacityBuffer.")
+    what = "1 virtual pod" if count == 1 else f"{count} virtual pods"
+    return stopped(gate, f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
+
+
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
     if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
@@ -371,13 +390,33 @@ def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResu
 
 def claims_why(pod: Pod, settings: Settings) -> str:
     """Say why a pod with resource claims keeps its node."""
-    if settings.karpenter.ignore_dra_requests:
+    if settings.karpenter.ignores_dra:
         return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
+def _unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
+    if sickness is None:
+        return stopped(gate, "No condition says that it is broken.")
+    rule = sickness.rule
+    what = f"Its condition {rule.condition} has been {rule.status} for {seconds(gate_context.now - sickness.since)}"
+    figures: dict[str, Figure] = {"condition": rule.condition, "status": rule.status, "since": clock(sickness.since)}
+    if gate_context.now < sickness.due:
+        left = seconds(sickness.due - gate_context.now)
+        return stopped(gate, f"{what}; it is repaired in {left}.", **figures, due=clock(sickness.due))
+    return GateResult(gate=gate, passed=True, why=f"{what}.", figures=figures)
+
+
+def _may_be_repaired(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.annotations.get(names.DO_NOT_REPAIR) == "true":
+        return stopped(Gate.DO_NOT_REPAIR, f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)
+    return passed(Gate.DO_NOT_REPAIR, "The node does not say do-not-repair.")
+
+
+REPAIR_RULES: tuple[Rule, ...] = (_managed, _not_paused, _not_marked, _initialized, _unhealthy, _may_be_repaired)
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
-    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed, _old_enough),
+    Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
     Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (
@@ -421,17 +460,31 @@ def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -
     return tuple(results)
 
 
+def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
+    """Run a node of a pool that repairs through its own gates: a bounded drain passes the pods' (spec section 19)."""
+    if facts.policy is None or not facts.policy.repair:
+        return {}
+    results = _run(REPAIR_RULES, facts, gate_context)
+    if results[-1].passed and facts.sickness is not None:
+        pods = _run(POD_RULES[:2], facts, gate_context)  # a workload's window is for voluntary disruption
+        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        results += tuple(_waived(result) for result in pods) if bounded else pods
+    return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
+
+
 def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
     """Run a node through gates 1 to 7 for every method."""
+    chains = _repair_chain(facts, gate_context)
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
-        return {method: Chain(method, common) for method in Method}
+        return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
     if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    chains: dict[Method, Chain] = {}
     for method in Method:
+        if method is Method.UNHEALTHY:
+            continue
         before = lenient if method in MAY_WAIT else strict
         if method is Method.SINGLE_NODE:
             chains[method] = Chain(method, chains[Method.MULTI_NODE].results)

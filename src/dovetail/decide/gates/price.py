@@ -9,6 +9,7 @@ below the methods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -21,9 +22,13 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.result import LaunchPrice, NewNode
 
+_LAST: Final = Fraction(1, 1000)
+UNPAYABLE: Final = Fraction(10**30)
+"""What no move saves."""
 PRICE_GATES: Final = (
     Gate.PRICE,
     Gate.SAVINGS_THRESHOLD,
+    Gate.WASTE,
     Gate.SAME_TYPE,
     Gate.SPOT_TO_SPOT,
     Gate.SPOT_FLEXIBILITY,
@@ -43,6 +48,8 @@ class Source:
     price_float: float
     offering_price: float | None = None
     required: Fraction = Fraction(0)
+    wasted: Money = 0
+    asked_waste: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,7 @@ class Refusal:
     savings: Money = 0
     required: Fraction = Fraction(0)
     simulated: bool = True
+    due: datetime | None = None
 
     @property
     def is_price(self) -> bool:
@@ -70,11 +78,12 @@ class Approved:
     savings: Money
     savings_float: float
     required: Fraction
+    by_waste: bool = False
 
     @property
     def value(self) -> Fraction:
-        """What it saves beyond what it had to save (spec section 21)."""
-        return self.savings - self.required
+        """What it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
+        return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
 Judgement = Approved | Refusal
@@ -86,7 +95,7 @@ def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     required = required_of(sources, settings)
     if not settings.is_karpenter and price < required:
         return below_threshold(price, price, required, replaced=False)
-    return Approved(savings=price, savings_float=float_sum(sources), required=required)
+    return approval(sources, (), price, float_sum(sources), settings)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
@@ -117,7 +126,7 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
         if isinstance(judged, Refusal):
             return judged
         new_node = judged
-    return _approve(sources, new_node, required, settings)
+    return _approve(sources, new_node, settings)
 
 
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
@@ -159,9 +168,34 @@ def _not_less(price: Money, least: Money) -> Refusal:
 
 def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
     """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
-    if settings.is_karpenter:
+    if settings.is_karpenter or has_wasted_enough(sources):
         return Fraction(0)
     return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+
+
+def has_wasted_enough(sources: Sequence[Source]) -> bool:
+    """Return whether nodes have wasted together what their disturbance is worth (spec section 22)."""
+    asked = Fraction(0)
+    for source in sources:
+        if source.asked_waste is None:
+            return False
+        asked += source.asked_waste
+    return sum(source.wasted for source in sources) >= asked > 0
+
+
+def approval(
+    sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, estimate: float, settings: Settings
+) -> Approved:
+    """Approve what passed: at once where it saves what its disturbance asks for, else by what was wasted."""
+    required = Fraction(0) if settings.is_karpenter else sum((s.required for s in sources), Fraction(0))
+    by_waste = savings < required
+    return Approved(
+        new_nodes=new_nodes,
+        savings=savings,
+        savings_float=estimate,
+        required=Fraction(0) if by_waste else required,
+        by_waste=by_waste,
+    )
 
 
 def float_sum(sources: Sequence[Source]) -> float:
@@ -385,7 +419,7 @@ def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
     )
 
 
-def _approve(sources: Sequence[Source], new_node: NewNode, required: Fraction, settings: Settings) -> Judgement:
+def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
     """Work out what is saved: never overstated by default, Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
     cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
@@ -395,4 +429,4 @@ def _approve(sources: Sequence[Source], new_node: NewNode, required: Fraction, s
     else:
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
         savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
-    return Approved(new_nodes=(new_node,), savings=savings, savings_float=estimate, required=required)
+    return approval(sources, (new_node,), savings, estimate, settings)

@@ -25,7 +25,7 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, is_true
+from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
@@ -45,6 +45,8 @@ class View:
     evicts: bool = False
     rate_span: Callable[[str], int] = lambda _pool: 0
     """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
+    drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
+    """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.model.command import REASON_OF, Action, Replacement
+from dovetail.model.command import REASON_OF, Action, Method, Replacement
 from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
@@ -258,6 +258,7 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
 def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
     """Word a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
     claim = claim_of(entry, view.store)
+    bound, waiting = _drain_for(run, entry, view), (*MAY_WAIT, Method.UNHEALTHY)
     return DeleteNodeClaim(
         id=run.delete_id(entry.claim),
         command_id=run.id,
@@ -265,8 +266,17 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
         uid=entry.uid,
         node=entry.node,
         only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
-        spares_protected=not (run.method in MAY_WAIT and claim is not None and is_bounded(claim)),
+        spares_protected=bound is None and not (run.method in waiting and claim is not None and is_bounded(claim)),
+        drain_for=bound,
     )
+
+
+def _drain_for(run: Run, entry: Candidate, view: View) -> int | None:
+    """Return how long the drain of a node that is repaired may take; None: as long as its claim allows."""
+    node, pool = view.store.get(Node, entry.node), view.store.get(NodePool, entry.pool)
+    if run.method is not Method.UNHEALTHY or node is None or pool is None:
+        return None
+    return view.drain_for(pool, node)
 
 
 def _specs(run: Run) -> tuple[Replacement, ...]:

@@ -68,6 +68,7 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.model import names
+from dovetail.model.duration import later
 from dovetail.model.text import safe
 
 Acted = (
@@ -321,7 +322,21 @@ def _delete(asked: DeleteNodeClaim, claim: Tree | None, known: Known, context: E
         why = text(pods, "unreadable") or objection(asked, pods["pods"], context.now)
         if why:
             return Failed(failure=Failure.OCCUPIED, detail=why)
-    return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
+    delete = Delete(ref=_claim(asked.name), uid=asked.uid)
+    bound = None if asked.drain_for is None else drain_bound(claim, later(context.now, asked.drain_for))
+    return Writes(writes=(delete,) if bound is None else (_patch(_claim(asked.name), claim, bound), delete))
+
+
+def drain_bound(claim: Tree, until: datetime) -> Tree | None:
+    """Return the patch that ends a claim's drain at a time; None if it ends no later already (spec section 19)."""
+    present = annotation(claim, names.TERMINATION_TIMESTAMP)
+    try:
+        known = None if present is None else datetime.fromisoformat(present)
+    except ValueError:
+        known = None
+    if known is not None and known.tzinfo is not None and known <= until:
+        return None
+    return {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: _stamp(until)}}}
 
 
 def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
