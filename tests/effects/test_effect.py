@@ -36,6 +36,7 @@ from dovetail.lifecycle.messages import (
     OpenNode,
     PublishEvent,
     ReleaseNode,
+    SetDisruptionReason,
     SetPoolCondition,
     TaintNode,
     UnmarkPod,
@@ -53,12 +54,17 @@ EVERY: tuple[Acted, ...] = (
         id="1", command_id="c", name="n", record="r", replacement=Replacement(node_pool="p", instance_types=("m",))
     ),
     DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
+    SetDisruptionReason(id="1", command_id="c", name="n", uid="u", reason="Drifted"),
     EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u"),
     ClearRecord(id="1", command_id="c", node_claim="n"),
     MarkPod(id="1", namespace="d", name="n", uid="u"),
     UnmarkPod(id="1", namespace="d", name="n"),
     CloseNode(id="1", node="n"),
     OpenNode(id="1", node="n"),
+    NoteDisruption(
+        id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=datetime(2026, 1, 1, tzinfo=UTC), keep=1
+    ),
+    ForgetDisruption(id="1", command_id="c", node_pool="p"),
     HoldNode(id="1", node="n"),
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),

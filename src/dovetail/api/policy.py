@@ -63,16 +63,16 @@ def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolic
         node_pool.metadata.annotations.get(POLICY_ANNOTATION),
         node_pool.spec.template.spec.expire_after,
         node_pool.spec.replicas is not None,
-        settings.is_karpenter,
+        settings.rules.extended_policy,
     )
 
 
 @lru_cache(maxsize=1 << 13)
 def _policy(
-    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, karpenter: bool
+    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, extended: bool
 ) -> DisruptionPolicy:
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
-    if karpenter:
+    if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
     reading.add_layer(written, _SPEC_PATH, "spec")

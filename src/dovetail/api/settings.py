@@ -59,7 +59,7 @@ def settings_of(tree: Any, base: Settings) -> Settings:
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
     gates = dict(changes["karpenter"].feature_gates) if "karpenter" in changes else {}
-    if base.is_karpenter and FeatureGate.SPOT_TO_SPOT in gates:
+    if base.rules.spot_gate and FeatureGate.SPOT_TO_SPOT in gates:
         changes.setdefault("spot_to_spot_consolidation", gates[FeatureGate.SPOT_TO_SPOT])
     return _checked(dataclasses.replace(base, **changes))
 
@@ -238,6 +238,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
+    "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
     "preferencePolicy": ("preference_policy", _word(PreferencePolicy)),
@@ -257,3 +258,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
 SETTINGS: Final = tuple(_READERS)
 """The names of all settings."""
 SETTING_KEYS: Final = tuple(sorted(_READERS))
+SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
+"""The field of `Settings` that each key of a file sets."""

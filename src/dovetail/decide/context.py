@@ -70,12 +70,13 @@ class RoundContext:
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
         self._memory, self._launches_of = facts_cache, launches_of
-        managed = None if pools is None or settings.is_karpenter else frozenset(pools)
+        managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
         self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}
         self.searched: Found | None = None
         self.could_save: Mapping[str, Money | None] | None = None
         self.pods_simulated = 0
@@ -90,7 +91,7 @@ class RoundContext:
         in parts gets the same parts in any order.
         """
         other = copy(self)
-        other.unscored, other.judged = dict(self.unscored), dict(self.judged)
+        other.unscored, other.judged, other.scores = dict(self.unscored), dict(self.judged), dict(self.scores)
         other._simulations = dict(self._simulations)
         return other
 
@@ -114,7 +115,7 @@ class RoundContext:
     @cached
     def ledger(self) -> Ledger:
         """The budgets."""
-        pools = () if self.settings.is_karpenter else self.snapshot.cluster.node_pools
+        pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
         return Ledger(
             self.nodes,
             self.policies,
@@ -135,7 +136,7 @@ class RoundContext:
     @cached
     def _health(self) -> dict[str, GateResult]:
         """The pools that are not healthy, and why."""
-        if self.settings.is_karpenter:
+        if not self.settings.rules.health_limits:
             return {}
         found: dict[str, GateResult] = {}
         members: dict[str, list[NodeFacts]] = {}
@@ -248,7 +249,7 @@ class RoundContext:
 
     def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
         """Return the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
-        if self.settings.is_karpenter:
+        if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
         return float(sum(facts.disruption_cost(self.now) for facts in nodes))
 
@@ -274,7 +275,7 @@ class RoundContext:
             offering_price=facts.offering_price,
             required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
             wasted=0 if wasted is None else wasted.by(self.now),
-            asked_waste=None if self.settings.is_karpenter else facts.asked_waste(self.now),
+            asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
         )
 
     def waits_for_jobs(self, facts: NodeFacts) -> bool:

@@ -77,6 +77,16 @@ class BlockedMove:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedMove:
+    """A cost action that was judged, for one pool of it: `score` only where the pool's policy is Balanced."""
+
+    node_pool: str
+    policy: str
+    approved: bool
+    score: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """All that a round found. `commands` is what to do now; the rest says why, and why not.
@@ -98,6 +108,7 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    judged_moves: tuple[JudgedMove, ...] = ()
     compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
     catalogue_source: str
     catalogue_date: str

@@ -60,7 +60,7 @@ def _is_odd(key: str, text: str | None) -> bool:
 
 def _marks(context: RoundContext, pool: str) -> Iterator[str]:
     """Say which notes on a pool can't be read (spec sections 13 and 16)."""
-    if context.settings.is_karpenter:
+    if not context.settings.rules.pauses:
         return
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
     pause = read_pause(item)
@@ -74,7 +74,7 @@ def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:
     """Say where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
     policy = context.policies[pool]
     graceful = policy.expire_after
-    if context.settings.is_karpenter or not policy.expire_after_set or graceful is None:
+    if not context.settings.rules.retires_expired or not policy.expire_after_set or graceful is None:
         return
     count = 0
     for facts in context.nodes:

@@ -33,7 +33,7 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
-    if context.settings.is_karpenter or context.stabilizing:
+    if not context.settings.rules.waste or context.stabilizing:
         return {}
     priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
     known = context.question.waste
@@ -61,7 +61,7 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Say what a node has wasted, what is asked for and when it will be there, where its pool has a price for it."""
-    asked = None if context.settings.is_karpenter else facts.asked_waste(context.now)
+    asked = facts.asked_waste(context.now) if context.settings.rules.waste else None
     if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
         return refusal
     wasted = context.question.waste.get(facts.name)

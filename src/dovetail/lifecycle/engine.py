@@ -418,6 +418,7 @@ class Engine:
             elapsed=self._elapsed,
             now=self._now,
             replacement_timeout=self.settings.replacement_timeout,
+            launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
             rate_span=self._rate_span,
@@ -491,11 +492,11 @@ class Engine:
     def _advance_one(self, run: Run, view: View) -> None:
         if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
             self._validate(run)
-            if self.settings.is_karpenter:
+            if self.settings.rules.waits_for_validation:
                 self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
-            self._out.append(command_report(run, source, found, target, self._elapsed))
+            self._out.append(command_report(run, source, found, target, self._elapsed, view))
             self._out.extend(command_event(run, target))
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
@@ -505,7 +506,7 @@ class Engine:
 
     def _pods_leave(self, run: Run) -> None:
         """Remember what a cost action is about to move."""
-        if run.method in COST_METHODS and not self.settings.is_karpenter:
+        if run.method in COST_METHODS and self.settings.rules.remembers_regrowth:
             self._regrowth.begin(run, self.store)
             if self.settings.stabilization_ends is StabilizationEnds.LANDED:
                 self._landing.begin(run, self.store)
@@ -605,6 +606,8 @@ class Engine:
 
     def _question(self, without: str = "") -> Question:
         assert self._now is not None
+        reads_condition = self.settings.rules.consolidatable_condition
+        events = {} if reads_condition else self._pod_events.times(self._now, self._elapsed)
         return Question(
             cluster=self.store.cluster(),
             catalogue=self.catalogue,
@@ -614,7 +617,7 @@ class Engine:
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
-            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            pod_events=events,
             waste=self._waste.known(),
         )
 
@@ -624,7 +627,7 @@ class Engine:
 
     def _look_again(self, at: int) -> None:
         """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
-        if not self.settings.is_karpenter:
+        if not self.settings.rules.waits_for_validation:
             self._round_at = at
 
     def _round(self) -> None:
@@ -634,7 +637,7 @@ class Engine:
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
-        if self.settings.is_karpenter and flight.has_unlaunched(self.store):
+        if self.settings.rules.waits_for_launches and flight.has_unlaunched(self.store):
             self._round_at = self._elapsed + SECOND  # Karpenter waits until it knows what its launches became
             return
         self._round_at = self._elapsed + self._poll_interval
@@ -652,7 +655,7 @@ class Engine:
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
-            wait = self.settings.validation_delay if self.settings.is_karpenter else 0
+            wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 

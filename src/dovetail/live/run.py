@@ -46,9 +46,10 @@ from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
 from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
 from dovetail.live.tasks import Tasks
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.telemetry import CONSOLIDATION_TYPE, Telemetry
 from dovetail.live.watch import Informer
 from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _BATCH_MAX: Final = 2000
@@ -371,11 +372,22 @@ class Controller:
         worked_out = rounds[0] != self._rounds_seen[0]
         self._rounds_seen, self._round_ended = rounds, now
         if worked_out:
-            self.metrics.evaluation.observe(now - began)
-        last = self.engine.last_round
-        if worked_out and isinstance(last, RoundResult):
+            self._count_round(now - began)
+
+    def _count_round(self, seconds: float) -> None:
+        """Count what a round took and found, under Karpenter's labels."""
+        last, metrics = self.engine.last_round, self.metrics
+        ended_by = last.commands[0].method if last is not None and last.commands else Method.SINGLE_NODE
+        reason = REASON_OF[ended_by].value.lower()
+        metrics.evaluation.labels(reason, CONSOLIDATION_TYPE.get(ended_by, "")).observe(seconds)
+        if isinstance(last, RoundResult):
             for method in last.methods:
-                self.metrics.eligible.labels(method.reason.value).set(len(method.candidates))
+                metrics.eligible.labels(method.reason.value.lower()).set(len(method.candidates))
+            for move in last.judged_moves:
+                decision = "approved" if move.approved else "rejected"
+                metrics.moves.labels(decision, move.node_pool, move.policy).inc()
+                if move.score is not None:
+                    metrics.scores.labels(decision, move.node_pool).observe(move.score)
 
     # ------------------------------------------------------------ instructions out
 

@@ -70,7 +70,7 @@ def simulate(
         engine.rules.credit(credited)
     count = len(entries) + len(leaving)
     engine.prepare((*leaving, *entries))
-    if snapshot.settings.is_karpenter or not candidates:
+    if snapshot.settings.rules.others_pods_count or not candidates:
         engine.run(sorted((*entries, *leaving), key=_by_key))
     else:
         unsettled = settle(engine, leaving, under_way, snapshot.index)
@@ -135,7 +135,7 @@ def _prepare(
         _closed(closed),
         snapshot.limits_left(candidates),
         strict_reserved=strict_reserved,
-        count_all=snapshot.settings.is_karpenter,
+        count_all=snapshot.settings.rules.others_pods_count,
         new_nodes_max=new_nodes_max,
         launchable=launchable,
     )
@@ -165,7 +165,7 @@ def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[i
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int) -> SimulationResult:
     # By spec section 5 only the candidates' pods count; Karpenter also stops at those of nodes that leave anyway.
-    lenient = not snapshot.settings.is_karpenter
+    lenient = not snapshot.settings.rules.others_pods_count
     unplaced = [
         Unplaced(pod=e.pod, forgiven=e.pending or (lenient and e.leaving), explain=explain(snapshot, engine, e))
         for e in (() if engine.stopped else engine.unplaced)
@@ -225,7 +225,7 @@ def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
     """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
     respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
-    reqs = final_requirements(claim, is_karpenter=snapshot.settings.is_karpenter)
+    reqs = final_requirements(claim, unnamed=snapshot.settings.rules.unnamed_reservations)
     kinds = tuple(machines.kinds[place] for place in sorted_types(claim.types, reqs))
     node = NewNode(
         pool=claim.template.name,

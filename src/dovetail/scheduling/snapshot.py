@@ -216,7 +216,7 @@ class Snapshot:
     def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
         """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
         known: dict[tuple[int, int], _Entry] = {}
-        if previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter:
+        if previous is not None and previous.settings.rules == self.settings.rules:
             known = previous._memory.states
             renewed = self._renewed_entries(previous)
             if renewed is not None:
@@ -477,7 +477,7 @@ class Snapshot:
             memory.machines,
             daemons,
             memory.resources,
-            sticky=self.settings.is_karpenter,
+            sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))

@@ -39,7 +39,7 @@ class Reader:
         self.pod_events = question.pod_events
         self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
-        expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
+        expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.planned = self.nominated.union(self.leaving)
         self.memory = memory
@@ -175,7 +175,7 @@ class Reader:
 
     def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
         """Return expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
-        if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
+        if policy is not None and policy.expire_after_set and self.settings.rules.retires_expired:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
 

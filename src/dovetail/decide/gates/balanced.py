@@ -5,9 +5,10 @@ Karpenter's floats in its own. Knows totals of pools and one move; nothing of ot
 methods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
@@ -44,7 +45,7 @@ def pool_totals(
         claimed = [facts for facts in members if facts.claim is not None]
         own = [_own_disruption(facts, chains, settings) for facts in members]
         tracked = claimed
-        if settings.is_karpenter:
+        if settings.rules.tracked_totals:
             # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
@@ -71,7 +72,7 @@ def _is_tracked(facts: NodeFacts) -> bool:
 
 
 def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
-    if not settings.is_karpenter:
+    if not settings.rules.tracked_totals:
         return facts.rescheduling_cost
     candidate = _passes_pods(chains[facts.name][Method.EMPTY])
     return facts.rescheduling_cost if candidate else facts.tracked_cost
@@ -92,16 +93,33 @@ def refuse(
     nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
 ) -> Refusal | None:
     """Score a move for each Balanced pool involved; every one must approve."""
-    pools = sorted({facts.pool_name for facts in nodes})
-    for pool in pools:
-        members = [facts for facts in nodes if facts.pool_name == pool]
-        if not asks(members[0]):
-            continue
-        score = _score_float if settings.is_karpenter else _score
-        refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
+    for pool, shares in _shares(nodes, approved, totals, settings):
+        refusal = judge_shares(pool, *shares)
         if refusal:
             return refusal
     return None
+
+
+def scores(
+    nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
+) -> dict[str, float]:
+    """Return the score of a move in each Balanced pool involved: 0 where it saves nothing."""
+    found = {}
+    for pool, (saved, disturbed) in _shares(nodes, approved, totals, settings):
+        found[pool] = 0.0 if saved <= 0 else float(saved / disturbed) if disturbed else inf
+    return found
+
+
+def _shares(
+    nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
+) -> Iterator[tuple[str, tuple[Fraction | float, Fraction | float]]]:
+    """Yield the shares of savings and disruption in each Balanced pool, by name."""
+    pools = sorted({facts.pool_name for facts in nodes})
+    score = _score_float if settings.rules.float_prices else _score
+    for pool in pools:
+        members = [facts for facts in nodes if facts.pool_name == pool]
+        if asks(members[0]):
+            yield pool, score(members, nodes, approved, totals[pool], len(pools))
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:

@@ -83,7 +83,7 @@ def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, settings = Gate.PAUSED, gate_context.settings
-    if settings.is_karpenter:
+    if not settings.rules.pauses:
         return passed(gate, "Karpenter knows no pause.")
     if settings.paused:
         return stopped(gate, "The setting `paused` is on: nothing starts anywhere.")
@@ -123,7 +123,7 @@ def _not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NODE_DO_NOT_DISRUPT
-    if not gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.own_annotations:
         claim = facts.claim.metadata.annotations if facts.claim else {}
         for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
@@ -179,7 +179,7 @@ def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.POD_WINDOW
-    if not facts.pod_windows or gate_context.settings.is_karpenter:
+    if not facts.pod_windows or not gate_context.settings.rules.pod_windows:
         return passed(gate, "No pod asks for a window of its own.")
     closed = [(pod, entry) for pod, entry in facts.pod_windows if not _is_open(entry, gate_context.now)]
     if not closed:
@@ -221,7 +221,7 @@ POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows
 
 
 def _is_empty(facts: NodeFacts, gate_context: GateContext) -> bool:
-    return facts.empty_for_karpenter if gate_context.settings.is_karpenter else facts.empty
+    return facts.empty_for_karpenter if gate_context.settings.rules.empty_by_pod_cost else facts.empty
 
 
 def _empty_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -271,7 +271,7 @@ def _consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Ga
     gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
     if period is None:
         return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
-    if gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.consolidatable_condition:
         if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
             return passed(gate, "Its NodeClaim has condition Consolidatable.")
         return stopped(
@@ -304,7 +304,7 @@ def _old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.GRACE_PERIOD
-    timer = None if gate_context.settings.is_karpenter else timers.grace_period(facts)
+    timer = timers.grace_period(facts) if gate_context.settings.rules.grace_period else None
     if timer is None or not timer.running(gate_context.now):
         return passed(gate, "It is not in a grace period.")
     left, period = seconds(timer.until - gate_context.now), nanoseconds(timer.period)
@@ -329,7 +329,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
         if not value and label not in facts.labels:
             return stopped(gate, f"The node has no label {label}.", label=label)
-    if facts.offering_price is None and not gate_context.settings.is_karpenter:
+    if facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay:
         # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
         return stopped(
             gate,
@@ -343,7 +343,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _expired(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NOT_EXPIRED
-    if gate_context.settings.is_karpenter:
+    if not gate_context.settings.rules.retires_expired:
         return stopped(gate, "Expiry is left to Karpenter.")
     if facts.expire_after is None or facts.created is None:
         return stopped(gate, "It never expires.", expireAfter="Never")
@@ -382,7 +382,8 @@ def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
-    if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
+    closes = gate_context.settings.rules.resource_claims_stay
+    if pod is None or not closes or (facts.policy is not None and facts.policy.static):
         # Karpenter finds out in its simulation; a static pool's node goes without one.
         return passed(gate, "No pod that would move has resource claims.")
     return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))

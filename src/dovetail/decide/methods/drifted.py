@@ -30,7 +30,7 @@ METHOD = Method.DRIFTED
 def candidates(context: RoundContext) -> list[NodeFacts]:
     """Return the drifted nodes in the order they are taken."""
     found = context.passing(METHOD)
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.static_drift_first:
         return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost(context.now)), facts.name))
     static = sorted((facts for facts in found if is_static(facts)), key=lambda facts: facts.name)
     others = sorted(
@@ -48,7 +48,7 @@ def _since(facts: NodeFacts) -> datetime:
 def run(context: RoundContext) -> MethodRun:
     """Return what drift does next."""
     found = candidates(context)
-    if context.settings.is_karpenter:
+    if context.settings.rules.static_drift_first:
         return _run_as_karpenter(context, found)
     kept, held, line = _by_domain(context, found)
     command, more = first_command(context, METHOD, kept)

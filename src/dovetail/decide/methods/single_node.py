@@ -21,7 +21,7 @@ METHOD = Method.SINGLE_NODE
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
     """Return the cost candidates in the order they are asked."""
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.pools_take_turns:
         return context.cost_order
     pools: dict[str, list[NodeFacts]] = {}
     for facts in context.cost_order:

@@ -7,6 +7,9 @@ within `limits.nodes`, and with gate TerminateFirstDrift terminates first where 
 reservations would do. Sits in decide, below `leaving`.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
@@ -30,7 +33,7 @@ def is_static(facts: NodeFacts) -> bool:
 def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
     """Return what would become of one node of a static pool, budgets left aside."""
     assert facts.pool is not None
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.replaces_static:
         return refuse_refill(context, method, facts) or terminate_first(context, method, facts)
     refusal = _refuse_shrinking(context, facts.pool)
     if refusal is not None:
@@ -42,9 +45,13 @@ def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Com
     )
 
 
-def terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command:
+STATIC_AT_LIMIT: Final = "static-at-limit"
+NO_RESERVED_CAPACITY: Final = "no-reserved-capacity"
+
+
+def terminate_first(context: RoundContext, method: Method, facts: NodeFacts, why: str = STATIC_AT_LIMIT) -> Command:
     """Return a command that deletes a node for which another comes later: it saves nothing."""
-    return bare_command(context, method, (facts,), saves=False)
+    return replace(bare_command(context, method, (facts,), saves=False), terminate_first=why)
 
 
 # ---------------------------------------------------------------- the profile dovetail

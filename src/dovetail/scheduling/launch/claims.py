@@ -272,7 +272,7 @@ def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:
     )
 
 
-def final_requirements(claim: Claim, *, is_karpenter: bool) -> ReqSet:
+def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
     """The requirements of a finished claim: reserved offerings that it holds are asked for by name."""
     machines = claim.reqs.table
     if not claim.reserved:
@@ -281,7 +281,7 @@ def final_requirements(claim: Claim, *, is_karpenter: bool) -> ReqSet:
     entries = [Requirement.of(names.CAPACITY_TYPE, "In", (names.RESERVED,))]
     marks = tuple(offering.reservation_id for offering in claim.reserved)
     # Only a provider can name the label of its reservations; upstream writes an empty one where none has.
-    if group == RESERVATION.partition("/")[0] or is_karpenter:
+    if group == RESERVATION.partition("/")[0] or unnamed:
         key = RESERVATION if group == RESERVATION.partition("/")[0] else ""
         entries.append(Requirement(key=key, values=frozenset(marks)))
     return machines.replaced(claim.reqs, entries)

@@ -182,7 +182,7 @@ def pool_of(section: PoolSection, policy: Policy) -> NodePool:
             weight=section.weight,
         ),
     )
-    return managed(pool) if section.managed and not policy.settings.is_karpenter else pool
+    return managed(pool) if section.managed and not policy.settings.rules.plays_karpenter else pool
 
 
 def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
@@ -248,7 +248,7 @@ class Stage:
                 pool = with_policy_fields(pool, policy.disruption)
             except (msgspec.ValidationError, ValueError) as error:
                 raise ScenarioError(f"disruption: {error}; write it as in a NodePool's spec.disruption") from None
-        return pool if self.policy.settings.is_karpenter else managed(pool)
+        return pool if self.policy.settings.rules.plays_karpenter else managed(pool)
 
     def _draw(self, options: Any) -> Any:
         return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options
