@@ -10,6 +10,7 @@ import msgspec
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
+from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
@@ -76,6 +77,7 @@ class Found:
     next_change: datetime | None = None
     verdicts: tuple[NodeVerdict, ...] = ()
     could_save: dict[str, int | None] = field(default_factory=dict)
+    steering: SteeringPlan = NOTHING
 
 
 class ScriptedPlanner:
