@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
@@ -122,6 +123,7 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
     judged_moves: tuple[JudgedMove, ...] = ()
     assumed: tuple[str, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -131,6 +133,11 @@ class RoundResult:
     catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
+
+    @cached
+    def steering(self) -> SteeringPlan:
+        """What ought to be closing and marked (section 23); nothing where steering is off."""
+        return self.compute_steering()
 
     @cached
     def could_save(self) -> Mapping[str, Money | None]:

@@ -17,6 +17,7 @@ from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
+from dovetail.decide.steering import steer
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
@@ -87,6 +88,7 @@ def decide(
         buffers=_buffers(context),
         catalogue_source=context.snapshot.catalogue.source,
         catalogue_date=context.snapshot.catalogue.as_of,
+        compute_steering=lambda: steer(context),
         compute_could_save=lambda: could_save(context),
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),

@@ -135,6 +135,9 @@ class Rules:
     )
     waits_for_launches: bool = _rule(False, "No round starts while a NodeClaim has not been launched.")
     remembers_regrowth: bool = _rule(True, "A pool in which a cost action did not hold (a node came back) waits.")
+    steers: bool = _rule(
+        True, "Nodes are helped to empty by themselves (`steering`), and the soft taint for that counts for nothing."
+    )
     plays_karpenter: bool = _rule(
         False,
         "In the simulator the engine is Karpenter itself: it holds no nodes and shares the provisioner's memory.",
