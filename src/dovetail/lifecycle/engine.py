@@ -65,9 +65,9 @@ from dovetail.lifecycle.reports import (
 from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.lifecycle.waste import WasteBook
-from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
+from dovetail.model.managed import managed_pools
 from dovetail.model.money import as_float
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
@@ -206,13 +206,10 @@ class Engine:
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
-            self._managed = {
-                item.metadata.name: None
-                for item in self.store.node_pools()
-                if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
-            }
+            pools = self.store.node_pools()
+            self._managed = dict.fromkeys(managed_pools(pools, self.settings))
             if self.observe and not self._managed:
-                self._managed = {item.metadata.name: None for item in self.store.node_pools()}
+                self._managed = dict.fromkeys(item.metadata.name for item in pools)
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
