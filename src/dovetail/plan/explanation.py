@@ -16,12 +16,10 @@ from dovetail.decide.words import clock, dollars
 from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
 from dovetail.model.policy import Budget, DisruptionPolicy
-from dovetail.model.verdicts import ELIGIBLE, Gate
+from dovetail.model.verdicts import ELIGIBLE
 from dovetail.plan.counterfactual import Answer, Counterfactual, counterfactuals
 from dovetail.plan.summary import LINE_MAX, prices_text
 from dovetail.report.words import safe
-
-_OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.sim.checks.checkers import Watch
-from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
@@ -39,7 +39,7 @@ def _run(
     world = Stage(scenario, policy, seed).build()
     watch = Watch(world)
     step = max(SECOND, length // SAMPLES)
-    ledger = Ledger(world, step=step)
+    ledger = RunLedger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
     settings = policy.settings
     if settings.rules.plays_karpenter:
