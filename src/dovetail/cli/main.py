@@ -46,6 +46,7 @@ COMMANDS: Final = (
     CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
     CommandEntry("replay", "replay", "play a recording of a real run again under other policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
+    CommandEntry("ui", "ui", "watch a cluster, a capture or a simulation in a browser"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),

@@ -76,6 +76,7 @@ class RoundContext:
         self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
+        self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}
         self.searched: Found | None = None
         self.could_save: Mapping[str, Money | None] | None = None
         self.pods_simulated = 0
@@ -90,7 +91,7 @@ class RoundContext:
         in parts gets the same parts in any order.
         """
         other = copy(self)
-        other.unscored, other.judged = dict(self.unscored), dict(self.judged)
+        other.unscored, other.judged, other.scores = dict(self.unscored), dict(self.judged), dict(self.scores)
         other._simulations = dict(self._simulations)
         return other
 

@@ -194,6 +194,20 @@ class DeleteNodeClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetDisruptionReason:
+    """Say on a NodeClaim that is being deleted why it goes, so that Karpenter's evictions name the true reason.
+
+    Only after the deletion: Karpenter takes the condition off claims that neither it nor anybody else is deleting.
+    """
+
+    id: str
+    command_id: str
+    name: str
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
     """Evict the pod if it is still the one with this uid, through the eviction API so that PDBs hold (section 24)."""
 
@@ -331,6 +345,7 @@ Instruction = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | SetDisruptionReason
     | EvictPod
     | ClearRecord
     | NoteDisruption

@@ -30,7 +30,7 @@ _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
 _RETRY_AFTER_MOST: Final = 30.0
 _REFUSAL_BYTES_MAX: Final = 64 << 10
-_QUIET_SECONDS: Final = 90.0  # a watch without even a bookmark for so long may be dead: servers send one a minute
+QUIET_SECONDS: Final = 40.0  # a watch that says nothing for so long may be dead: it is opened anew
 _LINE_BYTES_MAX: Final = 64 << 20  # no object is that big: a line without an end must not fill the memory
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 Fence = Callable[[], bool]
@@ -57,7 +57,7 @@ class FencedError(UnreachableError):
 
 
 class QuietError(UnreachableError):
-    """A watch said nothing for longer than a server ever does."""
+    """A watch said nothing for a while: nothing has changed, or it is dead. Opened anew, it tells."""
 
 
 class _Status(msgspec.Struct):
@@ -211,9 +211,19 @@ class ApiClient:
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(
-        self, path: str, resource_version: str, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        resource_version: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        opened: Callable[[], None] = lambda: None,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> AsyncIterator[bytes]:
-        """The lines of a watch from that version on, bookmarks included, until the server or the network ends it."""
+        """Yield the lines of a watch from that version on, bookmarks included, until the server or the network ends it.
+
+        Raises QuietError where nothing comes for `quiet_seconds`. `opened` is called once the server has accepted the
+        watch: what has changed since the version follows at once.
+        """
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -221,11 +231,12 @@ class ApiClient:
             "timeoutSeconds": str(240 + int(self._jitter.random() * 120)),
             **(params or {}),
         }
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=_QUIET_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=quiet_seconds)
         token = await self.connection.tokens.token()
         try:
             async with self._ask("GET", path, token, timeout=timeout, params=query) as answer:
                 await self._raise_for(answer, token)
+                opened()
                 pending = b""
                 async for chunk in answer.content.iter_any():
                     *lines, pending = (pending + chunk).split(b"\n")
@@ -234,8 +245,12 @@ class ApiClient:
                             yield line
                     if len(pending) > _LINE_BYTES_MAX:
                         raise self.malformed(path, "a line of a watch without an end")
+                if pending.strip():  # a server ends a watch at the end of a line; a network cuts it with an error
+                    raise self.malformed(
+                        path, f"a watch that ends with {safe(pending[:60].decode(errors='replace'))!r}"
+                    )
         except aiohttp.SocketTimeoutError:
-            raise QuietError(f"nothing was said for {_QUIET_SECONDS:g} s") from None
+            raise QuietError(f"nothing was said for {quiet_seconds:g} s") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 

@@ -71,6 +71,7 @@ class Command:
     """One decision: these nodes go, these replacements come first, these pods move there, for this money.
 
     `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
+    `terminate_first`: why a node goes before the one that takes its place, by Karpenter's word; empty: it does not.
     """
 
     action: Action
@@ -83,6 +84,7 @@ class Command:
     disruption_cost: float = 0.0
     pods: int = 0
     launchable: tuple[str, ...] = ()
+    terminate_first: str = ""
 
     @property
     def reason(self) -> Reason:

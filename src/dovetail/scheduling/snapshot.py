@@ -206,7 +206,7 @@ class Snapshot:
         mark = (id(node), id(claim))
         entry = known.get(mark)
         if entry is None:
-            state = state_node(node, claim)
+            state = state_node(node, claim, soft_closing=self.settings.rules.steers)
             for name in state.allocatable:
                 self._memory.resources.column_of(name)
             code = self._memory.names.code(node.metadata.name) if node is not None else 0

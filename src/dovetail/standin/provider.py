@@ -32,6 +32,7 @@ from dovetail.model.command import Replacement
 from dovetail.model.objects import Condition, Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.settings import Settings
 from dovetail.scheduling.place import place
+from dovetail.scheduling.pods.events import event_nodes
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
@@ -113,14 +114,8 @@ class Provider:
         return self.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
 
     def _pod_event(self, before: Pod | None, after: Pod | None) -> None:
-        """A pod bound, ended, ending or gone counts; pods of DaemonSets and of the node don't (spec section 2)."""
-        pod = after or before
-        if pod is None or any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
-            return
-        if _place_of(before) != _place_of(after):
-            node = pod.spec.node_name or (before.spec.node_name if before is not None else "")
-            if node:
-                self._events[node] = datetime.now(UTC)
+        for node in event_nodes(before, after):
+            self._events[node] = datetime.now(UTC)
 
     # ------------------------------------------------------------ the loop
 
@@ -415,13 +410,6 @@ class Provider:
         except ApiError as error:
             if error.status != 404:
                 raise
-
-
-def _place_of(pod: Pod | None) -> tuple[str, bool]:
-    """Where a pod counts as present: its node, unless it has ended or is ending."""
-    if pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ("Succeeded", "Failed"):
-        return ("", False)
-    return (pod.spec.node_name, bool(pod.spec.node_name))
 
 
 def _needs_kubelet(pod: Pod) -> bool:

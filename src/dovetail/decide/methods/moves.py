@@ -119,6 +119,8 @@ def score(context: RoundContext, move: Move) -> Refusal | None:
     """Ask the Balanced policy of the pools involved (section 8, gate 6)."""
     if not any(balanced.asks(facts) for facts in move.nodes):
         return None
+    scores = balanced.scores(move.nodes, move.approved, context.totals, context.settings)
+    context.scores[tuple(facts.name for facts in move.nodes)] = scores
     return balanced.refuse(move.nodes, move.approved, context.totals, context.settings)
 
 
@@ -129,6 +131,11 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
+    for node in own if context.settings.rules.checks_launches else ():
+        if not any(node.worst_launch_price(kind) for kind in node.instance_types):
+            # A claim that can't be launched makes Karpenter's whole provisioner wait.
+            why = f"NodePool {node.pool} can launch no machine for its pods now: nothing that fits is available."
+            return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": node.pool})
     backing_off = refuse_back_off(context, own)
     if backing_off:
         return backing_off

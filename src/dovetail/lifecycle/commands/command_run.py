@@ -25,10 +25,13 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
+from dovetail.model.duration import format_duration
+from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
+_NOT_LAUNCHED_YET: Final = (None, "", "AwaitingReconciliation", "Launching")
+"""Reasons of a condition Launched that is not True while the launch is under way."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 
@@ -41,6 +44,7 @@ class View:
     elapsed: int
     now: datetime
     replacement_timeout: int
+    launch_timeout: int
     manages: Callable[[str], bool]
     evicts: bool = False
     rate_span: Callable[[str], int] = lambda _pool: 0
@@ -71,6 +75,8 @@ class Run:
     why: str = ""
     attempts: Attempts = field(default_factory=Attempts)
     seen: dict[str, str] = field(default_factory=dict)
+    seen_at: dict[str, int] = field(default_factory=dict)
+    launch_by: dict[str, int] = field(default_factory=dict)
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
@@ -121,7 +127,7 @@ class Run:
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
         elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
-            times.append(self.deadline)
+            times += [self.deadline, *self.launch_by.values()]
         elif self.phase is Phase.EVICTING:
             times.append(self.looked_at + EVICTION_LOOK)
         elif self.phase is Phase.DRAINING:
@@ -154,6 +160,10 @@ class Run:
         """Name the deletion of a NodeClaim."""
         return f"{self.id}/delete/{name}"
 
+    def attribute_id(self, name: str) -> str:
+        """Name saying why a candidate's NodeClaim leaves."""
+        return f"{self.id}/attribute/{name}"
+
     def clear_id(self, name: str) -> str:
         """Name the clearing of a replacement's record."""
         return f"{self.id}/clear/{name}"
@@ -169,6 +179,10 @@ def look(run: Run, view: View) -> None:
         claim = view.store.get(NodeClaim, name)
         if claim is not None and carries_or_made(run, claim):
             run.seen[name] = claim.metadata.uid
+            run.seen_at.setdefault(name, view.elapsed)
+            run.launch_by.pop(name, None)
+            if not claim.status.provider_id and condition(claim.status.conditions, names.CONDITION_LAUNCHED):
+                run.launch_by[name] = run.seen_at[name] + view.launch_timeout
     for candidate in run.candidates:
         node = view.store.get(Node, candidate.node)
         if node is not None and carries(node, run.id):
@@ -225,6 +239,26 @@ def has_vanished(run: Run, name: str, view: View) -> bool:
     if claim is None:
         return name in run.seen
     return claim.metadata.deletion_timestamp is not None
+
+
+def launch_failure(run: Run, name: str, view: View) -> str:
+    """Say why a replacement will get no machine; empty where it has one, or may still get one.
+
+    Karpenter stands still while any NodeClaim has no provider id, so a claim that it has taken up and can't launch must
+    not stay. One without a condition Launched has been seen by nobody yet: the replacement's own deadline holds.
+    """
+    claim = replacement(run, name, view)
+    if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+        return ""
+    launched = condition(claim.status.conditions, names.CONDITION_LAUNCHED)
+    if launched is None:
+        return ""
+    if launched.status != "True" and launched.reason not in _NOT_LAUNCHED_YET:
+        return f"{name} can't be launched ({launched.reason})"
+    since = run.seen_at.get(name, view.elapsed)
+    if view.elapsed - since >= view.launch_timeout:
+        return f"{name} has had no machine for {format_duration(view.launch_timeout)}"
+    return ""
 
 
 def is_initialized(run: Run, name: str, view: View) -> bool:

@@ -46,6 +46,7 @@ class Signal(StrEnum):
     INITIALIZED = "all replacements initialized"
     EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
+    LAUNCH_FAILED = "a replacement can't be launched"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
     HANDS_OFF = "no longer ours to touch"
@@ -66,6 +67,7 @@ class Step(StrEnum):
     CREATE = "create replacements"
     EVICT = "evict the next pod"
     DELETE = "delete candidates"
+    ATTRIBUTE = "say why candidates leave"
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
     DELETE_REPLACEMENTS = "delete replacements"
@@ -84,7 +86,7 @@ _ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_RE
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
-_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE,))
+_DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
@@ -110,12 +112,14 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.LAUNCHING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
     (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
+    (Phase.WAITING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.EVICTING, Signal.EVICTED): _DELETE,

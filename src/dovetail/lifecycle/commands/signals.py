@@ -18,6 +18,7 @@ from dovetail.lifecycle.commands.command_run import (
     is_gone,
     is_initialized,
     is_leaving,
+    launch_failure,
     look,
     replacement,
 )
@@ -67,6 +68,8 @@ def _note_why(run: Run, found: Signal, view: View) -> None:
         run.why = f"not ready in time: {', '.join(missing)}" if missing else "not carried out in time"
     elif found is Signal.REPLACEMENT_VANISHED:
         run.why = f"replacement gone: {', '.join(name for name in run.replacements if has_vanished(run, name, view))}"
+    elif found is Signal.LAUNCH_FAILED:
+        run.why = "; ".join(why for name in run.replacements if (why := launch_failure(run, name, view)))
     elif found is Signal.CANDIDATES_GONE:
         run.why = "all its nodes went by themselves"
     elif found is Signal.FOUND_BROKEN:
@@ -150,6 +153,7 @@ _HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
     Signal.INITIALIZED: lambda run, view: _all_initialized(run, view),
     Signal.EVICTED: evictions.is_over,
     Signal.REPLACEMENT_VANISHED: lambda run, view: any(has_vanished(run, name, view) for name in run.replacements),
+    Signal.LAUNCH_FAILED: lambda run, view: any(launch_failure(run, name, view) for name in run.replacements),
     Signal.TIMED_OUT: lambda run, view: view.elapsed >= run.deadline,
     Signal.INSTRUCTION_REFUSED: _is_refused,
     Signal.HANDS_OFF: lambda run, view: bool(hands_off(run, view)),

@@ -31,13 +31,15 @@ from dovetail.lifecycle.messages import (
     ForgetDisruption,
     Instruction,
     NoteDisruption,
+    SetDisruptionReason,
     TaintNode,
     UntaintNode,
 )
+from dovetail.model import names
 from dovetail.model.command import REASON_OF, Action, Method, Replacement
-from dovetail.model.objects import Node, NodeClaim, NodePool
+from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
 
-_ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
+_ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.ATTRIBUTE, Step.UNTAINT)
 _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 
 
@@ -82,6 +84,8 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
             return evictions.is_over(run, view)
         case Step.DELETE:
             return _delete_done(run, _entry(run, target), view)
+        case Step.ATTRIBUTE:
+            return _attribute_done(run, _entry(run, target), view)
         case Step.CLEAR:
             return _clear_done(run, target, view)
         case Step.UNTAINT:
@@ -134,6 +138,17 @@ def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
     if run.attempts.failed(ident) is Failure.NOT_FOUND:
         return True
     return run.phase is Phase.DELETING and run.attempts.succeeded(ident)
+
+
+def _attribute_done(run: Run, entry: Candidate, view: View) -> bool:
+    """Return whether nothing more is to be said on a candidate's NodeClaim: best effort, once its deletion began."""
+    claim = claim_of(entry, view.store)
+    if claim is None or not is_leaving(run, entry, view):
+        return True
+    if is_true(claim.status.conditions, names.CONDITION_DISRUPTION_REASON):
+        return True
+    ident = run.attribute_id(entry.claim)
+    return run.attempts.succeeded(ident) or run.attempts.failed(ident) in (*FATAL, Failure.NOT_FOUND)
 
 
 def _clear_done(run: Run, name: str, view: View) -> bool:
@@ -212,7 +227,16 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
     return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
-Worded = NoteDisruption | ForgetDisruption | TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
+Worded = (
+    NoteDisruption
+    | ForgetDisruption
+    | TaintNode
+    | UntaintNode
+    | CreateNodeClaim
+    | DeleteNodeClaim
+    | SetDisruptionReason
+    | ClearRecord
+)
 
 
 def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
@@ -245,6 +269,15 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
             )
         case Step.DELETE:
             return _deletion(run, _entry(run, target), view)
+        case Step.ATTRIBUTE:
+            entry = _entry(run, target)
+            return SetDisruptionReason(
+                id=run.attribute_id(entry.claim),
+                command_id=run.id,
+                name=entry.claim,
+                uid=entry.uid,
+                reason=REASON_OF[run.method].value,
+            )
         case Step.CLEAR:
             return ClearRecord(id=run.clear_id(target), command_id=run.id, node_claim=target)
         case Step.DELETE_REPLACEMENTS:

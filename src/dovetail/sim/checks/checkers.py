@@ -16,6 +16,7 @@ from dovetail.sim.checks.budget_checker import BudgetChecker
 from dovetail.sim.checks.command_checkers import ReplacementsFirstChecker, SavingsChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
+from dovetail.sim.checks.steering_checker import SteeringChecker
 from dovetail.sim.checks.timer_checkers import (
     ConsolidateAfterChecker,
     DestinationChecker,
@@ -372,6 +373,7 @@ ALL: Final[tuple[type[Checker], ...]] = (
     LaunchChecker,
     ReplacementsFirstChecker,
     SavingsChecker,
+    SteeringChecker,
 )
 
 

@@ -22,7 +22,6 @@ from dovetail.model.objects import (
     NodeSpec,
     NodeStatus,
     ObjectMeta,
-    Pod,
     ResourceList,
     Scalar,
     Taint,
@@ -30,6 +29,7 @@ from dovetail.model.objects import (
     is_true,
 )
 from dovetail.model.quantity import format_amount
+from dovetail.scheduling.pods.events import event_nodes
 from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span
 from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.draining import Draining
@@ -233,8 +233,7 @@ class Karpenter:
 
     def _hear(self, change: Change) -> None:
         if change.kind == "Pod":
-            node = _pod_event(change.old, change.new)  # type: ignore[arg-type]
-            if node:
+            for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
                 self._pod_event(node)
         elif change.kind == "NodePool" and change.new is not None and change.old is not None:
             for name in sorted(self.store.claims):
@@ -411,17 +410,6 @@ class Karpenter:
         self.dead.discard(name)
         self.store.remove("Node", name)
         self.store.remove("NodeClaim", name)
-
-
-def _pod_event(old: Pod | None, new: Pod | None) -> str:
-    """The node that a pod's change counts for: bound, turned terminal, started to terminate; no DaemonSet pods."""
-    if new is None or not new.spec.node_name or any(o.kind == "DaemonSet" for o in new.metadata.owner_references):
-        return ""
-    bound = old is None or not old.spec.node_name
-    done = ("Succeeded", "Failed")
-    terminal = new.status.phase in done and (old is None or old.status.phase not in done)
-    leaving = new.metadata.deletion_timestamp is not None and (old is None or old.metadata.deletion_timestamp is None)
-    return new.spec.node_name if bound or terminal or leaving else ""
 
 
 def _amounts(amounts: dict[str, int]) -> ResourceList:
