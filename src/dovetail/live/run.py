@@ -102,6 +102,7 @@ class Controller:
     _informers: list[Informer] = field(default_factory=list)
     _leading: bool = False
     _beat: float = 0.0
+    _assumed: tuple[str, ...] = ()
     _rounds_seen: tuple[int, int] = (0, 0)
     _round_ended: float = 0.0
     _held: dict[str, None] = field(default_factory=dict)
@@ -383,6 +384,9 @@ class Controller:
         reason = REASON_OF[ended_by].value.lower()
         metrics.evaluation.labels(reason, CONSOLIDATION_TYPE.get(ended_by, "")).observe(seconds)
         if isinstance(last, RoundResult):
+            if last.assumed != self._assumed:
+                self._assumed = last.assumed
+                self.log.info("assumed of Karpenter", assumed="; ".join(last.assumed))
             for method in last.methods:
                 metrics.eligible.labels(method.reason.value.lower()).set(len(method.candidates))
             for move in last.judged_moves:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
+from dovetail.scheduling.buffers import buffer_of
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
 from dovetail.scheduling.launch.machines import TypeBits
@@ -78,6 +79,15 @@ def simulate(
     return _result(snapshot, tuple(candidates), engine, count)
 
 
+def buffers_by_name(snapshot: Snapshot) -> dict[str, list[int | None]]:
+    """Return the CapacityBuffers (`namespace/name`) with the node that carries each virtual pod now; None: no node."""
+    carried_by_nodes(snapshot)
+    found: dict[str, list[int | None]] = {}
+    for entry in snapshot.virtual:
+        found.setdefault(buffer_of(entry.pod), []).append(snapshot.carried_at.get(id(entry.pod)))
+    return dict(sorted(found.items()))
+
+
 def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
     """Return how many virtual pods of buffers nodes have room for now, by node; worked out once per snapshot.
 
@@ -91,6 +101,7 @@ def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
             own = [virtual[id(pod)] for pod in place.pods if id(pod) in virtual]
             for entry in own:
                 entry.carried = True
+                snapshot.carried_at[id(entry.pod)] = place.index
             if own:
                 snapshot.carried[place.index] = len(own)
     return snapshot.carried

@@ -91,6 +91,7 @@ class Snapshot:
         self.catalogue = self.surroundings.catalogue
         if previous is not None and (previous.is_bloated or self._must_start_afresh(previous)):
             previous = None
+        self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
