@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from dovetail.scheduling.engine import Entry
+from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
