@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench e2e assets lock clean
+.PHONY: help demo test lint bench mutants e2e assets lock clean
 
 help: ## what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ lint: $(READY) ## ruff, mypy --strict, import contracts
 
 bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/benchmarks
 	$(BIN)/python -m benchmarks
+
+mutants: $(READY) ## breaks decide, lifecycle and the actuators on purpose and prints what no test noticed
+	nice -n 15 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 e2e: $(READY) assets ## the end-to-end tests on a real control plane
 	$(BIN)/pytest -m "apiserver or e2e" -rs
