@@ -9,6 +9,7 @@ import pytest
 from dovetail.cli.main import main
 from tests.browser.chromium import AXE, barriers, find, tab
 from tests.golden.cases import DATA
+from tests.security.hostile import as_file
 
 pytestmark = [
     pytest.mark.browser,
@@ -203,3 +204,91 @@ def test_the_front_of_a_sweep(pages: dict[str, Path]) -> None:
         page.locator("svg circle.front").first.hover()
         assert "pods moved" in page.locator(".tip").inner_text()
         assert page.locator(".lanes-stage").count() in (1, 2)
+
+
+def test_nodes_are_searched_sorted_and_filtered(pages: dict[str, Path]) -> None:
+    """Words, check, pool, workload and kind of verdict each narrow the table and dim the map."""
+    with tab() as browser:
+        browser.open(pages["plan"])
+        page = browser.page
+        total = int(page.locator(".node-table").get_attribute("aria-rowcount")) - 1
+        names = page.locator(".rows .link").all_inner_texts()
+        assert total >= len(names) > 3
+        page.get_by_label("Search").fill(names[2])
+        assert page.locator(".rows .link").all_inner_texts() == [names[2]]
+        assert f"1 node of {total}" in page.locator("[role=status]").inner_text()
+        page.get_by_role("button", name="clear").click()
+        gate = page.get_by_label("Check").locator("option").nth(1)
+        page.get_by_label("Check").select_option(gate.get_attribute("value"))
+        narrowed = int(page.locator(".node-table").get_attribute("aria-rowcount")) - 1
+        assert gate.inner_text().endswith(f"({narrowed})")
+        page.get_by_role("button", name="clear").click()
+        page.get_by_label("Sort").select_option("price")
+        prices = [
+            float(text.lstrip("$")) for text in page.locator(".rows .c-price").all_inner_texts() if text[0] == "$"
+        ]
+        assert prices == sorted(prices, reverse=True)
+        page.get_by_role("group", name="Verdicts").get_by_role("button").first.click()
+        assert int(page.locator(".node-table").get_attribute("aria-rowcount")) - 1 < total
+        assert browser.problems == []
+
+
+def test_a_node_opens_into_everything(pages: dict[str, Path]) -> None:
+    """Its checks, its pods, where they would go; by mouse and by keyboard, closed by Escape."""
+    with tab() as browser:
+        browser.open(pages["plan"])
+        page = browser.page
+        page.get_by_label("Sort").select_option("pods")
+        button = page.locator(".rows .link").last
+        node = button.inner_text()
+        button.focus()
+        page.keyboard.press("Enter")
+        panel = page.locator("aside.details")
+        assert panel.locator("h3").inner_text() == node
+        assert panel.locator(".checks li").count() > 5
+        assert "Where its pods would go" in panel.inner_text()
+        assert panel.locator(".pod-list li").count() >= 1
+        page.keyboard.press("Escape")
+        assert not panel.is_visible()
+        assert browser.problems == []
+
+
+def test_before_and_after(pages: dict[str, Path]) -> None:
+    """The map can show the cluster once this round's commands have ended."""
+    with tab() as browser:
+        browser.open(pages["plan"])
+        page = browser.page
+        picture = page.locator(".map-stage canvas")
+        before = picture.get_attribute("aria-label")
+        page.get_by_role("button", name="after this round").click()
+        page.wait_for_timeout(100)
+        assert picture.get_attribute("aria-label") != before
+
+
+def test_a_hostile_name_is_text(tmp_path: Path) -> None:
+    """A node, pod and workload called like markup are shown as such, in table, details and tip; nothing runs."""
+    evil = '<img src=x onerror="window.hit=1"></script><script>window.hit=1</script>'
+    cluster = tmp_path / "cluster.json"
+    cluster.write_bytes(as_file(evil))
+    arguments = [
+        "plan",
+        "-f",
+        str(cluster),
+        "--catalog",
+        "aws:us-east-1",
+        "--now",
+        "2026-03-14T15:30:00Z",
+        "-o",
+        "html",
+    ]
+    made = _written(tmp_path / "plan.html", arguments)
+    with tab() as browser:
+        browser.open(made)
+        page = browser.page
+        shown = page.locator(".rows .link", has_text="<img src=x").first
+        assert evil in shown.inner_text()
+        shown.click()
+        assert evil in page.locator("aside.details h3").inner_text()
+        assert page.locator("main img, main iframe, main script").count() == 0
+        assert page.evaluate("window.hit") is None
+        assert browser.problems == []

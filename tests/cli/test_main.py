@@ -153,6 +153,8 @@ def test_the_table_is_the_contract() -> None:
         "release",
         "crds",
         "blockers",
+        "whatif",
+        "replay",
         "catalog",
     ]
     names = [entry.name for entry in COMMANDS]

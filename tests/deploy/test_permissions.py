@@ -25,6 +25,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     HoldNode,
     InstructionFailed,
+    NoteDisruption,
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
@@ -233,6 +234,15 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
             reason="Tried",
             message=datetime.now(UTC).isoformat(),
         ),
+        NoteDisruption(
+            id="11",
+            command_id=f"noted at {datetime.now(UTC)}",
+            node_pool=NAME,
+            nodes=1,
+            reason="Empty",
+            at=datetime.now(UTC),
+            keep=1,
+        ),
     ]
     actuator = Actuator(client=client, identity="tried", seal=Seal((b"of these tests alone",)))
     answers = [await actuator.carry_out(order) for order in orders]
@@ -313,7 +323,7 @@ def test_with_all_rules_nothing_is_refused(installed: Installed) -> None:
 
 
 def test_nothing_else_is_allowed(installed: Installed) -> None:
-    """The account can't touch pods, secrets, other Leases, pools' specs, or roles."""
+    """The account can't touch pods, secrets, other Leases, or roles, and deletes no pool."""
     account = installed.account
     for group, resource, verb in (
         ("", "pods", "delete"),
@@ -322,7 +332,7 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "create"),
         ("", "secrets", "list"),
         ("", "nodes", "delete"),
-        ("karpenter.sh", "nodepools", "patch"),
+        ("karpenter.sh", "nodepools", "delete"),
         ("karpenter.sh", "nodeclaims/status", "patch"),
         ("coordination.k8s.io", "leases", "create"),
         ("rbac.authorization.k8s.io", "clusterroles", "patch"),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.model import names
-from dovetail.model.settings import DOVETAIL
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from tests.designs.world import Town, kind, moved
 
 HOUR = timedelta(hours=1)
@@ -170,15 +170,16 @@ def test_lower_disruption_cost_first() -> None:
     assert order == ["many-dear", "few", "many"]
 
 
-def test_a_static_pool_is_replaced_from_its_template() -> None:
-    """Spec section 5: a static pool's drifted node is replaced from the template, without a simulation."""
-    town = Town(kind("m", "0.40"))
-    town.pool("fixed", replicas=2, disruption={})
-    town.node("a", "m", pool="fixed", drifted=HOUR)
-    town.node("b", "m", pool="fixed")
-    town.fill("a", 1)
-    town.fill("b", 1)
-    command = town.act()
-    assert moved(command) == ("replaceDrifted", ("a",))
-    assert command is not None
-    assert [(entry.node_pool, entry.instance_types) for entry in command.replacements] == [("fixed", ())]
+def test_a_static_pool_terminates_first() -> None:
+    """Spec section 5: a static pool's drifted node is deleted and Karpenter refills; its own profile replaces it."""
+    for settings, action, launched in ((DOVETAIL, "deleteDrifted", []), (KARPENTER_1_15, "replaceDrifted", [()])):
+        town = Town(kind("m", "0.40"), settings=settings)
+        town.pool("fixed", replicas=2, disruption={})
+        town.node("a", "m", pool="fixed", drifted=HOUR)
+        town.node("b", "m", pool="fixed")
+        town.fill("a", 1)
+        town.fill("b", 1)
+        command = town.act()
+        assert moved(command) == (action, ("a",))
+        assert command is not None
+        assert [entry.instance_types for entry in command.replacements] == launched

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.decide.revalidate import revalidate
+from dovetail.decide.decider import Decider
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodeClaim
@@ -76,6 +76,6 @@ def test_karpenter_does_not_score_again_at_validation() -> None:
         assert command is not None
         town.node("new", "dear", idle=timedelta(0))
         town.fill("new", 1, cpu="3900m")
-        again = revalidate(command, town.snapshot(), settings, town.now)
+        again = Decider(memory=False).revalidate(command, town.question())
         outcomes[settings.profile.value] = getattr(again, "gate", None)
     assert outcomes == {"karpenter-1.15": None, "dovetail": "balanced"}

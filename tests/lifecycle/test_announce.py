@@ -3,12 +3,13 @@
 import pytest
 
 from dovetail.decide.outcome import BlockedMove
-from dovetail.lifecycle.announce import BLOCKED_MEMORY, Announcer, command_event, command_report, some_of
+from dovetail.lifecycle.announce import BLOCKED_MEMORY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate
-from dovetail.lifecycle.messages import Instruction, PublishEvent, Report
+from dovetail.lifecycle.messages import Instruction, PublishEvent
+from dovetail.lifecycle.reports import Report, some_of
 from dovetail.model.command import Action, Method
 from dovetail.model.verdicts import NodeVerdict
 from tests.lifecycle.world import T0, Found

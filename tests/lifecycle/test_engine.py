@@ -27,7 +27,6 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
-    Report,
     SetPoolCondition,
     SettingsChanged,
     Synced,
@@ -36,8 +35,9 @@ from dovetail.lifecycle.messages import (
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import CommandProposed, Report
 from dovetail.model import names
-from dovetail.model.command import Command
+from dovetail.model.command import Action, Command
 from dovetail.model.objects import (
     BudgetSpec,
     DisruptionSpec,
@@ -152,8 +152,37 @@ def test_observe_mode_says_and_touches_nothing() -> None:
     """It proposes what it would do, and gives reports and wake-ups only."""
     engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
-    assert {type(item) for _, item in driver.log} == {Report, WakeAt}
+    assert all(isinstance(item, Report | WakeAt) for _, item in driver.log)
     assert len(driver.reports("proposal")) == 1
+
+
+@pytest.mark.parametrize(
+    ("labelled", "named", "managed"),
+    [
+        ((), (), ("one", "two")),
+        (("one",), (), ("one",)),
+        ((), ("two",), ("two",)),
+        (("one",), ("two",), ("one", "two")),
+    ],
+)
+def test_observing_covers_all_pools_unless_some_are_named(
+    labelled: tuple[str, ...], named: tuple[str, ...], managed: tuple[str, ...]
+) -> None:
+    """Pools are labelled after the observe week: an observer looks at all of them until then, an actor never does."""
+    for observe in (True, False):
+        engine = Engine(replace(CALM, pools=named), EMPTY_CATALOGUE, observe=observe, decider=ScriptedPlanner())
+        for name in ("one", "two"):
+            labels = {names.MANAGE: "true"} if name in labelled else {}
+            engine.store.observe(NodePool(metadata=ObjectMeta(name=name, labels=labels)))
+        assert engine.managed_pools() == (managed if observe or labelled or named else ())
+
+
+def test_a_proposal_says_what_it_saves_and_whom_it_disturbs() -> None:
+    """The line that people read during the observe week has nodes, money and pods."""
+    proposed = CommandProposed(action=Action.REPLACE_COST, nodes=("a", "b"), replacements=1, savings=1.25, pods=7)
+    assert proposed.message == "replaceCost of a, b would be begun, after 1 new: it saves $1.25/h and restarts 7 pods"
+    assert proposed.figures["savings"] == 1.25
+    assert proposed.figures["pods"] == 7
 
 
 def test_validation_refusal_ends_the_command_before_it_touches_anything() -> None:

@@ -18,7 +18,7 @@ from dovetail.model.objects import (
     PodSpec,
     PodStatus,
 )
-from dovetail.model.settings import Profile
+from dovetail.model.rules import KARPENTER_RULES
 from tests.lifecycle.world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
 
 
@@ -123,7 +123,7 @@ def test_other_methods_do_not_wait() -> None:
 def test_karpenters_profile_does_not_watch() -> None:
     """An engine that plays Karpenter repeats what Karpenter does, cycles included."""
     world = springy()
-    settings = replace(CALM, profile=Profile.KARPENTER_1_15)
+    settings = replace(CALM, rules=KARPENTER_RULES)
     driver = Driver(world, engine_for(settings, PatientPlanner())).begin().run(600)
     assert driver.ends().count("done") > 5
     assert driver.reports("regrowth") == []

@@ -33,12 +33,12 @@ from dovetail.lifecycle.messages import (
     ObjectVanished,
     PublishEvent,
     ReleaseNode,
-    Report,
     Synced,
     TaintNode,
     UntaintNode,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
@@ -75,6 +75,7 @@ class Found:
     blocked: tuple[BlockedMove, ...] = ()
     next_change: datetime | None = None
     verdicts: tuple[NodeVerdict, ...] = ()
+    could_save: dict[str, int | None] = field(default_factory=dict)
 
 
 class ScriptedPlanner:

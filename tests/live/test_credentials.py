@@ -123,10 +123,16 @@ def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
         ("raise SystemExit(3)", "failed with exit status 3"),
         ("print('hello')", "printed no ExecCredential"),
         ("print('{}')", "printed no ExecCredential"),
+        (
+            "import sys; sys.exit('SSO token has expired; run aws sso login')",
+            "exit status 1; it says: SSO token has expired; run aws sso login",
+        ),
+        ("import sys; print('first', file=sys.stderr); sys.exit('then\\x1b[2J')", r"it says: first / then\\u{1b}"),
+        ("import sys; print('no account', file=sys.stderr)", "printed no ExecCredential; it says: no account"),
     ],
 )
 def test_a_plugin_that_fails(tmp_path: Path, body: str, wanted: str) -> None:
-    """What a plugin does wrong is one sentence, without its output."""
+    """What a plugin does wrong is one sentence, with what it says on standard error and without its output."""
     found = connect(str(_write(tmp_path, {"exec": _plugin(tmp_path, body)})))
     with pytest.raises(CredentialsError, match=wanted):
         _token(found)

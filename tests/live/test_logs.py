@@ -5,10 +5,21 @@ from io import StringIO
 
 import pytest
 
-from dovetail.lifecycle.messages import Report
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.reports import (
+    BudgetChanged,
+    CommandAdvanced,
+    LeadershipChanged,
+    MovesBlocked,
+    PoolBacksOff,
+    VerdictsChanged,
+    Warned,
+)
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
 from dovetail.live.telemetry import Telemetry
+from dovetail.model.command import Action, Method
+from dovetail.model.policy import Reason
 
 
 def _lines(stream: StringIO) -> list[dict[str, object]]:
@@ -37,9 +48,18 @@ def test_levels_and_bound_fields() -> None:
     assert [(line["message"], line["part"]) for line in _lines(stream)] == [("c", "watch"), ("d", "other")]
 
 
-def _command(phase: str, action: str = "deleteCost", method: str = "singleNode", **more: float) -> Report:
-    figures = {"phase": phase, "action": action, "method": method, "nodes": "n1", "pools": "web", **more}
-    return Report(topic="command", command_id="c1", message=f"is {phase}", figures=tuple(figures.items()))
+def _command(phase: str, action: str = "deleteCost", method: str = "singleNode", **more: float) -> CommandAdvanced:
+    return CommandAdvanced(
+        command_id="c1",
+        phase=Phase(phase),
+        source=None,
+        signal=None,
+        action=Action(action),
+        method=Method(method),
+        nodes=("n1",),
+        pools=("web",),
+        **more,  # type: ignore[arg-type]
+    )
 
 
 @pytest.fixture
@@ -81,19 +101,16 @@ def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, Str
 def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) -> None:
     """Gauges follow the reports; a gate that holds nobody any more is gone."""
     telemetry, _ = told
-    figures = (("pool", "web"), ("reason", "Empty"), ("allowed", 5), ("used", 2), ("left", 3))
-    telemetry.take(Report(topic="budget", command_id="", message="m", figures=figures))
+    telemetry.take(BudgetChanged(pool="web", reason=Reason.EMPTY, allowed=5, used=2, left=3))
     names = {"nodepool": "web", "reason": "Empty"}
     assert _value(telemetry, "dovetail_budget_limit_nodes", **names) == 5
     assert _value(telemetry, "dovetail_budget_used_nodes", **names) == 2
     assert _value(telemetry, "karpenter_nodepools_allowed_disruptions", **names) == 3
     for gate in ("pdb", "budget"):
-        figures = (("pool", "web"), (gate, 4), ("eligible", 1))
-        telemetry.take(Report(topic="verdicts", command_id="", message="m", figures=figures))
+        telemetry.take(VerdictsChanged(pool="web", counts=((gate, 4), ("eligible", 1))))
     assert _value(telemetry, "dovetail_node_verdicts", nodepool="web", gate="budget") == 4
     assert _value(telemetry, "dovetail_node_verdicts", nodepool="web", gate="pdb") is None
-    blocked = Report(topic="threshold-blocked", command_id="", message="m", figures=(("pool", "web"), ("moves", 3)))
-    telemetry.take(blocked)
+    telemetry.take(MovesBlocked(pool="web", moves=3, nodes=("n",), why="m"))
     assert _value(telemetry, "karpenter_consolidation_threshold_blocked_total", nodepool="web") == 3
 
 
@@ -103,6 +120,7 @@ def test_every_report_reaches_the_notifier() -> None:
     telemetry = Telemetry(
         log=Log("error", StringIO()), metrics=Metrics(), notify=lambda report: heard.append(report.topic)
     )
-    for topic in ("leadership", "warning", "back-off"):
-        telemetry.take(Report(topic=topic, command_id="", message="m"))
+    telemetry.take(LeadershipChanged(leads=True))
+    telemetry.take(Warned(message="m"))
+    telemetry.take(PoolBacksOff(command_id="", pool="p", what="w", failures=1, seconds=1, why="y"))
     assert heard == ["leadership", "warning", "back-off"]

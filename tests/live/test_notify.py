@@ -13,22 +13,28 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dovetail.lifecycle.messages import Report
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.reports import CommandAdvanced, PoolBacksOff, Report, RoundEnded
 from dovetail.live import notify
 from dovetail.live.logs import Log
 from dovetail.live.notify import Notifier, NotifyError, Target, body, read_targets, worth_telling
+from dovetail.model.command import Action, Method
 from tests.api.control_plane import _write_certificates as write_certificates
 
 SECRET = "hooks/T000/B000/very-secret"
 
 
-def _report(phase: str, **more: Any) -> Report:
-    figures: tuple[tuple[str, str | int | float], ...] = (("phase", phase), ("action", "replaceCost"), ("savings", 0.5))
-    return Report(
-        topic=more.get("topic", "command"),
+def _report(phase: str, why: str = "") -> CommandAdvanced:
+    return CommandAdvanced(
         command_id="c1",
-        message=more.get("message", f"replaceCost of n1 is {phase}"),
-        figures=figures,
+        phase=Phase(phase),
+        source=None,
+        signal=None,
+        action=Action.REPLACE_COST,
+        method=Method.SINGLE_NODE,
+        nodes=("n1",),
+        savings=0.5,
+        why=why,
     )
 
 
@@ -93,8 +99,8 @@ def test_beginnings_ends_failures_and_undoings_are_told() -> None:
         assert worth_telling(_report(phase))
     for phase in ("validating", "launching", "waiting", "deleting", "refused"):
         assert not worth_telling(_report(phase))
-    assert worth_telling(_report("", topic="back-off"))
-    assert not worth_telling(_report("", topic="round"))
+    assert worth_telling(PoolBacksOff(command_id="c", pool="p", what="waits", failures=1, seconds=60, why="it failed"))
+    assert not worth_telling(RoundEnded(commands=1, rounds=1, skipped=0))
 
 
 def test_the_plain_form_has_every_figure() -> None:
@@ -108,7 +114,20 @@ def test_the_plain_form_has_every_figure() -> None:
             "topic": "command",
             "command": "c1",
             "message": "replaceCost of n1 is done",
-            "figures": {"phase": "done", "action": "replaceCost", "savings": 0.5},
+            "figures": {
+                "phase": "done",
+                "from": "",
+                "signal": "",
+                "action": "replaceCost",
+                "method": "singleNode",
+                "removes": 1,
+                "launches": 0,
+                "nodes": "n1",
+                "replacements": "",
+                "pools": "",
+                "seconds": 0.0,
+                "savings": 0.5,
+            },
         }
     ]
     assert log == ""
@@ -116,10 +135,11 @@ def test_the_plain_form_has_every_figure() -> None:
 
 def test_slack_gets_one_line_without_markup() -> None:
     """Markup, mentions and links of Slack in a name stay text."""
-    got, _ = _send(
-        lambda _: 200, _report("failed", message="<!channel> *x* <https://evil|click> &amp; @here"), form="slack"
+    got, _ = _send(lambda _: 200, _report("failed", "<!channel> *x* <https://evil|click> &amp; @here"), form="slack")
+    assert (
+        got[0]["text"]
+        == "⚠ Dovetail: replaceCost of n1 is failed: &lt;!channel&gt; *x* &lt;https://evil|click&gt; &amp;amp; @here"
     )
-    assert got[0]["text"] == "⚠ Dovetail: &lt;!channel&gt; *x* &lt;https://evil|click&gt; &amp;amp; @here"
     assert not any(got[0][key] for key in ("mrkdwn", "link_names", "unfurl_links", "unfurl_media"))
 
 
@@ -189,9 +209,9 @@ def test_the_queue_is_bounded_and_drops_the_oldest() -> None:
     """With nobody to send to, thousands of reports take the room of two hundred, and the newest are kept."""
     notifier = Notifier(targets=(), log=Log("error", io.StringIO()))
     for number in range(1000):
-        notifier.take(_report("done", message=str(number)))
+        notifier.take(_report("done", str(number)))
     assert notifier.dropped == 800
-    assert [report.message for report in notifier._waiting] == [str(number) for number in range(800, 1000)]
+    assert [getattr(report, "why", "") for report in notifier._waiting] == [str(number) for number in range(800, 1000)]
 
 
 def test_targets_are_read_from_a_folder(tmp_path: Path) -> None:
@@ -222,4 +242,4 @@ def test_a_folder_without_a_url_is_refused_in_one_sentence(tmp_path: Path, name:
 def test_every_body_is_one_json_object() -> None:
     """Whatever the report says, both forms are JSON that can be read again."""
     for form in notify.FORMS:
-        assert json.loads(body(form, _report("done", message='"\\\u2028</script>')))
+        assert json.loads(body(form, _report("done", '"\\\u2028</script>')))

@@ -137,7 +137,7 @@ class ReferencePacker:
         self.csi_nodes = {item.metadata.name: item for item in cluster.csi_nodes}
         self.pools = usable_pools(cluster.node_pools)
         daemon_pods = [pod_rules.daemon_pod(item, cluster.pods) for item in cluster.daemon_sets]
-        self.daemons = Daemons(daemon_pods, forgetful=settings.is_karpenter)
+        self.daemons = Daemons(daemon_pods, forgetful=settings.rules.sticky_daemons)
         self.pending = [pod for pod in cluster.pods if pod_rules.is_provisionable(pod) and not self.rejected(pod)]
 
     # What is placed
@@ -154,7 +154,7 @@ class ReferencePacker:
         """Return whether the node is on its way out already."""
         if state.leaving or state.name in self.settings.marked_for_deletion_nodes:
             return True
-        if self.settings.is_karpenter or state.node is None:
+        if not self.settings.rules.disruption_taint_marks or state.node is None:
             return False
         # Spec section 4, gate 2: a node that is being deleted or that carries the disruption taint is leaving too.
         tainted = any(taint.key == "karpenter.sh/disruption" for taint in state.node.spec.taints)

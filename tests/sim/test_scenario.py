@@ -116,7 +116,7 @@ def test_policy_comes_from_a_file_of_its_own(tmp_path: Path) -> None:
     file.write_text("profile: karpenter-1.15\ndisruption: {consolidateAfter: 5m}\n")
     policy = load_policy("mine", file)
     assert policy.name == "mine"
-    assert policy.settings.is_karpenter
+    assert policy.settings.rules.plays_karpenter
     file.write_text("profil: karpenter-1.15\n")
     with pytest.raises(ScenarioError, match=r"mine.yaml:1: profil: .*did you mean `profile`"):
         load_policy("mine", file)

@@ -13,6 +13,7 @@ from dovetail.cli.main import main
 from dovetail.sim.engines import run_tasks
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.sweep import Standing, choose, document, figures_of, front_of, load_grid, tasks_of
+from dovetail.sim.weighing import score
 
 SCENARIO = load_scenario("issue-7146")
 MINUTES = 60 * 10**9
@@ -82,6 +83,49 @@ def test_the_choice_lies_nearest_to_the_corner() -> None:
     assert choose([_standing("a", 1, 100), _standing("z", 2, 0)]).policy == "z"
 
 
+def test_a_dearer_policy_that_is_calmer_only_by_chance_is_not_recommended() -> None:
+    """Ten percent dearer and calmer by less than the scatter over the seeds: the cheaper is taken."""
+
+    def standing(name: str, costs: list[float], moves: list[int]) -> Standing:
+        scores = tuple(score(cost, moved) for cost, moved in zip(costs, moves, strict=True))
+        return Standing(
+            policy=name,
+            cost=sum(costs) / len(costs),
+            cost_spread=0,
+            disrupted=sum(moves) / len(moves),
+            disrupted_spread=0,
+            violations=0,
+            scores=scores,
+        )
+
+    cheap = standing("karpenter-1.15", [10.0, 10.0, 10.0, 10.0], [100, 180, 60, 140])
+    calm = standing("calm", [11.0, 11.0, 11.0, 11.0], [50, 40, 160, 20])
+    assert calm.score < cheap.score
+    assert choose([cheap, calm]) is cheap
+    calmer = standing("calmer", [11.0, 11.0, 11.0, 11.0], [10, 20, 5, 10])
+    assert choose([cheap, calmer]) is calmer
+
+
+def test_budgets_and_settings_can_be_varied(tmp_path: Path) -> None:
+    """Every field of spec.disruption and every setting can be in a grid; their values are checked like a pool's."""
+    text = """{base: both, seeds: 1, vary: {budgets: [[{nodes: "10%"}], [{nodes: "5", reasons: [Empty]}]],
+    batchMaximum: [1, 100]}}"""
+    tasks = tasks_of(SCENARIO, load_grid(_grid(tmp_path, text), SCENARIO), None)
+    names = [policy.name for _, policy, _, _ in tasks]
+    assert names[0] == "budgets=10%,batchMaximum=1"
+    assert len(set(names)) == 4
+    assert {policy.settings.batch_maximum for _, policy, _, _ in tasks} == {1, 100}
+    assert tasks[0][1].disruption["budgets"] == [{"nodes": "10%"}]
+    for wrong, says in (
+        ("budgets: [[{nodes: '200%'}]]", "vary.budgets"),
+        ("batchMaximum: [-1]", "whole number"),
+        ("batchmaximum: [1]", "did you mean batchMaximum"),
+        ("consolidationPolicy: [Sometimes]", "vary.consolidationPolicy"),
+    ):
+        with pytest.raises(InputError, match=says):
+            load_grid(_grid(tmp_path, f"{{base: both, vary: {{{wrong}}}}}"), SCENARIO)
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("dask")
 def test_dask_gives_the_same_document_and_survives_a_killed_worker(tmp_path: Path) -> None:
@@ -116,8 +160,9 @@ def test_the_command_prints_the_same_bytes_twice(tmp_path: Path, capfdbinary: py
     assert capfdbinary.readouterr().out == first
     tree = msgspec.json.decode(first)
     assert tree["scenario"] == "issue-7146"
-    assert {run["policy"] for run in tree["runs"]} == {"after=15s", "after=5m"}
+    assert {run["policy"] for run in tree["runs"]} == {"after=15s", "after=5m", "karpenter-1.15"}
     assert tree["recommended"] in tree["front"]
+    assert "Rule: least bill plus $0.02 for each pod restart" in tree["why"]
 
 
 @pytest.mark.parametrize("engine", ["slurm", "dask://127.0.0.1:1"])

@@ -46,9 +46,25 @@ _GROUPS: Final[dict[str, str]] = {
     "StorageClass": "storage.k8s.io",
     "CSINode": "storage.k8s.io",
     "PriorityClass": "scheduling.k8s.io",
+    "Deployment": "apps",
+    "Service": "",
+    "PodTemplate": "",
+    "CapacityBuffer": "autoscaling.x-k8s.io",
+    "NodeOverlay": "karpenter.sh",
 }
 _NAMESPACED: Final = frozenset(
-    {"Pod", "PodDisruptionBudget", "DaemonSet", "ReplicaSet", "StatefulSet", "PersistentVolumeClaim"}
+    {
+        "Pod",
+        "PodDisruptionBudget",
+        "DaemonSet",
+        "ReplicaSet",
+        "StatefulSet",
+        "PersistentVolumeClaim",
+        "Deployment",
+        "Service",
+        "PodTemplate",
+        "CapacityBuffer",
+    }
 )
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()

@@ -100,6 +100,7 @@ DISRUPTION: Final = Shape(
         "expireAfter": _text("a duration such as 720h or 30d, or Never", _DAYS_OR_NEVER),
         "consolidationGracePeriod": _text(f"{_LENGTH}, or Never", _PARTS_OR_NEVER),
         "consolidationSavingsThreshold": Shape(kind=Kind.NUMBER, remedy="dollars such as 0.01 (no quotes)", low=0),
+        "disruptionPrice": Shape(kind=Kind.NUMBER, remedy="dollars such as 0.005 (no quotes)", low=0),
         "budgets": Shape(kind=Kind.LIST, remedy='a list such as [{nodes: "10%"}]', items=BUDGET, high=50),
         "windows": Shape(kind=Kind.LIST, remedy="a list of windows", items=ALLOW_WINDOW, high=50),
         "minNodeAge": _text("a duration such as 30m, 2h or 1d", _DAYS, _TEXT_MAX),

@@ -41,6 +41,7 @@ _CONSOLIDATION: Final = (
     "consolidateAfter",
     "consolidationGracePeriod",
     "consolidationSavingsThreshold",
+    "disruptionPrice",
 )
 _CLOSES: Final = {
     "minNodeAge": "nothing is consolidated until it is mended",
@@ -62,16 +63,16 @@ def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolic
         node_pool.metadata.annotations.get(POLICY_ANNOTATION),
         node_pool.spec.template.spec.expire_after,
         node_pool.spec.replicas is not None,
-        settings.is_karpenter,
+        settings.rules.extended_policy,
     )
 
 
 @lru_cache(maxsize=1 << 13)
 def _policy(
-    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, karpenter: bool
+    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, extended: bool
 ) -> DisruptionPolicy:
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
-    if karpenter:
+    if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
     reading.add_layer(written, _SPEC_PATH, "spec")
@@ -132,6 +133,7 @@ class _Reading:
             expire_after_set=expire_set,
             grace_period=grace,
             savings_threshold=threshold,
+            disruption_price=self._disruption_price(),
             budgets=budgets,
             windows=self._windows(),
             min_node_age=min_node_age,
@@ -158,6 +160,10 @@ class _Reading:
         if (number := self._value("consolidationSavingsThreshold")) is not None:
             threshold = self._money(number)
         return kind, after, grace, threshold
+
+    def _disruption_price(self) -> Money | None:
+        number = None if self.static else self._value("disruptionPrice")
+        return None if number is None else self._money(number)
 
     def _value(self, key: str) -> Any:
         """Return a field's value where it is there and has the right form; what has not closes consolidation."""
@@ -293,6 +299,8 @@ def written_policy(policy: DisruptionPolicy) -> dict[str, Any]:
         tree["expireAfter"] = format_duration(policy.expire_after)
     if policy.grace_period is not None:
         tree["consolidationGracePeriod"] = format_duration(policy.grace_period)
+    if policy.disruption_price is not None:
+        tree["disruptionPrice"] = as_float(policy.disruption_price)
     return tree
 
 

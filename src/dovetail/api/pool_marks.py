@@ -102,7 +102,11 @@ History = tuple[Departure, ...]
 
 def read_history(pool: NodePool) -> History | None:
     """Return the nodes that began to leave of late; None if the history can't be read: it then counts as full."""
-    value = pool.metadata.annotations.get(RECENT_DISRUPTIONS)
+    return decode_history(pool.metadata.annotations.get(RECENT_DISRUPTIONS))
+
+
+def decode_history(value: str | None) -> History | None:
+    """Read the annotation's value; None if it can't be read."""
     if value is None:
         return ()
     try:

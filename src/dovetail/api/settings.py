@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
+from dovetail.api.karpenter import read_karpenter
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
+from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.settings import (
     PROFILES,
     AlertGate,
@@ -56,6 +58,9 @@ def settings_of(tree: Any, base: Settings) -> Settings:
             raise InputError(_unknown(str(key), list(_READERS), "setting"))
         name, read = _READERS[key]
         changes[name] = read(value, key, base)
+    gates = dict(changes["karpenter"].feature_gates) if "karpenter" in changes else {}
+    if base.rules.spot_gate and FeatureGate.SPOT_TO_SPOT in gates:
+        changes.setdefault("spot_to_spot_consolidation", gates[FeatureGate.SPOT_TO_SPOT])
     return _checked(dataclasses.replace(base, **changes))
 
 
@@ -189,6 +194,10 @@ def _stabilization(value: Any, key: str, base: Settings) -> Stabilization:
     return dataclasses.replace(base.stabilization, **changes)
 
 
+def _karpenter(value: Any, key: str, _: Settings) -> KarpenterSettings:
+    return read_karpenter(value, key)
+
+
 _ALERT_KEYS: Final = ("url", "query", "every", "whenUnreachable")
 
 
@@ -226,6 +235,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
@@ -235,6 +245,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),
+    "karpenter": ("karpenter", _karpenter),
     "paused": ("paused", _flag),
     "alertGate": ("alert_gate", _alert_gate),
     "leaseDuration": ("lease_duration", _length(HOUR, shortest=SECOND)),
@@ -242,4 +253,9 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
+
+SETTINGS: Final = tuple(_READERS)
+"""The names of all settings."""
 SETTING_KEYS: Final = tuple(sorted(_READERS))
+SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
+"""The field of `Settings` that each key of a file sets."""

@@ -30,7 +30,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, print the table and the sentence, write the page."""
-    from dovetail.cli.simulate import as_page, as_text, progress_bar
+    from dovetail.cli.progress import progress_bar
+    from dovetail.cli.simulate import as_page, as_text
     from dovetail.sim.compare import compare
     from dovetail.sim.pages.comparison import sentence
     from dovetail.sim.scenarios.scenario import load_scenario

@@ -188,7 +188,7 @@ def load_settings_option(args: argparse.Namespace, profile: str | None = None) -
     return load_settings(args.settings, profile or args.profile)
 
 
-def check_now(text: str | None) -> datetime | None:
+def check_now(text: str | None, option: str = "--now") -> datetime | None:
     """Read --now; None where it is not given, or is the word now."""
     if text is None or text == "now":
         return None
@@ -197,9 +197,9 @@ def check_now(text: str | None) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise InputError(f'--now is "{text}"; write a time with its zone, such as 2026-03-14T15:30:00Z')
+        raise InputError(f'{option} is "{text}"; write a time with its zone, such as 2026-03-14T15:30:00Z')
     if not _YEARS[0] <= moment.year <= _YEARS[1]:
-        raise InputError(f'--now is "{text}"; write a time between {_YEARS[0]} and {_YEARS[1]}')
+        raise InputError(f'{option} is "{text}"; write a time between {_YEARS[0]} and {_YEARS[1]}')
     return moment.astimezone(UTC)
 
 

@@ -108,8 +108,10 @@ def print_plan(args: argparse.Namespace, question: "Question") -> None:
             return
     if args.output == "html":
         from dovetail.plan.page import plan_page
+        from dovetail.plan.view import plan_view
 
-        print_page(plan_page(result, question.catalogue, _sections(args, result, to_end, comparison)))
+        view = plan_view(question, Decider().scene(question), result)
+        print_page(plan_page(result, question.catalogue, _sections(args, result, to_end, comparison), view))
     else:
         print_document(_document(result, to_end, comparison), args.output)
 

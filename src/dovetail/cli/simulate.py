@@ -1,17 +1,15 @@
 """`dovetail simulate`: a scenario under one or more policies, same seed, same world."""
 
 import argparse
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import add_output_option
 from dovetail.cli.output import print_json, print_page
+from dovetail.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from dovetail.sim.compare import Comparison, Progress
+    from dovetail.sim.compare import Comparison
     from dovetail.sim.scenarios.scenario import Policy, Scenario
 
 _EPILOG = """\
@@ -116,26 +114,6 @@ def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, .
     if twice is not None:
         raise InputError(f"--policy {twice}: given twice; write another name for the second")
     return tuple(found)
-
-
-@contextmanager
-def progress_bar(what: str) -> "Iterator[Progress | None]":
-    """A bar on stderr where a person looks at it, nothing where not."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def write(found: "Comparison", output: str) -> None:

@@ -23,7 +23,7 @@ from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import Ledger
 from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
-from dovetail.decide.gates.price import Refusal, Source
+from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
@@ -31,6 +31,7 @@ from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
+from dovetail.model.money import Money
 from dovetail.model.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
@@ -38,7 +39,7 @@ from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import carried_by_nodes, simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -69,11 +70,14 @@ class RoundContext:
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
         self._memory, self._launches_of = facts_cache, launches_of
-        managed = None if pools is None or settings.is_karpenter else frozenset(pools)
-        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed)
+        managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
+        carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
+        buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
+        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.searched: Found | None = None
+        self.could_save: Mapping[str, Money | None] | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
         self._simulations: dict[_Simulated, SimulationResult] = {}
@@ -110,7 +114,7 @@ class RoundContext:
     @cached
     def ledger(self) -> Ledger:
         """The budgets."""
-        pools = () if self.settings.is_karpenter else self.snapshot.cluster.node_pools
+        pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
         return Ledger(
             self.nodes,
             self.policies,
@@ -131,7 +135,7 @@ class RoundContext:
     @cached
     def _health(self) -> dict[str, GateResult]:
         """The pools that are not healthy, and why."""
-        if self.settings.is_karpenter:
+        if not self.settings.rules.health_limits:
             return {}
         found: dict[str, GateResult] = {}
         members: dict[str, list[NodeFacts]] = {}
@@ -210,7 +214,7 @@ class RoundContext:
     def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
         """Return the methods whose gates 1 to 7 each node passes; the gates' words are not needed for that."""
         memory = self._memory
-        if memory is None:
+        if memory is None or self.snapshot.virtual:
             yield from ((facts, self._passed(facts)) for facts in self.nodes)
             return
         for facts, known in memory.open_to(self.nodes, self.gate_context.managed_pools, self.now):
@@ -244,7 +248,7 @@ class RoundContext:
 
     def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
         """Return the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
-        if self.settings.is_karpenter:
+        if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
         return float(sum(facts.disruption_cost(self.now) for facts in nodes))
 
@@ -255,9 +259,35 @@ class RoundContext:
         for facts in nodes:
             source = known.get(facts.name)
             if source is None:
-                source = known[facts.name] = _source(facts, self.now)
+                source = known[facts.name] = self._source(facts)
             found.append(source)
         return found
+
+    def _source(self, facts: NodeFacts) -> Source:
+        wasted = self.question.waste.get(facts.name)
+        return Source(
+            name=facts.name,
+            instance_type=facts.instance_type,
+            capacity_type=facts.capacity_type,
+            price=facts.price,
+            price_float=facts.price_float,
+            offering_price=facts.offering_price,
+            required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
+            wasted=0 if wasted is None else wasted.by(self.now),
+            asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
+        )
+
+    def waits_for_jobs(self, facts: NodeFacts) -> bool:
+        """Return whether a node goes by waste only: what runs on it ends by itself (section 22)."""
+        policy = facts.policy
+        return self.settings.jobs_wait and policy is not None and policy.disruption_price is not None and facts.has_jobs
+
+    def required_savings(self, facts: NodeFacts) -> tuple[int, int]:
+        """Return what taking a node away has to save now, as a ratio; nothing once it has wasted enough."""
+        if facts.policy is None or facts.policy.disruption_price is None:
+            return facts.required_savings(self.now)
+        required = required_of(self.sources((facts,)), self.settings)
+        return required.numerator, required.denominator
 
     def place(self, facts: NodeFacts) -> int:
         """Return the place of a node in the snapshot; -1 where the scheduler does not see it yet."""
@@ -295,18 +325,6 @@ class RoundContext:
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is known already where the pods of a node that has to go would land."""
         return ((self.place(facts),), False, ALL_TYPES) in self._simulations
-
-
-def _source(facts: NodeFacts, now: datetime) -> Source:
-    return Source(
-        name=facts.name,
-        instance_type=facts.instance_type,
-        capacity_type=facts.capacity_type,
-        price=facts.price,
-        price_float=facts.price_float,
-        offering_price=facts.offering_price,
-        required=Fraction(*facts.required_savings(now)),
-    )
 
 
 class Chains(Mapping[str, dict[Method, Chain]]):

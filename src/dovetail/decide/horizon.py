@@ -22,8 +22,10 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
     now = context.now
     times = [*_scene_times(context)]
     for nodes, refusal in refused:
-        if refusal.gate is Gate.SAVINGS_THRESHOLD:
+        if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
             times.extend(_crossing(nodes, refusal, now))
+        if refusal.due is not None:
+            times.append(refusal.due)
     soonest = min((when for when in times if when > now), default=None)
     for facts in context.nodes:
         for when in node_times(facts, context):
@@ -55,9 +57,9 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
 
 def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    if context.settings.is_karpenter:
-        return facts.turns
-    return (*facts.times, *facts.window_edges(context.now)) if facts.pod_windows else facts.times
+    rules = context.settings.rules
+    times = facts.times if rules.retires_expired else facts.turns
+    return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:

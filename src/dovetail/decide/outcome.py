@@ -98,10 +98,16 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
     catalogue_source: str
     catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
+
+    @cached
+    def could_save(self) -> Mapping[str, Money | None]:
+        """What the going of nodes would save per hour, by node, where their pool prices disruption (section 22)."""
+        return self.compute_could_save()
 
     @cached
     def methods(self) -> tuple[MethodResult, ...]:

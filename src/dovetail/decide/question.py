@@ -12,6 +12,7 @@ from dovetail.decide.in_flight import NOTHING_IN_FLIGHT, InFlight
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import Settings
+from dovetail.model.waste import Wasted
 from dovetail.scheduling.snapshot import Snapshot
 
 
@@ -24,6 +25,7 @@ class Question:
     `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or left nodes, by node,
     where somebody watched; of a captured cluster only its objects say.
     `alert`: why the alert gate holds all pools (spec section 17); empty: it does not.
+    `waste`: what nodes have wasted so far, by name (section 22).
     """
 
     cluster: Cluster
@@ -36,6 +38,7 @@ class Question:
     cost_held_by: str = ""
     alert: str = ""
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
+    waste: Mapping[str, Wasted] = field(default_factory=dict)
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
         """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.

@@ -16,6 +16,7 @@ from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
+from dovetail.decide.methods.static import is_static
 from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.result import NewNode
@@ -63,7 +64,7 @@ def _stop(
     chain = context.chains[facts.name][command.method]
     if not chain.open:
         return _as_refusal(facts, chain.results[-1])
-    if _only_empties(command) and not facts.empty and not context.settings.is_karpenter:
+    if _only_empties(command) and not facts.empty and context.settings.rules.revalidates_empty:
         count = len(facts.reschedulable)
         return Refusal(gate=Gate.NOT_EMPTY, why=f"{facts.name}: it is not empty any more.", figures={"pods": count})
     if facts.name in turn:
@@ -97,7 +98,7 @@ def _as_refusal(facts: NodeFacts, result: GateResult) -> Refusal:
 
 def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate an expired or drifted node's way out again."""
-    if any(leaving.is_static(facts) for facts in nodes):
+    if any(is_static(facts) for facts in nodes):
         return leaving.alone(context, command.method, nodes[0])
     move = plain_move(context, nodes)
     if isinstance(move, Refusal):
@@ -110,14 +111,14 @@ def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[Nod
     move = cost_move(context, nodes, launchable=command.launchable)
     if isinstance(move, Refusal):
         return move
-    refusal = None if context.settings.is_karpenter else score(context, move)  # Karpenter does not ask again
+    refusal = score(context, move) if context.settings.rules.revalidates_balanced else None
     return refusal or _same_or_less(context, command, move)
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
     """Compare what the simulation asks for now with what the command would launch."""
     before, after = len(command.replacements), len(move.new_nodes)
-    if after < before and command.method not in _COST and not context.settings.is_karpenter:
+    if after < before and command.method not in _COST and context.settings.rules.accepts_fewer_nodes:
         # The node has to go anyhow, and fewer new nodes are a part of what was decided: to refuse would decide the same
         # again and again while another command comes and goes. For cost there may be a better move now.
         return command_of(context, command.method, move)
@@ -130,7 +131,7 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
     fresh = command_of(context, command.method, move)
     if not command.replacements:
         return fresh
-    own = move.simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    own = move.simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     for planned, fitting in zip(command.replacements, own, strict=True):
         fits = frozenset(kind.name for kind in fitting.instance_types)
         if planned.node_pool != fitting.pool or not fits.issuperset(planned.instance_types):

@@ -11,7 +11,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.horizon import next_change
-from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node
+from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
@@ -19,11 +19,12 @@ from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
+from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
-from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, NodeVerdict
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
+    Method.UNHEALTHY: unhealthy.run,
     Method.EMPTY: empty.run,
     Method.EXPIRED: expired.run,
     Method.DRIFTED: drifted.run,
@@ -38,6 +39,7 @@ _BY_VALUE: dict[Method, Callable[[RoundContext], MethodRun]] = {
 }
 
 _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
+    Method.UNHEALTHY: unhealthy.candidates,
     Method.EMPTY: empty.candidates,
     Method.EXPIRED: expired.candidates,
     Method.DRIFTED: drifted.candidates,
@@ -60,7 +62,7 @@ def decide(
 ) -> RoundResult:
     """Decide on a context that is there already; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
-    for method, ask in _methods(context.settings).items():
+    for method, ask in _methods(context).items():
         if method in without:
             continue
         runs[method] = ask(context)
@@ -79,19 +81,23 @@ def decide(
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         catalogue_source=context.snapshot.catalogue.source,
         catalogue_date=context.snapshot.catalogue.as_of,
+        compute_could_save=lambda: could_save(context),
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )
 
 
-def _methods(settings: Settings) -> Mapping[Method, Callable[[RoundContext], MethodRun]]:
-    """Return the methods in the order in which they are asked."""
-    return _BY_VALUE if settings.searches_by_value else METHODS
+def _methods(context: RoundContext) -> Mapping[Method, Callable[[RoundContext], MethodRun]]:
+    """Return the methods in the order in which they are asked; repair only if a pool asks for it."""
+    methods = _BY_VALUE if context.settings.searches_by_value else METHODS
+    if any(policy.repair for policy in context.policies.values()) and not unhealthy.left_to_karpenter(context):
+        return methods
+    return {method: ask for method, ask in methods.items() if method is not Method.UNHEALTHY}
 
 
 def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
     """Return every node's verdict; methods that were not asked are asked now."""
-    methods = _methods(context.settings)
+    methods = _methods(context)
     return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
 
 
@@ -100,7 +106,7 @@ def _method_results(
 ) -> tuple[MethodResult, ...]:
     return tuple(
         _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
-        for method in METHODS
+        for method in _methods(context)
     )
 
 

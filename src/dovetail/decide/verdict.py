@@ -25,10 +25,11 @@ PODS_MAX = 30_000
 """How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
 FIRST_GATE_PODS_MAX = 5_000
 """Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
-_WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+_WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _PLACE = {gate: place for place, gate in enumerate(Gate)}
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 _TAKEN = {
+    Method.UNHEALTHY: "It is broken and would be repaired",
     Method.EMPTY: "It is empty and would be deleted",
     Method.EXPIRED: "It has expired and would be retired",
     Method.DRIFTED: "It has drifted and would be retired",
@@ -40,7 +41,7 @@ _TAKEN = {
 def verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
     """Return every node's verdict, by name."""
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-    simulated = (Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
+    simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
     pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
     thorough = pods <= FIRST_GATE_PODS_MAX
     return tuple(_verdict(facts, chains_of(context, runs, facts, batch, thorough=thorough)) for facts in context.nodes)
@@ -63,6 +64,8 @@ def chains_of(
         if method is Method.MULTI_NODE and facts.name not in batch:
             continue  # alone it may still go: the last method says
         if method is Method.SINGLE_NODE and facts.name in batch:
+            continue
+        if method not in runs:
             continue
         chains[method] = _go_on(context, runs[method], facts, chain, thorough=thorough) if chain.open else chain
     return chains

@@ -11,6 +11,7 @@ from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import is_length, read_expiry
+from dovetail.decide.methods import unhealthy
 from dovetail.model.duration import NEVER, format_duration
 from dovetail.model.names import RECENT_DISRUPTIONS
 
@@ -28,6 +29,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
         found.extend(_forceful_first(context, name))
         found.extend(_marks(context, name))
+    found.extend(unhealthy.warnings(context))
     unreadable = [*_claims(context), *(text for facts in context.nodes for text in facts.unreadable)]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
@@ -58,7 +60,7 @@ def _is_odd(key: str, text: str | None) -> bool:
 
 def _marks(context: RoundContext, pool: str) -> Iterator[str]:
     """Say which notes on a pool can't be read (spec sections 13 and 16)."""
-    if context.settings.is_karpenter:
+    if not context.settings.rules.pauses:
         return
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
     pause = read_pause(item)
@@ -72,7 +74,7 @@ def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:
     """Say where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
     policy = context.policies[pool]
     graceful = policy.expire_after
-    if context.settings.is_karpenter or not policy.expire_after_set or graceful is None:
+    if not context.settings.rules.retires_expired or not policy.expire_after_set or graceful is None:
         return
     count = 0
     for facts in context.nodes:

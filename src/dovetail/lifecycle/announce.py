@@ -2,24 +2,10 @@
 
 Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; S1, Observability.
 
-Topics of reports, and their figures:
-  command             a step: phase, from, signal, action, method, removes and launches (numbers of nodes), nodes,
-                      replacements, pools, seconds, savings
-  instruction-failed  id, failure
-  back-off            pool, failures, seconds
-  regrowth            a cost action that did not hold: pool, failures, seconds
-  proposal            observe mode: what would be done: action, method, nodes
-  proposal-dropped    a command that can't be begun: action, nodes
-  round               a round was worked out: commands, rounds, skipped
-  verdicts            per pool, when it changed: pool, then one figure per verdict with the number of nodes
-  budget              per pool and reason, when it changed: pool, reason, allowed, used, left
-  threshold-blocked   per pool, moves that were not blocked before: pool, moves, nodes (of the first of them)
-  warning             a warning of a round or of a pool's policy, once: pool
-  leadership          gained or lost
-Sits in lifecycle, below `engine`.
+Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
@@ -28,7 +14,17 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
-from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent, Report
+from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
+from dovetail.lifecycle.reports import (
+    BudgetChanged,
+    CommandAdvanced,
+    MovesBlocked,
+    RecordIgnored,
+    Report,
+    VerdictsChanged,
+    Warned,
+    some_of,
+)
 from dovetail.model import names
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 
@@ -37,7 +33,6 @@ VERDICTS_EVERY: Final = 60 * SECOND
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
 _ATTODOLLARS: Final = 10**18
-_NAMED_MAX: Final = 4
 
 
 def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
@@ -47,38 +42,24 @@ def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = 
     return PublishEvent(id=ident, kind=kind, name=name, reason=reason, message=message, warning=warning)
 
 
-def command_report(run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int) -> Report:
+def command_report(
+    run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int
+) -> CommandAdvanced:
     """Word one step of a command."""
-    figures: list[tuple[str, str | int | float]] = [
-        ("phase", target.value),
-        ("from", "" if source is None else source.value),
-        ("signal", "" if found is None else found.value),
-        ("action", run.action.value),
-        ("method", run.method.value),
-        ("removes", len(run.candidates)),
-        ("launches", len(run.replacements)),
-        ("nodes", ",".join(run.nodes)),
-        ("replacements", ",".join(run.replacements)),
-        ("pools", ",".join(dict.fromkeys(entry.pool for entry in run.candidates))),
-        ("seconds", (elapsed - run.began_at) / SECOND),
-    ]
-    if run.command is not None:
-        figures.append(("savings", run.command.savings / _ATTODOLLARS))
-    why = f": {run.why}" if run.why else ""
-    message = f"{run.action.value} of {some_of(run.nodes)} is {target.value}{_launches(run)}{why}"
-    return Report(topic="command", command_id=run.id, message=message, figures=tuple(figures))
-
-
-def some_of(names: Sequence[str]) -> str:
-    """Word a list of names: all of a few, the first few of many; the figures of a report hold them all."""
-    if len(names) <= _NAMED_MAX:
-        return ", ".join(names)
-    return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"
-
-
-def _launches(run: Run) -> str:
-    count = len(run.replacements)
-    return f" ({count} replacement{'s' if count > 1 else ''})" if count else ""
+    return CommandAdvanced(
+        command_id=run.id,
+        phase=target,
+        source=source,
+        signal=found,
+        action=run.action,
+        method=run.method,
+        nodes=run.nodes,
+        replacements=run.replacements,
+        pools=tuple(dict.fromkeys(entry.pool for entry in run.candidates)),
+        seconds=(elapsed - run.began_at) / SECOND,
+        savings=None if run.command is None else run.command.savings / _ATTODOLLARS,
+        why=run.why,
+    )
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
@@ -138,11 +119,9 @@ class Announcer:
         if self._distrusted.get((kind, name)) == event.distrusted:
             return []
         self._distrusted[kind, name] = event.distrusted
-        why = f"the record of a command on {kind} {name} is ignored: {event.distrusted}"
         message = f"The annotation {names.COMMAND} is ignored: {event.distrusted}."
         published = publish(kind, name, "CommandRecordIgnored", message, warning=True)
-        figures = (("kind", kind), ("name", name), ("why", event.distrusted))
-        report = Report(topic="record-ignored", command_id="", message=why, figures=figures)
+        report = RecordIgnored(kind=kind, name=name, why=event.distrusted)
         if publishes:
             return [report, published]
         self._unsaid[kind, name] = published
@@ -181,19 +160,8 @@ class Announcer:
             key, figures = (row.node_pool, row.reason.value), (row.allowed, row.used, row.left)
             if self._budgets.get(key) != figures:
                 self._budgets[key] = figures
-                message = f"{row.node_pool} allows {row.allowed} {row.reason.value}, {row.used} used"
-                yield Report(
-                    topic="budget",
-                    command_id="",
-                    message=message,
-                    figures=(
-                        ("pool", row.node_pool),
-                        ("reason", row.reason.value),
-                        ("allowed", row.allowed),
-                        ("used", row.used),
-                        ("left", row.left),
-                    ),
-                )
+                allowed, used, left = figures
+                yield BudgetChanged(pool=row.node_pool, reason=row.reason, allowed=allowed, used=used, left=left)
 
     def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
         """Tell of moves that were not blocked before.
@@ -209,9 +177,8 @@ class Announcer:
         self._keep_blocked(result, elapsed)
         for pool in sorted(moves):
             first = moves[pool][0]
-            figures = (("pool", pool), ("moves", len(moves[pool])), ("nodes", ",".join(first.nodes)))
-            message = f"{some_of(first.nodes)}: {first.why}"
-            yield Report(topic="threshold-blocked", command_id="", message=message, figures=figures)
+            why = f"{some_of(first.nodes)}: {first.why}"
+            yield MovesBlocked(pool=pool, moves=len(moves[pool]), nodes=first.nodes, why=why)
 
     def _keep_blocked(self, result: Decision, elapsed: int) -> None:
         """Remember what is blocked, until it has not been for a while: rounds in which others act don't ask."""
@@ -222,7 +189,7 @@ class Announcer:
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
             if warning not in self._warned:
-                yield Report(topic="warning", command_id="", message=warning)
+                yield Warned(message=warning)
         self._warned = dict.fromkeys(result.warnings)
 
     def _counts_of(self) -> Iterator[Report]:
@@ -233,8 +200,7 @@ class Announcer:
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
-                figures: tuple[tuple[str, str | int | float], ...] = (("pool", pool), *now)
-                yield Report(topic="verdicts", command_id="", message=f"verdicts of {pool} changed", figures=figures)
+                yield VerdictsChanged(pool=pool, counts=now)
             self._counts[pool] = now
             if not now:
                 del self._counts[pool]

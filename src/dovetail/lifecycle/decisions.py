@@ -4,6 +4,7 @@ The engine knows when to decide; `decide` knows what, and `decide.decider.Decide
 their own here. Sits in lifecycle, below `engine`.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.model.command import Command
+from dovetail.model.money import Money
 from dovetail.model.verdicts import NodeVerdict
 
 
@@ -40,6 +42,11 @@ class Decision(Protocol):
     @property
     def next_change(self) -> datetime | None:
         """When time alone could change the answer."""
+        ...
+
+    @property
+    def could_save(self) -> Mapping[str, Money | None]:
+        """What the going of nodes would save per hour, by node (section 22)."""
         ...
 
     @property

@@ -9,16 +9,16 @@ that a wall clock that is set stretches no wait and ends none. Sits at the top o
 drive it.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final, assert_never
 
+from dovetail.api.policy import effective_policy
 from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
-from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report, some_of
+from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
@@ -42,7 +42,6 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
-    Report,
     SettingsChanged,
     Synced,
     ViewGrewOld,
@@ -51,11 +50,24 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, Pacing, loop_pause
 from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.lifecycle.regrowth import Regrowth
+from dovetail.lifecycle.reports import (
+    CommandDropped,
+    CommandFound,
+    CommandProposed,
+    CostActionUndone,
+    InstructionNotDone,
+    LeadershipChanged,
+    PoolBacksOff,
+    RoundEnded,
+    ViewIsOld,
+)
 from dovetail.lifecycle.store import Store
+from dovetail.lifecycle.waste import WasteBook
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.money import as_float
+from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -66,6 +78,16 @@ ENDED_MEMORY: Final = 30 * SECOND
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+def _proposal(command: Command) -> CommandProposed:
+    return CommandProposed(
+        action=command.action,
+        nodes=command.nodes,
+        replacements=len(command.replacements),
+        savings=as_float(command.savings),
+        pods=command.pods,
+    )
 
 
 class _Stir(Enum):
@@ -128,9 +150,10 @@ class Engine:
         self._pacing = Pacing()
         self._regrowth = Regrowth()
         self._landing = Landing()
+        self._waste = WasteBook()
         self._evictions_from = 0
         self._pod_events = PodEvents()
-        self._proposed: tuple[tuple[str, str], ...] = ()
+        self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -145,6 +168,7 @@ class Engine:
         self._sweeps = Attempts()
         self._regrowth.forget()
         self._landing.forget()
+        self._waste.forget()
         self._facts_version += 1
 
     # ------------------------------------------------------------ for shells and checkers
@@ -170,7 +194,10 @@ class Engine:
         return tuple(sorted(self._pacing.lingering))
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10)."""
+        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+
+        Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
+        """
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
@@ -179,6 +206,8 @@ class Engine:
                 for item in self.store.node_pools()
                 if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
             }
+            if self.observe and not self._managed:
+                self._managed = {item.metadata.name: None for item in self.store.node_pools()}
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
@@ -261,7 +290,7 @@ class Engine:
                 self._look_at_all()
             case ViewGrewOld(kinds=kinds):
                 self.is_synced = False
-                self._report("view", "", f"nothing was heard of {', '.join(kinds)}: nothing is decided until it is")
+                self._out.append(ViewIsOld(kinds=tuple(kinds)))
             case LeadershipGained():
                 self._lead(leads=True)
             case LeadershipLost():
@@ -343,7 +372,7 @@ class Engine:
         self.is_leader = leads
         self._reset()
         self._round_at = self._elapsed
-        self._report("leadership", "", "gained" if leads else "lost")
+        self._out.append(LeadershipChanged(leads=leads))
         if leads:
             self._look_at_all()
 
@@ -357,13 +386,8 @@ class Engine:
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
-            figures = (("id", event.id), ("failure", event.failure.value))
-            self._report("instruction-failed", run.id if run else "", event.detail or event.failure.value, figures)
-
-    def _report(
-        self, topic: str, ident: str, message: str, figures: Iterable[tuple[str, str | int | float]] = ()
-    ) -> None:
-        self._out.append(Report(topic=topic, command_id=ident, message=message, figures=tuple(figures)))
+            ident, failure = run.id if run else "", event.failure.value
+            self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
     # ------------------------------------------------------------ memory
 
@@ -371,8 +395,8 @@ class Engine:
         """Drop what time has ended; decisions may differ from then on."""
         for pool, pause in self._regrowth.judge(self.store, self._elapsed):
             self._facts_version += 1
-            figures = (("pool", pool), ("failures", self._regrowth.waits.failures(pool)), ("seconds", pause // SECOND))
-            self._report("regrowth", "", f"a cost action in pool {pool} did not hold: nodes came back", figures)
+            failures = self._regrowth.waits.failures(pool)
+            self._out.append(CostActionUndone(pool=pool, failures=failures, seconds=pause // SECOND))
         if self._landing.look(self.store, self._elapsed):
             for method in COST_METHODS:
                 self._pacing.settling.pop(method.value, None)
@@ -399,7 +423,26 @@ class Engine:
             replacement_timeout=self.settings.replacement_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            rate_span=self._rate_span,
+            drain_for=self._drain_for,
         )
+
+    def _rate_span(self, pool: str) -> int:
+        """Return the longest span of a pool's rate budgets; 0: it has none."""
+        item = self.store.get(NodePool, pool)
+        budgets = () if item is None else effective_policy(item, self.settings).budgets
+        return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
+
+    def _drain_for(self, pool: NodePool, node: Node) -> int | None:
+        """Return the shortest drain of the repair rules that a node's conditions meet."""
+        bounds = [
+            rule.drain_for
+            for rule in effective_policy(pool, self.settings).repair
+            if rule.drain_for is not None
+            and (entry := condition(node.status.conditions, rule.condition)) is not None
+            and entry.status == rule.status
+        ]
+        return min(bounds, default=None)
 
     def _is_known(self, record: Record) -> bool:
         """Whether a record needs no successor: its command goes on, ended a moment ago, or is another controller's."""
@@ -427,7 +470,7 @@ class Engine:
             self._facts_version += 1
             for name in run.replacements:
                 self._pacing.lingering.pop(name, None)
-            self._report("command", run.id, "found on the cluster", (("action", run.action.value),))
+            self._out.append(CommandFound(command_id=run.id, action=run.action))
         for ident in self._sweeps.ids():
             if ident not in {sweep.id for sweep in left.sweeps}:
                 self._sweeps.forget(ident)
@@ -451,7 +494,7 @@ class Engine:
     def _advance_one(self, run: Run, view: View) -> None:
         if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= self._elapsed:
             self._validate(run)
-            if self.settings.is_karpenter:
+            if self.settings.rules.waits_for_validation:
                 self._round_at = self._elapsed + loop_pause(run, self._poll_interval)
         for source, found, target in advance(run, view):
             self._facts_version += 1
@@ -465,7 +508,7 @@ class Engine:
 
     def _pods_leave(self, run: Run) -> None:
         """Remember what a cost action is about to move."""
-        if run.method in COST_METHODS and not self.settings.is_karpenter:
+        if run.method in COST_METHODS and self.settings.rules.remembers_regrowth:
             self._regrowth.begin(run, self.store)
             if self.settings.stabilization_ends is StabilizationEnds.LANDED:
                 self._landing.begin(run, self.store)
@@ -545,8 +588,16 @@ class Engine:
         for pool in dict.fromkeys(pools):
             pause = memory.failed(pool, self._elapsed)
             if pause is not None:
-                figures = (("pool", pool), ("failures", memory.failures(pool)), ("seconds", pause // SECOND))
-                self._report("back-off", run.id, f"pool {pool} {what} for {pause // SECOND} s: {run.why}", figures)
+                self._out.append(
+                    PoolBacksOff(
+                        command_id=run.id,
+                        pool=pool,
+                        what=what,
+                        failures=memory.failures(pool),
+                        seconds=pause // SECOND,
+                        why=run.why,
+                    )
+                )
 
     def _hold(self) -> None:
         if self.holds:
@@ -557,6 +608,8 @@ class Engine:
 
     def _question(self, without: str = "") -> Question:
         assert self._now is not None
+        reads_condition = self.settings.rules.consolidatable_condition
+        events = {} if reads_condition else self._pod_events.times(self._now, self._elapsed)
         return Question(
             cluster=self.store.cluster(),
             catalogue=self.catalogue,
@@ -566,7 +619,8 @@ class Engine:
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self._pacing.refusals.until),
             cost_held_until=self._cost_held_until(),
             cost_held_by=self._pacing.settles_by(self._elapsed),
-            pod_events={} if self.settings.is_karpenter else self._pod_events.times(self._now, self._elapsed),
+            pod_events=events,
+            waste=self._waste.known(),
         )
 
     @property
@@ -575,7 +629,7 @@ class Engine:
 
     def _look_again(self, at: int) -> None:
         """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
-        if not self.settings.is_karpenter:
+        if not self.settings.rules.waits_for_validation:
             self._round_at = at
 
     def _round(self) -> None:
@@ -585,7 +639,7 @@ class Engine:
         if self._elapsed < self._round_at:
             return
         assert self._now is not None
-        if self.settings.is_karpenter and flight.has_unlaunched(self.store):
+        if self.settings.rules.waits_for_launches and flight.has_unlaunched(self.store):
             self._round_at = self._elapsed + SECOND  # Karpenter waits until it knows what its launches became
             return
         self._round_at = self._elapsed + self._poll_interval
@@ -598,12 +652,12 @@ class Engine:
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
+        self._waste.update(result.could_save, self.store, self._now)
         started = [command for command in result.commands if self._start(command)]
-        figures = (("commands", len(started)), ("rounds", self.rounds), ("skipped", self.rounds_skipped))
-        self._report("round", "", f"{len(started)} commands begun", figures)
+        self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
             # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
-            wait = self.settings.validation_delay if self.settings.is_karpenter else 0
+            wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
 
@@ -628,11 +682,12 @@ class Engine:
             return False
         candidates = self._bind_to_claims(command)
         if self.observe or candidates is None:
-            topic, how = ("proposal", "would be begun") if self.observe else ("proposal-dropped", "can't be begun")
-            figures = (("action", command.action.value), ("nodes", ",".join(command.nodes)))
-            if self._proposed != figures:
-                self._proposed = figures
-                self._report(topic, "", f"{command.action.value} of {some_of(command.nodes)} {how}", figures)
+            proposed = (
+                _proposal(command) if self.observe else CommandDropped(action=command.action, nodes=command.nodes)
+            )
+            if self._proposed != proposed:
+                self._proposed = proposed
+                self._out.append(proposed)
             return False
         assert self._now is not None
         self._started += 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from dovetail.lifecycle.reports import Report
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject
@@ -178,7 +179,8 @@ class DeleteNodeClaim:
 
     `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
     undone. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one that says
-    do-not-disrupt. Otherwise the answer is `occupied`.
+    do-not-disrupt. Otherwise the answer is `occupied`. `drain_for`: the longest that the drain may take, ns
+    (spec section 19).
     """
 
     id: str
@@ -188,6 +190,7 @@ class DeleteNodeClaim:
     node: str = ""
     only_empty: bool = False
     spares_protected: bool = True
+    drain_for: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +214,31 @@ class ClearRecord:
     id: str
     command_id: str
     node_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDisruption:
+    """Write into a pool's history that nodes begin to leave, before they do (spec section 13).
+
+    Entries older than `keep` nanoseconds go. An entry of the same command is not written twice.
+    """
+
+    id: str
+    command_id: str
+    node_pool: str
+    nodes: int
+    reason: str
+    at: datetime
+    keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDisruption:
+    """Take a command that was rolled back out of a pool's history."""
+
+    id: str
+    command_id: str
+    node_pool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,16 +326,6 @@ class WakeAt:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A fact for logs and metrics: a command's step, a blocked move, a failed validation. Never answered."""
-
-    topic: str
-    command_id: str
-    message: str
-    figures: tuple[tuple[str, str | int | float], ...] = ()
-
-
 Instruction = (
     TaintNode
     | UntaintNode
@@ -315,6 +333,8 @@ Instruction = (
     | DeleteNodeClaim
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod

@@ -61,6 +61,8 @@ class BackOff:
 def stabilization_of(method: Method, windows: Stabilization) -> int:
     """Return how long no cost action starts after an action of this method has finished."""
     match method:
+        case Method.UNHEALTHY:
+            return 0
         case Method.EMPTY:
             return windows.empty
         case Method.EXPIRED:

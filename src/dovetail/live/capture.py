@@ -16,7 +16,7 @@ from dovetail.api.capture_document import capture_document
 from dovetail.api.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
 from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.resources import RESOURCES, Resource
+from dovetail.live.resources import ALL_RESOURCES, Resource
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject, Pod
@@ -56,7 +56,7 @@ class Captured:
 async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
     """Lists every kind at once. A kind that may be done without is a warning, an essential one an error."""
     results = await asyncio.gather(
-        *(_kind(client, resource, progress) for resource in RESOURCES), return_exceptions=True
+        *(_kind(client, resource, progress) for resource in ALL_RESOURCES), return_exceptions=True
     )
     objects: list[AnyObject] = []
     warnings: list[str] = []
@@ -76,6 +76,8 @@ async def _kind(
     try:
         listing = await client.list_all(resource.path())
     except ApiError as error:
+        if error.status in (403, 404) and resource.quiet:
+            return [], ""
         if error.status in (403, 404) and not resource.essential:
             return [], f"{resource.plural} can't be listed: {resource.without}; add {resource.rule('get, list')}"
         if error.status == 403:
@@ -125,11 +127,16 @@ def _objects(cluster: Cluster) -> Iterable[AnyObject]:
         cluster.namespaces,
         cluster.replica_sets,
         cluster.stateful_sets,
+        cluster.deployments,
+        cluster.services,
+        cluster.pod_templates,
+        cluster.capacity_buffers,
+        cluster.node_overlays,
     ):
         yield from column
 
 
-_VERSIONS: Final = {resource.kind: resource.api_version for resource in RESOURCES}
+_VERSIONS: Final = {resource.kind: resource.api_version for resource in ALL_RESOURCES}
 
 
 def _tree(item: AnyObject) -> dict[str, Any]:

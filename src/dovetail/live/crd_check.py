@@ -12,7 +12,7 @@ import msgspec
 from dovetail.live.client import UNREADABLE, ApiClient, ApiError
 from dovetail.live.resources import CRD
 
-_OURS: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfter")
+_OURS: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "disruptionPrice", "expireAfter")
 _OURS_OF_A_BUDGET: Final = ("topologyKey", "sequential")
 NAME: Final = "nodepools.karpenter.sh"
 

@@ -19,11 +19,14 @@ from typing import Any, Final
 
 import yaml
 
+from dovetail.model.text import safe
+
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_REREAD_SECONDS: Final = 60.0
 _EXEC_TIMEOUT_SECONDS: Final = 60.0
 _RENEW_AT_MOST_EVERY: Final = 5.0
 _RENEW_BEFORE_END: Final = 60.0
+_WORDS_MAX: Final = 4
 
 
 class UnreachableError(Exception):
@@ -287,25 +290,27 @@ class Plugin:
                 env=self._environment(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
             )
         except OSError:
             hint = self.spec.get("installHint") or f"install {command} or put it on the PATH"
             raise CredentialsError(f"the kubeconfig's exec plugin {command!r} can't be run: {hint}") from None
         try:
             async with asyncio.timeout(_EXEC_TIMEOUT_SECONDS):
-                out, _ = await process.communicate()
+                out, err = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
             patience = f"{_EXEC_TIMEOUT_SECONDS:g} s"
             raise CredentialsError(f"the exec plugin {command!r} gave no answer in {patience}") from None
         if process.returncode != 0:
-            raise CredentialsError(f"the exec plugin {command!r} failed with exit status {process.returncode}")
+            said = _last_words(err)
+            raise CredentialsError(f"the exec plugin {command!r} failed with exit status {process.returncode}{said}")
         try:
             return dict(json.loads(out)["status"])
         except (ValueError, KeyError, TypeError):
-            raise CredentialsError(f"the exec plugin {command!r} printed no ExecCredential") from None
+            said = _last_words(err)
+            raise CredentialsError(f"the exec plugin {command!r} printed no ExecCredential{said}") from None
 
     def _environment(self) -> dict[str, str]:
         spec: dict[str, Any] = {"interactive": False}
@@ -332,3 +337,9 @@ def _seconds_left(expiry: object) -> float:
     except ValueError:
         return _RENEW_AT_MOST_EVERY
     return max(_RENEW_AT_MOST_EVERY, ends.timestamp() - time.time() - _RENEW_BEFORE_END)
+
+
+def _last_words(err: bytes) -> str:
+    """Return what a plugin wrote to its standard error, at the end of a sentence: that is where it says what to do."""
+    lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
+    return f"; it says: {safe(' / '.join(lines[-_WORDS_MAX:]), 500)}" if lines else ""

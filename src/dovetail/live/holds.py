@@ -42,11 +42,11 @@ class UnknownPoolError(Exception):
 async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
     """Holds every node of the pools."""
     tally = Tally()
-    await _check(client, pools)
+    await check_pools(client, pools)
     for resource in _CLAIMS_FIRST:
-        for item in await _items(client, resource):
+        for item in await listed_items(client, resource):
             if _pool(item) in pools and not _is_registered(item):
-                await _apply(client, resource, item, hold_patch, tally)
+                await apply_change(client, resource, item, hold_patch, tally)
     return tally
 
 
@@ -54,16 +54,16 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
     """Return the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
     tally = Tally()
     if pools is not None:
-        await _check(client, pools)
+        await check_pools(client, pools)
     for resource in _CLAIMS_FIRST:
-        for item in await _items(client, resource):
+        for item in await listed_items(client, resource):
             if pools is not None and _pool(item) not in pools:
                 continue
-            await _apply(client, resource, item, release_patch if pools is not None else leave_nothing, tally)
+            await apply_change(client, resource, item, release_patch if pools is not None else leave_nothing, tally)
     if pools is None:
-        for item in await _items(client, BY_KIND["NodePool"]):
+        for item in await listed_items(client, BY_KIND["NodePool"]):
             if without_condition(item) is not None:
-                await _apply(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
+                await apply_change(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
     return tally
 
 
@@ -106,7 +106,7 @@ async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[st
     """Of these pools, or of all, those whose label gives them to a controller: it would hold their nodes again."""
     return sorted(
         item["metadata"]["name"]
-        for item in await _items(client, BY_KIND["NodePool"])
+        for item in await listed_items(client, BY_KIND["NodePool"])
         if (item["metadata"].get("labels") or {}).get(names.MANAGE) == "true"
         and (pools is None or item["metadata"]["name"] in pools)
     )
@@ -114,17 +114,19 @@ async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[st
 
 async def pool_names(client: ApiClient) -> list[str]:
     """The names of all pools."""
-    return sorted(item["metadata"]["name"] for item in await _items(client, BY_KIND["NodePool"]))
+    return sorted(item["metadata"]["name"] for item in await listed_items(client, BY_KIND["NodePool"]))
 
 
-async def _check(client: ApiClient, pools: Sequence[str]) -> None:
+async def check_pools(client: ApiClient, pools: Sequence[str]) -> None:
+    """Raise UnknownPoolError if a pool that was named does not exist."""
     known = await pool_names(client)
     for pool in pools:
         if pool not in known:
             raise UnknownPoolError(f"there is no NodePool {pool!r}; there are: {', '.join(known) or 'none'}")
 
 
-async def _items(client: ApiClient, resource: Resource) -> list[Tree]:
+async def listed_items(client: ApiClient, resource: Resource) -> list[Tree]:
+    """Return every object of a kind, as the server has it."""
     listing = await client.list_all(resource.path())
     return [{"kind": resource.kind, **msgspec.json.decode(raw)} for raw in listing.items]
 
@@ -133,7 +135,7 @@ def _pool(item: Tree) -> str:
     return str((item["metadata"].get("labels") or {}).get(names.NODEPOOL, ""))
 
 
-async def _apply(
+async def apply_change(
     client: ApiClient,
     resource: Resource,
     item: Tree,

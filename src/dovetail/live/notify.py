@@ -9,13 +9,32 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import aiohttp
 import msgspec
 
 from dovetail.api.findings import InputError
-from dovetail.lifecycle.messages import Report
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.reports import (
+    BudgetChanged,
+    CommandAdvanced,
+    CommandDropped,
+    CommandFound,
+    CommandProposed,
+    CostActionUndone,
+    InstructionNotDone,
+    LeadershipChanged,
+    MovesBlocked,
+    PoolBacksOff,
+    RecordIgnored,
+    Report,
+    RoundEnded,
+    VerdictsChanged,
+    ViewIsOld,
+    Warned,
+    command_of,
+)
 from dovetail.live.logs import Log
 from dovetail.live.sockets import Sockets
 from dovetail.report.words import safe
@@ -24,7 +43,7 @@ if TYPE_CHECKING:
     from dovetail.live.run import Controller
 
 FORMS: Final = ("slack", "json")
-_PHASES: Final = {"tainting": "begins", "done": "is done", "rolling-back": "is undone", "failed": "has failed"}
+_PHASES: Final = (Phase.TAINTING, Phase.DONE, Phase.ROLLING_BACK, Phase.FAILED)
 _WAITING_MAX: Final = 200
 _TRIES: Final = 4
 _TIMEOUT_SECONDS: Final = 10.0
@@ -65,18 +84,38 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
 
 def worth_telling(report: Report) -> bool:
     """Return whether people want to hear of it: a command begins, ends, fails or is undone; a pool backs off."""
-    if report.topic == "back-off":
-        return True
-    return report.topic == "command" and dict(report.figures).get("phase") in _PHASES
+    match report:
+        case CommandAdvanced():
+            return report.phase in _PHASES
+        case PoolBacksOff():
+            return True
+        case (
+            CommandFound()
+            | InstructionNotDone()
+            | CostActionUndone()
+            | CommandProposed()
+            | CommandDropped()
+            | RoundEnded()
+            | VerdictsChanged()
+            | BudgetChanged()
+            | MovesBlocked()
+            | Warned()
+            | RecordIgnored()
+            | LeadershipChanged()
+            | ViewIsOld()
+        ):
+            return False
+        case _:
+            assert_never(report)
 
 
 def message(report: Report) -> dict[str, Any]:
     """The plain form: what happened, with every figure."""
-    figures = {key: safe(value) if isinstance(value, str) else value for key, value in report.figures}
+    figures = {key: safe(value) if isinstance(value, str) else value for key, value in report.figures.items()}
     return {
         "source": "dovetail",
         "topic": safe(report.topic),
-        "command": safe(report.command_id),
+        "command": safe(command_of(report)),
         "message": safe(report.message, 1000),
         "figures": figures,
     }
@@ -88,7 +127,8 @@ def body(form: str, report: Report) -> bytes:
     if form == "json":
         return msgspec.json.encode(plain)
     text = plain["message"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    mark = "⚠ " if plain["figures"].get("phase") in ("rolling-back", "failed") or report.topic == "back-off" else ""
+    alarming = isinstance(report, PoolBacksOff) or getattr(report, "phase", None) in (Phase.ROLLING_BACK, Phase.FAILED)
+    mark = "⚠ " if alarming else ""
     quiet = {"mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
     return msgspec.json.encode({"text": f"{mark}Dovetail: {text}", **quiet})
 

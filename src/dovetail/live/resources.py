@@ -19,6 +19,8 @@ class Resource:
     namespaced: bool
     essential: bool
     without: str = ""
+    quiet: bool = False
+    """Not every cluster has the kind and not every role may read it: that is nothing to warn of."""
 
     @property
     def api_version(self) -> str:
@@ -129,7 +131,28 @@ RESOURCES: Final[tuple[Resource, ...]] = (
         without="reports name pods, not their StatefulSets",
     ),
 )
-BY_KIND: Final[dict[str, Resource]] = {resource.kind: resource for resource in RESOURCES}
+# What only features of Karpenter need: read where the kind exists and the role allows it.
+FEATURE_RESOURCES: Final[tuple[Resource, ...]] = tuple(
+    Resource(
+        kind=kind,
+        group=group,
+        version=version,
+        plural=plural,
+        namespaced=kind != "NodeOverlay",
+        essential=False,
+        without=without,
+        quiet=True,
+    )
+    for kind, group, version, plural, without in (
+        ("Deployment", "apps", "v1", "deployments", "buffers for Deployments are not seen"),
+        ("Service", "", "v1", "services", "default topology spread goes by owners alone"),
+        ("PodTemplate", "", "v1", "podtemplates", "buffers for PodTemplates are not seen"),
+        ("CapacityBuffer", "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "buffers are not seen"),
+        ("NodeOverlay", "karpenter.sh", "v1alpha1", "nodeoverlays", "prices are without overlays"),
+    )
+)
+ALL_RESOURCES: Final = (*RESOURCES, *FEATURE_RESOURCES)
+BY_KIND: Final[dict[str, Resource]] = {resource.kind: resource for resource in ALL_RESOURCES}
 LEASE: Final = Resource(
     kind="Lease", group="coordination.k8s.io", version="v1", plural="leases", namespaced=True, essential=True
 )

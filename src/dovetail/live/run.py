@@ -34,11 +34,11 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     ObjectVanished,
     PublishEvent,
-    Report,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
@@ -46,7 +46,7 @@ from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, Resource, plural_in
+from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
 from dovetail.live.tasks import Tasks
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import Informer
@@ -59,6 +59,10 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
+_NOTHING_MANAGED: Final = (
+    f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
+    "settings, or start with --observe to look at all"
+)
 _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
@@ -77,7 +81,7 @@ class Controller:
     lease_namespace: str
     seal: Seal | None = None
     lease_name: str = "dovetail"
-    resources: Sequence[Resource] = RESOURCES
+    resources: Sequence[Resource] = ALL_RESOURCES
     telemetry: Telemetry | None = None
     journal: Callable[[datetime, Event, Sequence[Instruction]], None] | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
@@ -255,6 +259,18 @@ class Controller:
         """Return whether the engine has been given a turn lately, and the Lease was tried for."""
         return not self.why_dead()
 
+    def _say_what_is_managed(self) -> None:
+        """Log which pools are managed or observed; warn where there is nothing to do."""
+        pools = self.engine.managed_pools()
+        every = sum(1 for _ in self.engine.store.node_pools())
+        if pools:
+            message = "observing NodePools" if self.engine.observe else "managing NodePools"
+            self.log.info(message, pools=",".join(pools), of=every)
+        elif not every:
+            self.log.warning("there is no NodePool: nothing will be done")
+        else:
+            self.log.warning(_NOTHING_MANAGED, pools_there=every)
+
     def _view_change(self) -> list[Event]:
         """Return what the engine must hear of the view first: a process may have slept since the last turn."""
         unready = self.why_unready()
@@ -308,6 +324,8 @@ class Controller:
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
             self._after(began)
+            if any(isinstance(event, Synced) for event in batch):
+                self._say_what_is_managed()
             for event, instructions in steps:
                 if self.journal is not None:
                     self.journal(now, event, instructions)

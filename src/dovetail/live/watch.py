@@ -136,7 +136,8 @@ class Informer:
             return False
         if not self.denied:
             self.denied = True
-            self.note(self.resource.kind, denial(self.resource, error))
+            if not self.resource.quiet:
+                self.note(self.resource.kind, denial(self.resource, error))
         if self.resource.essential or self.lists:
             return False
         self.synced.set()

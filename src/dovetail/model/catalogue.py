@@ -29,13 +29,17 @@ class Offering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A machine type: labels as requirements, capacity and overhead as integers, offerings."""
+    """A machine type: labels as requirements, capacity and overhead as integers, offerings.
+
+    `pools`: the NodePools for which it looks like this (overlays); empty: all that have no variant of their own.
+    """
 
     name: str
     requirements: tuple[SelectorRequirement, ...]
     capacity: dict[str, int]
     overhead: dict[str, int]
     offerings: tuple[Offering, ...]
+    pools: tuple[str, ...] = ()
 
     def allocatable(self) -> dict[str, int]:
         """Capacity less overhead, as Karpenter computes it; huge pages are taken out of the memory."""

@@ -10,11 +10,15 @@ from datetime import datetime
 
 from dovetail.model.objects import (
     AnyObject,
+    CapacityBuffer,
     CSINode,
     DaemonSet,
+    Deployment,
+    NamedPodTemplate,
     Namespace,
     Node,
     NodeClaim,
+    NodeOverlay,
     NodePool,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -22,6 +26,7 @@ from dovetail.model.objects import (
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
+    Service,
     StatefulSet,
     StorageClass,
 )
@@ -49,6 +54,11 @@ class Cluster:
     namespaces: tuple[Namespace, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
     stateful_sets: tuple[StatefulSet, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+    services: tuple[Service, ...] = ()
+    pod_templates: tuple[NamedPodTemplate, ...] = ()
+    capacity_buffers: tuple[CapacityBuffer, ...] = ()
+    node_overlays: tuple[NodeOverlay, ...] = ()
     unknown_kinds: dict[str, int] = field(default_factory=dict)
     captured_at: datetime | None = None
     latest_heartbeat: datetime | None = None
@@ -69,6 +79,11 @@ FIELD_OF: dict[type, str] = {
     Namespace: "namespaces",
     ReplicaSet: "replica_sets",
     StatefulSet: "stateful_sets",
+    Deployment: "deployments",
+    Service: "services",
+    NamedPodTemplate: "pod_templates",
+    CapacityBuffer: "capacity_buffers",
+    NodeOverlay: "node_overlays",
 }
 
 

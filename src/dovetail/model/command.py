@@ -11,6 +11,8 @@ from dovetail.model.policy import Reason
 class Action(StrEnum):
     """The lifecycle actions (S4, ConsolidationActions to LifecycleActions)."""
 
+    DELETE_UNHEALTHY = "deleteUnhealthy"
+    REPLACE_UNHEALTHY = "replaceUnhealthy"
     DELETE_EMPTY = "deleteEmpty"
     DELETE_EXPIRED = "deleteExpired"
     REPLACE_EXPIRED = "replaceExpired"
@@ -23,6 +25,7 @@ class Action(StrEnum):
 class Method(StrEnum):
     """The methods of a round, in their order."""
 
+    UNHEALTHY = "unhealthy"
     EMPTY = "empty"
     EXPIRED = "expired"
     DRIFTED = "drifted"
@@ -31,6 +34,7 @@ class Method(StrEnum):
 
 
 REASON_OF: dict[Method, Reason] = {
+    Method.UNHEALTHY: Reason.UNHEALTHY,
     Method.EMPTY: Reason.EMPTY,
     Method.EXPIRED: Reason.EXPIRED,
     Method.DRIFTED: Reason.DRIFTED,

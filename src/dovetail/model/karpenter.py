@@ -1,15 +1,17 @@
 """Karpenter's own switches as far as they matter to a neighbour: feature gates, DRA requests, default topology spread.
 
-No object of a cluster says how Karpenter was started. They come from the settings, from Karpenter's Deployment where
-Dovetail may read it, or from conditions on objects that only Karpenter with that gate writes (`api.karpenter` reads all
-of these). Values only. Sits in the model.
+No object of a cluster says how Karpenter was started. Its switches come from the settings, from Karpenter's Deployment
+where Dovetail may read it (`api.karpenter` reads both), or from conditions on objects that only Karpenter with that
+gate writes. Values only. Sits in the model.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from dovetail.model.objects import TopologySpreadConstraint
+from dovetail.model.cluster import Cluster
+from dovetail.model.objects import Condition, TopologySpreadConstraint, condition
 
 
 class FeatureGate(StrEnum):
@@ -27,6 +29,8 @@ class FeatureGate(StrEnum):
 
 
 ON_BY_DEFAULT: Final = frozenset({FeatureGate.RESERVED_CAPACITY})
+BUFFER_CONDITION: Final = "ReadyForProvisioning"
+OVERLAY_CONDITION: Final = "ValidationSucceeded"
 
 
 class StaticDrift(StrEnum):
@@ -38,30 +42,99 @@ class StaticDrift(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KarpenterSettings:
-    """How Karpenter was started, as far as the settings say.
+    """How Karpenter was started, as far as somebody said so; None: nobody did.
 
-    `feature_gates`: the gates that are named, by name. `default_spread`: constraints for pods without any, from
-    Karpenter's scheduler configuration; their selectors come from Services and owners. `ignore_dra_requests`: pods with
-    resource claims are never placed. `static_drift`: whether drift of static pools is left to Karpenter.
+    `feature_gates`: the gates that are named. `default_spread`: constraints for pods without any, from Karpenter's
+    scheduler configuration. `ignore_dra_requests`: pods with resource claims are never placed. `source`: where this was
+    read, for reports. `static_drift`: whether drift of static pools is left to Karpenter.
     """
 
     feature_gates: tuple[tuple[FeatureGate, bool], ...] = ()
-    default_spread: tuple[TopologySpreadConstraint, ...] = ()
-    ignore_dra_requests: bool = True
+    default_spread: tuple[TopologySpreadConstraint, ...] | None = None
+    ignore_dra_requests: bool | None = None
     static_drift: StaticDrift = StaticDrift.TERMINATE_FIRST
+    source: str = "the settings"
+
+    @property
+    def ignores_dra(self) -> bool:
+        """Return whether Karpenter ignores resource claims: its own default."""
+        return self.ignore_dra_requests is not False
+
+    @property
+    def spread(self) -> tuple[TopologySpreadConstraint, ...]:
+        """Return the default topology spread constraints."""
+        return self.default_spread or ()
+
+    def over(self, found: "KarpenterSettings") -> "KarpenterSettings":
+        """Return these settings where they say something, else what was found elsewhere."""
+        return replace(
+            self,
+            feature_gates=tuple(sorted({**dict(found.feature_gates), **dict(self.feature_gates)}.items())),
+            default_spread=found.default_spread if self.default_spread is None else self.default_spread,
+            ignore_dra_requests=(
+                found.ignore_dra_requests if self.ignore_dra_requests is None else self.ignore_dra_requests
+            ),
+            source=f"{self.source} and {found.source}",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Which gates count as on. `sources`: where each gate that is not at its default was learnt from."""
+    """Which gates count as on, and how each was learnt that is not at its default or was named."""
 
     on: frozenset[FeatureGate] = ON_BY_DEFAULT
-    off_by_name: frozenset[FeatureGate] = frozenset()
-    sources: tuple[tuple[FeatureGate, str], ...] = ()
+    learnt: tuple[tuple[FeatureGate, str], ...] = ()
 
     def has(self, gate: FeatureGate) -> bool:
         """Return whether the gate counts as on."""
         return gate in self.on
 
+    def is_named_off(self, gate: FeatureGate) -> bool:
+        """Return whether somebody said that the gate is off, beyond its default."""
+        return gate not in self.on and any(name is gate for name, _ in self.learnt)
 
-DEFAULT_FEATURES: Final = Features()
+
+def features_of(settings: KarpenterSettings, cluster: Cluster) -> Features:
+    """Return the gates that count as on: as named, else by what only Karpenter with that gate writes, else default."""
+    named = dict(settings.feature_gates)
+    shown = {
+        FeatureGate.CAPACITY_BUFFER: _carried(
+            BUFFER_CONDITION, (b.status.conditions for b in cluster.capacity_buffers)
+        ),
+        FeatureGate.NODE_OVERLAY: _carried(OVERLAY_CONDITION, (o.status.conditions for o in cluster.node_overlays)),
+    }
+    on, learnt = [], []
+    for gate in FeatureGate:
+        if gate in named:
+            learnt.append((gate, f"{settings.source} say so"))
+            on += [gate] if named[gate] else []
+        elif shown.get(gate):
+            learnt.append((gate, "objects carry a condition that only Karpenter with this gate writes"))
+            on.append(gate)
+        elif gate in ON_BY_DEFAULT:
+            on.append(gate)
+    return Features(on=frozenset(on), learnt=tuple(learnt))
+
+
+def _carried(kind: str, statuses: Iterable[tuple[Condition, ...]]) -> bool:
+    return any(condition(conditions, kind) is not None for conditions in statuses)
+
+
+def assumptions(settings: KarpenterSettings, features: Features) -> tuple[str, ...]:
+    """Say in sentences what is assumed of Karpenter, for logs and plans."""
+    reasons = dict(features.learnt)
+    said = []
+    for gate in FeatureGate:
+        state = "on" if gate in features.on else "off"
+        why = reasons.get(gate, "its default: neither the settings nor an object says otherwise")
+        if gate in reasons or gate in features.on:
+            said.append(f"{gate.value} is {state} ({why})")
+    others = [gate.value for gate in FeatureGate if gate not in features.on and gate not in reasons]
+    if others:
+        said.append(f"{', '.join(others)} are off (their default: neither the settings nor an object says otherwise)")
+    how = "its default" if settings.ignore_dra_requests is None else f"{settings.source} say so"
+    said.append(f"resource claims are {'ignored' if settings.ignores_dra else 'allocated'} ({how})")
+    count = len(settings.spread)
+    if count:
+        said.append(f"{count} default topology spread constraint{'s' if count > 1 else ''} ({settings.source} say so)")
+    return tuple(said)

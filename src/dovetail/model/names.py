@@ -47,6 +47,8 @@ CONDITION_REGISTERED: Final = "Registered"
 CONDITION_DRIFTED: Final = "Drifted"
 CONDITION_CONSOLIDATABLE: Final = "Consolidatable"
 CONDITION_INSTANCE_TERMINATING: Final = "InstanceTerminating"
+CONDITION_REBOOTING: Final = "Rebooting"
+CONDITION_DISRUPTION_REASON: Final = "DisruptionReason"
 
 SPOT: Final = "spot"
 ON_DEMAND: Final = "on-demand"

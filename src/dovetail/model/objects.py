@@ -2,13 +2,28 @@
 
 Decides nothing. Field names are the API's in snake case; only fields that some rule needs are here, all others are
 passed over while decoding. The parts that objects share are in `object_parts`, pods in `pod_objects`, NodePools and
-NodeClaims in `pool_objects`; nodes, volumes and the rest are here, and all can be had from here.
+NodeClaims in `pool_objects`, kinds that only some features need in `feature_objects`; nodes, volumes and the rest are
+here, and all can be had from here.
 """
 
 from typing import Final
 
 import msgspec
 
+from dovetail.model.feature_objects import (
+    CapacityBuffer,
+    CapacityBufferSpec,
+    CapacityBufferStatus,
+    Deployment,
+    LocalReference,
+    NamedPodTemplate,
+    NodeOverlay,
+    NodeOverlaySpec,
+    NodeOverlayStatus,
+    ScalableReference,
+    Service,
+    ServiceSpec,
+)
 from dovetail.model.object_parts import (
     ApiStruct,
     Condition,
@@ -81,6 +96,9 @@ __all__ = [
     "ApiStruct",
     "BudgetSpec",
     "CSINode",
+    "CapacityBuffer",
+    "CapacityBufferSpec",
+    "CapacityBufferStatus",
     "Condition",
     "Container",
     "ContainerPort",
@@ -89,10 +107,13 @@ __all__ = [
     "CsiNodeSpec",
     "CsiVolumeSource",
     "DaemonSet",
+    "Deployment",
     "DisruptionSpec",
     "EphemeralVolumeSource",
     "Instant",
     "LabelSelectorSpec",
+    "LocalReference",
+    "NamedPodTemplate",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -101,6 +122,9 @@ __all__ = [
     "NodeClaimStatus",
     "NodeClaimTemplate",
     "NodeClassReference",
+    "NodeOverlay",
+    "NodeOverlaySpec",
+    "NodeOverlayStatus",
     "NodePool",
     "NodePoolSpec",
     "NodePoolStatus",
@@ -132,9 +156,12 @@ __all__ = [
     "ResourceClaimName",
     "ResourceList",
     "ResourceRequirements",
+    "ScalableReference",
     "Scalar",
     "SchedulingGate",
     "SelectorRequirement",
+    "Service",
+    "ServiceSpec",
     "StatefulSet",
     "StorageClass",
     "Taint",
@@ -296,6 +323,11 @@ AnyObject = (
     | Namespace
     | ReplicaSet
     | StatefulSet
+    | Deployment
+    | Service
+    | NamedPodTemplate
+    | CapacityBuffer
+    | NodeOverlay
 )
 
 KINDS: Final[dict[str, type]] = {
@@ -313,4 +345,9 @@ KINDS: Final[dict[str, type]] = {
     "Namespace": Namespace,
     "ReplicaSet": ReplicaSet,
     "StatefulSet": StatefulSet,
+    "Deployment": Deployment,
+    "Service": Service,
+    "PodTemplate": NamedPodTemplate,
+    "CapacityBuffer": CapacityBuffer,
+    "NodeOverlay": NodeOverlay,
 }

@@ -57,6 +57,7 @@ class DisruptionPolicy:
     expire_after_set: bool = False
     grace_period: int | None = None
     savings_threshold: Money = 10**16
+    disruption_price: Money | None = None
     budgets: tuple[Budget, ...] = ()
     windows: tuple[AllowWindow, ...] = ()
     min_node_age: int | None = None

@@ -128,6 +128,7 @@ class DisruptionSpec(ApiStruct, frozen=True):
     expire_after: Scalar = None
     consolidation_grace_period: Scalar = None
     consolidation_savings_threshold: Scalar = None
+    disruption_price: Scalar = None
     budgets: tuple[BudgetSpec, ...] | None = None
     windows: tuple[WindowSpec, ...] | None = None
     min_node_age: Scalar = None

@@ -9,13 +9,14 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.model.karpenter import KarpenterSettings
+from dovetail.model.rules import DOVETAIL_RULES, KARPENTER_RULES, Rules
 
 _SECOND: Final = 1_000_000_000
 _MINUTE: Final = 60 * _SECOND
 
 
 class Profile(StrEnum):
-    """Whose rules apply."""
+    """The name of a set of values; nothing is decided by it (`model.rules`)."""
 
     DOVETAIL = "dovetail"
     KARPENTER_1_15 = "karpenter-1.15"
@@ -85,7 +86,7 @@ class AlertGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All tunables. `profile` decides the rules that are no setting of their own.
+    """All tunables. `rules` are those that no file sets: a profile chooses them; `profile` is only its name.
 
     `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
     do. Only a simulated Karpenter asks for that. The last four are for the live controller alone: how its Lease is
@@ -93,6 +94,7 @@ class Settings:
     """
 
     profile: Profile = Profile.DOVETAIL
+    rules: Rules = DOVETAIL_RULES
     candidate_order: CandidateOrder = CandidateOrder.DISRUPTION_COST
     consolidate_after_hides_destinations: bool = False
     spot_to_spot_consolidation: bool = True
@@ -103,6 +105,7 @@ class Settings:
     stabilization: Stabilization = field(default_factory=Stabilization)
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
+    jobs_wait: bool = False
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     validation_delay: int = 15 * _SECOND
     poll_interval: int = 10 * _SECOND
@@ -121,19 +124,15 @@ class Settings:
     view_age_maximum: int = 2 * _MINUTE
 
     @property
-    def is_karpenter(self) -> bool:
-        """Return whether Karpenter's own behaviour is asked for, flaws included."""
-        return self.profile is Profile.KARPENTER_1_15
-
-    @property
     def searches_by_value(self) -> bool:
         """Return whether a round looks for the cost command of greatest value; never as Karpenter does."""
-        return self.search is Search.VALUE and not self.is_karpenter
+        return self.search is Search.VALUE and not self.rules.bisects_only
 
 
 DOVETAIL: Final = Settings()
 KARPENTER_1_15: Final = Settings(
     profile=Profile.KARPENTER_1_15,
+    rules=KARPENTER_RULES,
     candidate_order=CandidateOrder.SAVINGS_RATIO,
     consolidate_after_hides_destinations=True,
     spot_to_spot_consolidation=False,

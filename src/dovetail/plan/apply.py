@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace as change
 
-from dovetail.decide.methods.leaving import template_replacement
+from dovetail.decide.methods.static import template_replacement
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster

@@ -200,11 +200,11 @@ class _Vetoes:
 
     def _node_veto(self, facts: NodeFacts) -> str:
         claim = facts.claim.metadata.annotations if facts.claim else {}
-        karpenter = self._question.settings.is_karpenter
+        own = self._question.settings.rules.own_annotations
         for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
-            if not karpenter and annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
+            if own and annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
                 return f"The {where} says {names.ALWAYS_DO_NOT_DISRUPT}=true."
-        held = names.HOLD in facts.annotations and not karpenter
+        held = own and names.HOLD in facts.annotations
         if not held and facts.annotations.get(names.DO_NOT_DISRUPT) == "true":
             return f"The node says {names.DO_NOT_DISRUPT}=true."
         return ""

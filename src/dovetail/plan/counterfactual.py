@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.api.policy_change import with_policy_field
 from dovetail.api.validate import read_annotation
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
@@ -30,7 +31,7 @@ from dovetail.decide.verdict import chains_of, deciding
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Command, Method
-from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
+from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.settings import PreferencePolicy
 from dovetail.model.verdicts import Gate, GateResult
 
@@ -105,7 +106,7 @@ def ask(question: Question, node: str, decider: Decider | None = None) -> Answer
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
     """Return what would become of the node when its turn comes."""
-    if method in (Method.EXPIRED, Method.DRIFTED):
+    if method in (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED):
         outcome = leaving.alone(context, method, facts)
         return outcome if isinstance(outcome, Command) else None
     move = single_node.judge(context, facts)
@@ -379,20 +380,6 @@ def _with_policy(question: Question, answer: Answer, key: str, value: Any) -> tu
     shown = value if isinstance(value, str) else json.dumps(value)
     if_ = f"if NodePool {answer.facts.pool_name} had {key}: {shown}"
     return if_, replace(question, cluster=replace(question.cluster, node_pools=pools))
-
-
-def with_policy_field(pool: NodePool, key: str, value: Any) -> NodePool:
-    """Return the pool with one policy field changed where it wins: in the annotation if there is one, else the spec."""
-    value = float(value) if key == "consolidationSavingsThreshold" else value
-    annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
-    if annotation is not None:
-        text = json.dumps({**read_annotation(annotation), key: value})
-        annotations = {**pool.metadata.annotations, names.POLICY_ANNOTATION: text}
-        return msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
-    tree = msgspec.to_builtins(pool.spec.disruption)
-    tree[key] = value
-    disruption = msgspec.convert(tree, type(pool.spec.disruption))
-    return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, disruption=disruption))
 
 
 # ---------------------------------------------------------------- time alone

@@ -93,6 +93,8 @@ def policy_document(policy: DisruptionPolicy) -> Json:
         "consolidationSavingsThreshold": format_money(policy.savings_threshold),
         "budgets": [budget_text(budget) for budget in policy.budgets],
     }
+    if policy.disruption_price is not None:
+        values["disruptionPrice"] = format_money(policy.disruption_price)
     shown: dict[str, Any] = {
         key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
     }

@@ -1,9 +1,10 @@
 """The plan as a page: what would be done, what it saves, what holds the rest back, and every node with its reason.
 
-Made from a `RoundResult`; decides nothing. Opens offline; long lists fold.
+Made from a `RoundResult` and the document of `plan.view`; decides nothing. Opens offline.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from dovetail import __version__
 from dovetail.decide.outcome import UNLIMITED, RoundResult
@@ -15,40 +16,40 @@ from dovetail.plan.summary import FIRST_STEP, price_text, prices_text, total_pri
 from dovetail.report import page as html
 from dovetail.report.words import count, dollars
 
-_FOLD_AT = 40
+Json = dict[str, Any]
 _EXACT = "Figures are exact; money is shown rounded."
 
 
-def plan_page(result: RoundResult, catalogue: Catalogue | None = None, sections: Sequence[str] = ()) -> str:
+def plan_page(
+    result: RoundResult,
+    catalogue: Catalogue | None = None,
+    sections: Sequence[str] = (),
+    view: Json | None = None,
+) -> str:
     """Return the whole page; with a catalogue, its foot says where the prices are from and of which day.
 
-    `sections`: markup of `plan.page_sections`, for what options asked for.
+    `sections`: markup of `plan.page_sections`, for what options asked for. `view`: the document of `plan.view`, which
+    the page's script draws; without it the nodes are not listed one by one.
     """
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
     groups = _groups(verdicts, taken)
     saved = sum(command.savings for command in result.commands)
     pods = sum(command.pods for command in result.commands)
+    now = "".join(_command(command) for command in result.commands)
+    above = html.cards(
+        [
+            (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
+            (f"{len(taken):,}", "would go now"),
+            (dollars(saved, 2), "saved per hour"),
+            (f"{pods:,}", "pods restarted"),
+        ]
+    )
     body = [
-        html.cards(
-            [
-                (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
-                (f"{len(taken):,}", "would go now"),
-                (dollars(saved, 2), "saved per hour"),
-                (f"{pods:,}", "pods restarted"),
-            ]
-        ),
-        "<h2>Now</h2>",
-        "".join(_command(command) for command in result.commands)
-        or "<p>Nothing: no node passes every gate at this moment.</p>",
-        *sections,
-        "<h2>What holds the rest back</h2>",
-        _held(result, groups),
-        "<h2>Budgets</h2>",
-        _budgets(result),
-        _warnings(result.warnings),
-        "<h2>Every node</h2>",
-        *(_nodes(gate, members) for gate, members in groups),
+        html.panel("Now", now or "<p>Nothing: no node passes every gate at this moment.</p>"),
+        *(f'<section class="panel">{section}</section>' for section in sections),
+        html.panel("What holds the rest back", _held(result, groups)),
+        html.panel("Budgets", _budgets(result) + _warnings(result.warnings)),
     ]
     return html.page(
         "What would be done next, and why",
@@ -56,6 +57,8 @@ def plan_page(result: RoundResult, catalogue: Catalogue | None = None, sections:
         f"{html.text(_lead(result, len(taken), saved))}",
         "".join(body),
         " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(catalogue), _EXACT))),
+        above=above,
+        document=view,
     )
 
 
@@ -137,12 +140,3 @@ def _warnings(warnings: Sequence[str]) -> str:
     items = "".join(f"<li>{html.text(text, 500)}</li>" for text in warnings)
     opened = " open" if len(warnings) <= 5 else ""
     return f"<details{opened}><summary>{count(len(warnings), 'warning')}</summary><ul>{items}</ul></details>"
-
-
-def _nodes(gate: str, members: Sequence[NodeVerdict]) -> str:
-    rows = [[html.name(entry.node), html.name(entry.node_pool), html.text(entry.why)] for entry in members]
-    table = html.table(["node", "pool", "why"], rows)
-    opened = " open" if len(members) <= _FOLD_AT else ""
-    return (
-        f"<details{opened}><summary><b>{html.text(gate)}</b>: {count(len(members), 'node')}</summary>{table}</details>"
-    )

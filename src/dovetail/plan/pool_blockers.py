@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dovetail.api.policy_change import with_policy_field
 from dovetail.decide.context import RoundContext
 from dovetail.decide.question import Question
 from dovetail.model.duration import format_duration
@@ -15,7 +16,6 @@ from dovetail.model.money import format_money
 from dovetail.model.objects import NodePool
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.verdicts import Gate, NodeVerdict
-from dovetail.plan.counterfactual import with_policy_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

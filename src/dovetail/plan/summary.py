@@ -41,6 +41,7 @@ FIRST_STEP = {
     Gate.SPOT_FLEXIBILITY: "allow more instance types in the spot pool",
     Gate.MIN_VALUES: "lower minValues in the pool",
     Gate.BALANCED: "use WhenEmptyOrUnderutilized where Balanced is too careful",
+    Gate.CAPACITY_BUFFER: "make the CapacityBuffers smaller if so much spare capacity is not needed",
     Gate.DYNAMIC_RESOURCES: "restart the pods with resource claims elsewhere yourself: Karpenter moves none of them",
     Gate.INSTANCE_TYPE_KNOWN: "give a catalogue that has these instance types",
 }

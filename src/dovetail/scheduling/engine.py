@@ -30,10 +30,11 @@ class Entry:
     """A pod in the queue.
 
     `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
-    in any case. A pod that is neither of the last two is one of the candidates'.
+    in any case. A pod that is neither of the last two is one of the candidates'. `carried`: a virtual pod of a buffer
+    that nodes have room for now: a new node for it is the command's own, as for the candidates' pods.
     """
 
-    __slots__ = ("cls", "exempt", "key", "leaving", "mark", "pending", "pod")
+    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
 
     def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
         self.pod = pod
@@ -41,6 +42,7 @@ class Entry:
         self.exempt = exempt
         self.pending = pending
         self.leaving = leaving
+        self.carried = False
         self.mark = (cls.id, exempt)
         meta = pod.metadata
         # Largest first; of equal ones the oldest, then by uid.
@@ -460,7 +462,7 @@ class Engine:
             self.rules.reservations.hold(claim, fit.reserved)
             claim.reserved = fit.reserved
         self.count_on_claim(entry, claim)
-        claim.own = claim.own or not (entry.pending or entry.leaving)
+        claim.own = claim.own or entry.carried or not (entry.pending or entry.leaving)
         if (self.count_all or claim.own) and not claim.counted:
             claim.counted = True
             self.own_claims += 1

@@ -135,7 +135,7 @@ def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, ini
     if claim is None:
         return node.spec.taints if node is not None else ()
     taints = node.spec.taints if node is not None and registered else claim.spec.taints
-    rebooting = is_true(claim.status.conditions, "Rebooting")
+    rebooting = is_true(claim.status.conditions, names.CONDITION_REBOOTING)
     if initialized and not rebooting:
         return taints
     startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
@@ -173,10 +173,10 @@ def leaving_reason(state: StateNode, settings: Settings) -> str:
     if (
         node is not None
         and node.metadata.deletion_timestamp is not None
-        and (claim is None or not settings.is_karpenter)
+        and (claim is None or settings.rules.node_deletion_marks)
     ):
         return "its Node is being deleted"
-    if not settings.is_karpenter and node is not None and _tainted(node.spec.taints):
+    if settings.rules.disruption_taint_marks and node is not None and _tainted(node.spec.taints):
         return "it carries the disruption taint"
     return ""
 

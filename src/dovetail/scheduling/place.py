@@ -13,7 +13,7 @@ def place(snapshot: Snapshot) -> PlacementResult:
     """Places the pending pods; pods that can't be helped are listed with the reason."""
     found = simulate(snapshot, (), strict_reserved=True)
     ignored = tuple(
-        Unplaced(pod=pod, was_pending=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]
+        Unplaced(pod=pod, forgiven=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]
         for pod, why in snapshot.ignored
     )
     return PlacementResult(existing=found.placements, new=found.new_nodes, unplaced=(*found.unplaced, *ignored))

@@ -196,10 +196,13 @@ class NodePlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """A pod without a place. `explain` makes the sentence; it is only run when someone asks."""
+    """A pod without a place. `explain` makes the sentence; it is only run when someone asks.
+
+    `forgiven`: it keeps nobody: it was pending before, or (but for the profile karpenter-1.15) its node leaves anyway.
+    """
 
     pod: Pod
-    was_pending: bool
+    forgiven: bool
     explain: Callable[[], str] = field(repr=False)
 
     @property
@@ -233,12 +236,12 @@ class SimulationResult:
 
     @cached
     def blocking(self) -> tuple[Unplaced, ...]:
-        """What keeps the candidates: pods that were not pending before and find no (initialized) place."""
-        return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.was_pending)
+        """What keeps the candidates: their own pods that find no (initialized) place."""
+        return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.forgiven)
 
     @property
     def all_placed(self) -> bool:
-        """Return whether every pod that was not pending before has a place."""
+        """Return whether every pod that counts has a place."""
         return not self.blocking
 
     def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:

@@ -41,6 +41,7 @@ def simulate(
     strict_reserved: bool = False,
     launchable: TypeBits = ALL_TYPES,
     under_way: UnderWay = NOTHING_UNDER_WAY,
+    credited: str = "",
 ) -> SimulationResult:
     """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
 
@@ -50,8 +51,10 @@ def simulate(
     soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
     candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
     instance types that new nodes may be of. `under_way`: what commands under way have planned for pods of leaving
-    nodes; these come first, so that they keep their places.
+    nodes; these come first, so that they keep their places. `credited`: a reservation of which one slot is free again.
     """
+    if candidates and snapshot.virtual:
+        carried_by_nodes(snapshot)
     engine, entries, leaving = _prepare(
         snapshot,
         candidates,
@@ -63,14 +66,34 @@ def simulate(
         strict_reserved=strict_reserved,
         launchable=launchable,
     )
+    if credited:
+        engine.rules.credit(credited)
     count = len(entries) + len(leaving)
     engine.prepare((*leaving, *entries))
-    if snapshot.settings.is_karpenter or not candidates:
+    if snapshot.settings.rules.others_pods_count or not candidates:
         engine.run(sorted((*entries, *leaving), key=_by_key))
     else:
         unsettled = settle(engine, leaving, under_way, snapshot.index)
         engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))
     return _result(snapshot, tuple(candidates), engine, count)
+
+
+def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
+    """Return how many virtual pods of buffers nodes have room for now, by node; worked out once per snapshot.
+
+    It is what a provisioning run finds. A virtual pod that is carried now, and would need a new node, counts against a
+    command; one that needs a new node anyway does not.
+    """
+    if snapshot.carried is None:
+        virtual = {id(entry.pod): entry for entry in snapshot.virtual}
+        snapshot.carried = {}
+        for place in simulate(snapshot, ()).placements if virtual else ():
+            own = [virtual[id(pod)] for pod in place.pods if id(pod) in virtual]
+            for entry in own:
+                entry.carried = True
+            if own:
+                snapshot.carried[place.index] = len(own)
+    return snapshot.carried
 
 
 def _prepare(
@@ -112,7 +135,7 @@ def _prepare(
         _closed(closed),
         snapshot.limits_left(candidates),
         strict_reserved=strict_reserved,
-        count_all=snapshot.settings.is_karpenter,
+        count_all=snapshot.settings.rules.others_pods_count,
         new_nodes_max=new_nodes_max,
         launchable=launchable,
     )
@@ -141,16 +164,18 @@ def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[i
 
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int) -> SimulationResult:
+    # By spec section 5 only the candidates' pods count; Karpenter also stops at those of nodes that leave anyway.
+    lenient = not snapshot.settings.rules.others_pods_count
     unplaced = [
-        Unplaced(pod=e.pod, was_pending=e.pending, explain=explain(snapshot, engine, e))
+        Unplaced(pod=e.pod, forgiven=e.pending or (lenient and e.leaving), explain=explain(snapshot, engine, e))
         for e in (() if engine.stopped else engine.unplaced)
     ]
-    pending = snapshot.pending_ids
+    forgiven = snapshot.pending_ids | (snapshot.leaving_ids if lenient else frozenset())
     new_nodes: list[NewNode] = []
     for claim in engine.claims:
         node = new_node(snapshot, claim)
         if node is None:
-            unplaced.extend(_too_many_types(claim, pod, was_pending=id(pod) in pending) for pod in claim.pods)
+            unplaced.extend(_too_many_types(claim, pod, forgiven=id(pod) in forgiven) for pod in claim.pods)
         else:
             new_nodes.append(node)
     states, landed = snapshot.states, {index: here.entries for index, here in engine.touched.items()}
@@ -184,14 +209,14 @@ def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) ->
         for entry in landed[index]:
             if id(entry.pod) not in snapshot.leaving_ids:
                 words = explain_uninitialized(entry.pod, name)
-                yield Unplaced(pod=entry.pod, was_pending=entry.pending, explain=words)
+                yield Unplaced(pod=entry.pod, forgiven=entry.pending, explain=words)
 
 
-def _too_many_types(claim: Claim, pod: Pod, *, was_pending: bool) -> Unplaced:
+def _too_many_types(claim: Claim, pod: Pod, *, forgiven: bool) -> Unplaced:
     pool = claim.template.name
     return Unplaced(
         pod=pod,
-        was_pending=was_pending,
+        forgiven=forgiven,
         explain=lambda: f"pool {pool} can't keep its minValues with the {TYPES_MAX} cheapest types alone",
     )
 
@@ -200,7 +225,7 @@ def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
     """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
     respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
-    reqs = final_requirements(claim, is_karpenter=snapshot.settings.is_karpenter)
+    reqs = final_requirements(claim, unnamed=snapshot.settings.rules.unnamed_reservations)
     kinds = tuple(machines.kinds[place] for place in sorted_types(claim.types, reqs))
     node = NewNode(
         pool=claim.template.name,

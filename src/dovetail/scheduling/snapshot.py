@@ -44,9 +44,9 @@ from dovetail.scheduling.pods.bindings import Bindings, NodeNames
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
-from dovetail.scheduling.pods.requests import resized_spec
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
+from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.validation import why_ignored
 
 _REGISTRY_MAX = 20_000
@@ -122,14 +122,19 @@ class Snapshot:
         previous: "Snapshot | None" = None,
     ) -> None:
         self.cluster = cluster
-        self.catalogue = catalogue
         self.settings = settings
         self.now = now
-        if previous is not None and previous.is_bloated:
+        self.surroundings: Surroundings = surroundings_of(
+            cluster, catalogue, settings, None if previous is None else previous.surroundings
+        )
+        self.catalogue = self.surroundings.catalogue
+        if previous is not None and (previous.is_bloated or self._must_start_afresh(previous)):
             previous = None
+        self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
-        same = previous is not None and previous.catalogue is catalogue
+        self._virtual_classes: tuple[PodClass, ...] = self._class_virtual_pods()
+        same = previous is not None and previous.catalogue is self.catalogue
         self._earlier_columns: NodeColumns | None = (
             previous.frame.columns if previous is not None and "frame" in vars(previous) else None
         )
@@ -164,6 +169,20 @@ class Snapshot:
 
     # Reading
 
+    def _must_start_afresh(self, previous: "Snapshot") -> bool:
+        """Return whether pods count with other specs than before, or virtual pods look at other labels."""
+        if previous.surroundings.spread is not self.surroundings.spread:
+            return True
+        classes, spec_of = previous._memory.classes, self.surroundings.spread.counted_spec
+        infos = (classes.spec_info(spec_of(pod)) for pod in self.surroundings.virtual)
+        return any(not info.keys <= classes.keys for info in infos)
+
+    def _class_virtual_pods(self) -> tuple[PodClass, ...]:
+        classes, spec_of = self._memory.classes, self.surroundings.spread.counted_spec
+        infos = [classes.spec_info(spec_of(pod)) for pod in self.surroundings.virtual]
+        classes.use_keys(key for info in infos for key in info.keys)
+        return tuple(classes.class_of(pod, info) for pod, info in zip(self.surroundings.virtual, infos, strict=True))
+
     def _remembered(self, previous: "Snapshot | None") -> _Memory:
         if previous is None:
             resources = Resources()
@@ -191,12 +210,13 @@ class Snapshot:
         if previous is not None and previous.cluster.pods is pods:
             return previous.bindings.again()
         earlier = previous.bindings if previous is not None else None
-        return Bindings(pods, self._memory.classes, self._memory.names, earlier)
+        spec_of = self.surroundings.spread.counted_spec
+        return Bindings(pods, self._memory.classes, self._memory.names, earlier, spec_of)
 
     def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
         """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
         known: dict[tuple[int, int], _Entry] = {}
-        if previous is not None and previous.settings.is_karpenter == self.settings.is_karpenter:
+        if previous is not None and previous.settings.rules == self.settings.rules:
             known = previous._memory.states
             renewed = self._renewed_entries(previous)
             if renewed is not None:
@@ -274,6 +294,10 @@ class Snapshot:
         earlier, self._earlier_nodes = self._earlier_nodes, {}
         return tuple(self._view(i, earlier.get(state.name)) for i, state in enumerate(self.states))
 
+    def kind_of(self, name: str, pool: str) -> InstanceType | None:
+        """Return an instance type as a pool sees it; None where the catalogue has none of that name."""
+        return self._memory.machines.kind_of(name, pool)
+
     @property
     def index(self) -> Mapping[str, int]:
         """The places of all nodes, by name."""
@@ -327,7 +351,7 @@ class Snapshot:
         """A pod's class and flags; a pod from elsewhere is classed as it comes."""
         found = self.bindings.record(pod)
         if found is None:
-            info = self._memory.classes.spec_info(resized_spec(pod))
+            info = self._memory.classes.spec_info(self.surroundings.spread.counted_spec(pod))
             found = (self._memory.classes.class_of(pod, info), flags_of(pod))
         return found
 
@@ -353,8 +377,14 @@ class Snapshot:
 
     @cached
     def queued(self) -> list[Entry]:
-        """The pending pods, ready to be placed."""
-        return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why]
+        """The pending pods and the virtual ones of buffers, ready to be placed."""
+        return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why] + self.virtual
+
+    @cached
+    def virtual(self) -> list[Entry]:
+        """The virtual pods of buffers, ready to be placed; unlike pending pods they stay out of closed nodes."""
+        pairs = zip(self.surroundings.virtual, self._virtual_classes, strict=True)
+        return [Entry(pod, cls, exempt=False, pending=True) for pod, cls in pairs]
 
     @cached
     def initialized(self) -> int:
@@ -369,7 +399,7 @@ class Snapshot:
     @cached
     def pending_ids(self) -> frozenset[int]:
         """The identities of the pending pods."""
-        return frozenset(map(id, self.pending))
+        return frozenset(map(id, (*self.pending, *self.surroundings.virtual)))
 
     def _view(self, index: int, earlier: NodeView | None) -> NodeView:
         state = self.states[index]
@@ -382,8 +412,7 @@ class Snapshot:
         type_name = labels.get(names.INSTANCE_TYPE, "")
         zone, capacity_type = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
         machines = self._memory.machines
-        at = machines.place.get(type_name)
-        kind = None if at is None else machines.kinds[at]
+        kind = machines.kind_of(type_name, pool_name)
         price: Money | None = None
         price_float = 0.0
         for offering in kind.offerings if kind is not None else ():
@@ -437,7 +466,7 @@ class Snapshot:
         pools = usable_pools(self.cluster.node_pools)
         columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        ignoring = self.settings.karpenter.ignore_dra_requests
+        ignoring = self.settings.karpenter.ignores_dra
         daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
         for daemon in daemons:
             for name in daemon.requests:
@@ -448,7 +477,7 @@ class Snapshot:
             memory.machines,
             daemons,
             memory.resources,
-            sticky=self.settings.is_karpenter,
+            sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
@@ -456,7 +485,8 @@ class Snapshot:
         expected = expected_daemons(terms, columns, memory.resources)
         room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
-        classes = [memory.classes.all[at] for at in np.flatnonzero(np.bincount(self.bindings.cls)).tolist()]
+        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *(cls.id for cls in self._virtual_classes)}
+        classes = [memory.classes.all[at] for at in sorted(here)]
         frame = Frame(
             settings=self.settings,
             machines=memory.machines,

@@ -7,10 +7,29 @@ pods that took its place. `Result` and `Series` are plain values; pages and tabl
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
+from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
-from dovetail.lifecycle.messages import Instruction, Report, TaintNode
+from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.reports import (
+    BudgetChanged,
+    CommandAdvanced,
+    CommandDropped,
+    CommandFound,
+    CommandProposed,
+    CostActionUndone,
+    InstructionNotDone,
+    LeadershipChanged,
+    MovesBlocked,
+    PoolBacksOff,
+    RecordIgnored,
+    Report,
+    RoundEnded,
+    VerdictsChanged,
+    ViewIsOld,
+    Warned,
+)
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.sim.checks.promises import Violation
@@ -226,15 +245,31 @@ class Ledger:
         self._pods_disrupted += 1
 
     def _report(self, report: Report) -> None:
-        figures = dict(report.figures)
-        if report.topic == "verdicts":
-            pool = str(figures.pop("pool", ""))
-            self._gates[pool] = {gate: int(count) for gate, count in figures.items()}
-        elif report.topic == "command":
-            savings = figures.get("savings", 0.0)
-            replacements = str(figures.get("replacements", ""))
-            self._details[report.command_id] = (len([r for r in replacements.split(",") if r]), float(savings))
-            self._failed += figures.get("phase") == "failed"
+        match report:
+            case VerdictsChanged():
+                self._gates[report.pool] = dict(report.counts)
+            case CommandAdvanced():
+                self._details[report.command_id] = (len(report.replacements), report.savings or 0.0)
+                self._failed += report.phase is Phase.FAILED
+            case CommandFound():
+                self._details[report.command_id] = (0, 0.0)
+            case (
+                InstructionNotDone()
+                | PoolBacksOff()
+                | CostActionUndone()
+                | CommandProposed()
+                | CommandDropped()
+                | RoundEnded()
+                | BudgetChanged()
+                | MovesBlocked()
+                | Warned()
+                | RecordIgnored()
+                | LeadershipChanged()
+                | ViewIsOld()
+            ):
+                pass
+            case _:
+                assert_never(report)
 
     def _instruction(self, host: Host, asked: Instruction) -> None:
         if not isinstance(asked, TaintNode) or self._began < 0:

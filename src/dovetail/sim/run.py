@@ -42,12 +42,12 @@ def _run(
     ledger = Ledger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
     settings = policy.settings
-    if settings.is_karpenter:
+    if settings.rules.plays_karpenter:
         settings = replace(settings, pools=karpenter_settings(world).pools)
     # Verdicts are for the plot of gates: no more of them than it has points.
     every = max(VERDICTS_EVERY, step)
     hosts = [world.add_engine(settings, name=policy.settings.profile.value, verdicts_every=every)]
-    if policy.beside_karpenter and not settings.is_karpenter:
+    if policy.beside_karpenter and not settings.rules.plays_karpenter:
         hosts.append(world.add_karpenter())
     for host in hosts:
         watch.follow(host)

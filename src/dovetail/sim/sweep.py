@@ -1,11 +1,12 @@
 """Many policies on many seeds: what each costs, what each disturbs, which are worth a look, and which to take.
 
 A grid file names a base policy of the scenario and the values to vary; every combination runs on every seed, on this
-machine's cores or on a Dask cluster (`sim.engines`). The front holds the policies that no other beats on both mean cost
-and mean pods disrupted; the recommended one lies closest to the corner where both are least, and of equals it is the
-calmer. Sorted throughout: every engine gives the same document.
+machine's cores or on a Dask cluster (`sim.engines`), and beside them `karpenter-1.15`, the baseline. The front holds
+the policies that no other beats on both mean cost and mean pods disrupted; which of them is recommended follows
+`sim.weighing`. Sorted throughout: every engine gives the same document.
 """
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -13,17 +14,28 @@ from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any, Final
 
+import msgspec
+
 from dovetail.api.findings import InputError
+from dovetail.api.manifest_shapes import DISRUPTION
+from dovetail.api.policy import effective_policy
+from dovetail.api.policy_change import with_policy_field
+from dovetail.api.settings import SETTINGS, settings_of
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.duration import DurationError, parse_nillable
 from dovetail.model.money import parse_money
+from dovetail.model.objects import NodePool
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.compare import Task
-from dovetail.sim.knee import knee
 from dovetail.sim.ledger import Result
-from dovetail.sim.scenarios.scenario import Scenario
+from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.weighing import RULE, score, undecided
 
-VARIED: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "consolidateAfter")
-_SHORT: Final = dict(zip(VARIED, ("grace", "threshold", "after"), strict=True))
+_FIRST: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "consolidateAfter")
+VARIED: Final = (*_FIRST, *(key for key in DISRUPTION.fields if key not in _FIRST))
+"""Fields of spec.disruption, in the order in which they stand in a policy's name; settings can be varied as well."""
+_SHORT: Final = dict(zip(_FIRST, ("grace", "threshold", "after"), strict=True))
+BASELINE: Final = "karpenter-1.15"
 RUNS_MAX: Final = 10_000
 
 
@@ -32,7 +44,7 @@ class Grid:
     """What to try: a base policy, values per field, how many seeds."""
 
     base: str
-    vary: dict[str, tuple[str | int | float, ...]]
+    vary: dict[str, tuple[Any, ...]]
     seeds: int
 
 
@@ -46,6 +58,13 @@ class Standing:
     disrupted: float
     disrupted_spread: float
     violations: int
+    scores: tuple[float, ...] = ()
+    """Bill and restarts weighed (`sim.weighing`), seed by seed."""
+
+    @property
+    def score(self) -> float:
+        """Bill and restarts weighed, on average."""
+        return score(self.cost, self.disrupted)
 
 
 def load_grid(path: str | Path, scenario: Scenario) -> Grid:
@@ -80,10 +99,12 @@ def _grid(tree: dict[str, Any], name: str, scenario: Scenario) -> Grid:
     vary = tree.get("vary")
     if not isinstance(vary, dict) or not vary:
         raise InputError(f"{name}: vary is missing; write e.g. vary: {{consolidationGracePeriod: [10m, 30m]}}")
-    values: dict[str, tuple[str | int | float, ...]] = {}
+    values: dict[str, tuple[Any, ...]] = {}
     for key, entries in vary.items():
-        if key not in VARIED:
-            raise InputError(f"{name}: vary.{key} can't be varied; these can: {', '.join(VARIED)}")
+        if key not in VARIED and key not in SETTINGS:
+            near = difflib.get_close_matches(str(key), [*VARIED, *SETTINGS], n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"these can, and every setting: {', '.join(VARIED)}"
+            raise InputError(f"{name}: vary.{key} can't be varied; {hint}")
         if not isinstance(entries, list) or not entries:
             raise InputError(f"{name}: vary.{key} is {entries!r}; write a list of values")
         values[key] = tuple(_value(name, key, entry) for entry in entries)
@@ -92,10 +113,11 @@ def _grid(tree: dict[str, Any], name: str, scenario: Scenario) -> Grid:
         runs *= len(found)
     if runs > RUNS_MAX:
         raise InputError(f"{name}: that is {runs:,} runs; {RUNS_MAX:,} is the most, so vary less or use fewer seeds")
-    return Grid(base=base, vary={key: values[key] for key in VARIED if key in values}, seeds=seeds)
+    ordered = [*VARIED, *(key for key in SETTINGS if key not in VARIED)]
+    return Grid(base=base, vary={key: values[key] for key in ordered if key in values}, seeds=seeds)
 
 
-def _value(name: str, key: str, entry: object) -> str | int | float:
+def _value(name: str, key: str, entry: object) -> Any:
     if key == "consolidationSavingsThreshold":
         try:
             if isinstance(entry, int | float) and not isinstance(entry, bool) and parse_money(entry) >= 0:
@@ -103,26 +125,64 @@ def _value(name: str, key: str, entry: object) -> str | int | float:
         except ValueError:
             pass
         raise InputError(f"{name}: vary.{key} holds {entry!r}; write dollars per hour, 0 or more, such as 0.01")
+    if key not in VARIED:
+        try:
+            settings_of({key: entry}, DOVETAIL)
+        except InputError as error:
+            raise InputError(f"{name}: vary.{key}: {error}") from None
+        return entry
+    if key in ("consolidationGracePeriod", "consolidateAfter"):
+        try:
+            parse_nillable(str(entry), "smh")
+        except DurationError as error:
+            raise InputError(f"{name}: vary.{key}: {error}") from None
+        return str(entry)
+    problem = next((text for text in _problems(key, entry)), None)
+    if problem is not None:
+        raise InputError(f"{name}: vary.{key}: {problem}")
+    return entry
+
+
+def _problems(key: str, entry: object) -> tuple[str, ...]:
+    """Return why a pool could not have this value in its policy."""
     try:
-        parse_nillable(str(entry), "smh")
-    except DurationError as error:
-        raise InputError(f"{name}: vary.{key}: {error}") from None
-    return str(entry)
+        pool = with_policy_field(NodePool(), key, entry)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        return (f"{entry!r} can't be read ({error})",)
+    return effective_policy(pool, DOVETAIL).problems
 
 
 def tasks_of(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
-    """Every combination on every seed, in a fixed order."""
+    """Return every combination on every seed, in a fixed order."""
     base = next(policy for policy in scenario.policies if policy.name == grid.base)
     tasks: list[Task] = []
     for combination in product(*grid.vary.values()):
         chosen = dict(zip(grid.vary, combination, strict=True))
+        settings = {key: value for key, value in chosen.items() if key not in VARIED}
         policy = replace(
             base,
-            name=",".join(f"{_SHORT[key]}={value}" for key, value in chosen.items()),
-            disruption={**base.disruption, **chosen},
+            name=",".join(f"{_SHORT.get(key, key)}={_shown(value)}" for key, value in chosen.items()),
+            settings=settings_of(settings, base.settings) if settings else base.settings,
+            disruption={**base.disruption, **{key: value for key, value in chosen.items() if key in VARIED}},
         )
         tasks += [(scenario, policy, seed, until) for seed in range(grid.seeds)]
     return tasks
+
+
+def baseline_tasks(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
+    """Return Karpenter's own rules on every seed: what all policies are measured against."""
+    own = next((policy for policy in scenario.policies if policy.name == BASELINE), None)
+    policy = own or Policy(name=BASELINE, settings=KARPENTER_1_15)
+    return [(scenario, policy, seed, until) for seed in range(grid.seeds)]
+
+
+def _shown(value: Any) -> str:
+    """Write a value in a policy's name: budgets as their parts."""
+    if isinstance(value, list):
+        return "+".join(_shown(entry) for entry in value)
+    if isinstance(value, dict):
+        return "/".join(str(entry) for entry in value.values())
+    return str(value)
 
 
 def figures_of(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -143,6 +203,9 @@ def standings(runs: Sequence[dict[str, Any]]) -> list[Standing]:
             disrupted=mean(run["podsDisrupted"] for run in entries),
             disrupted_spread=pstdev([run["podsDisrupted"] for run in entries]),
             violations=sum(len(run["violations"]) for run in entries),
+            scores=tuple(
+                score(float(run["cost"]), run["podsDisrupted"]) for run in sorted(entries, key=lambda run: run["seed"])
+            ),
         )
         for policy, entries in sorted(grouped.items())
     ]
@@ -163,9 +226,11 @@ def front_of(table: Sequence[Standing]) -> list[Standing]:
     return sorted(kept, key=lambda one: (one.cost, one.disrupted, one.policy))
 
 
-def choose(front: Sequence[Standing]) -> Standing:
-    """The one nearest to the corner of least cost and least disruption."""
-    return knee(front, cost=lambda one: one.cost, moves=lambda one: one.disrupted, name=lambda one: one.policy)
+def choose(table: Sequence[Standing]) -> Standing:
+    """Return the one with the least score; of those that can't be told from it the cheapest, then the calmest."""
+    best = min(table, key=lambda one: (one.score, one.cost, one.policy))
+    equals = [one for one in table if one is best or undecided(one.scores, best.scores)]
+    return min(equals, key=lambda one: (one.cost, one.disrupted, one.policy))
 
 
 def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -180,7 +245,7 @@ def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, An
         "runs": ordered,
         "front": [one.policy for one in front],
         "recommended": best.policy,
-        "why": reasons(best, front, ordered),
+        "why": reasons(best, sound, ordered),
         "standings": [
             {
                 "policy": one.policy,
@@ -195,18 +260,20 @@ def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, An
     }
 
 
-def reasons(best: Standing, front: Sequence[Standing], runs: Sequence[dict[str, Any]]) -> str:
-    """Why this one, and how sure that is over the seeds."""
-    cheapest = min(front, key=lambda one: (one.cost, one.policy))
-    calmest = min(front, key=lambda one: (one.disrupted, one.policy))
-    said = (
-        f"{best.policy} costs ${best.cost:.2f} and moves {best.disrupted:.0f} pods on average; the cheapest, "
-        f"{cheapest.policy}, costs ${cheapest.cost:.2f} and moves {cheapest.disrupted:.0f}, the calmest, "
-        f"{calmest.policy}, costs ${calmest.cost:.2f} and moves {calmest.disrupted:.0f}."
-    )
+def reasons(best: Standing, table: Sequence[Standing], runs: Sequence[dict[str, Any]]) -> str:
+    """Say why this one, against the baseline, by which rule, and how sure that is over the seeds."""
+    said = f"{best.policy} costs ${best.cost:.2f} and moves {best.disrupted:.0f} pods on average"
+    baseline = next((one for one in table if one.policy == BASELINE), None)
+    if baseline is not None and baseline is not best:
+        said += f"; {BASELINE} costs ${baseline.cost:.2f} and moves {baseline.disrupted:.0f}"
+    cheapest = min(table, key=lambda one: (one.cost, one.policy))
+    if cheapest.policy not in (best.policy, BASELINE):
+        said += f"; the cheapest, {cheapest.policy}, costs ${cheapest.cost:.2f} and moves {cheapest.disrupted:.0f}"
+    close = [one.policy for one in table if one is not best and undecided(one.scores, best.scores)]
+    tied = f" {len(close)} of the others can't be told from it by these seeds." if close else ""
     seeds = sorted({run["seed"] for run in runs})
     agreeing = 0
     for seed in seeds:
-        alone = front_of(standings([run for run in runs if run["seed"] == seed]))
-        agreeing += choose(alone).policy == best.policy
-    return f"{said} It is the choice on {agreeing} of {len(seeds)} seeds taken alone."
+        alone = standings([run for run in runs if run["seed"] == seed])
+        agreeing += choose(front_of(alone)).policy == best.policy
+    return f"{said}. {RULE}{tied} It is the choice on {agreeing} of {len(seeds)} seeds taken alone."

@@ -57,6 +57,13 @@ def disruption() -> words.Schema:
                 "minimum": 0,
                 "default": 0.01,
             },
+            "disruptionPrice": {
+                "description": "What one unit of disruption cost, about a pod's restart, is worth in dollars. A "
+                "consolidation that saves too little to go at once goes when so much has been wasted without it. "
+                "Unset: off. Alpha. Ignored on a static pool.",
+                "type": "number",
+                "minimum": 0,
+            },
             "budgets": words.list_of(
                 "How many nodes may be disrupted at the same time. Of the budgets that are active and name the "
                 "reason, the strictest counts.",

@@ -117,6 +117,8 @@ class FactsCache:
         settings = replace(settings, ties=0)  # chance in the simulations changes no fact
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last = {}, None
+            if self._settings is None or settings.karpenter != self._settings.karpenter:
+                self._sums = {}
         self._settings, self._catalogue = settings, catalogue
         others, turned = self._look_at_pdbs(pdbs)
         here = list(nodes)

@@ -29,12 +29,18 @@ def _int32(text: str) -> int | None:
     return number if -(1 << 31) <= number < (1 << 31) else None
 
 
-def deletion_cost(annotations: Mapping[str, str]) -> tuple[int, str | None]:
+_OWN_ONLY: Final = (names.DISRUPTION_COST,)
+_BOTH: Final = (names.DISRUPTION_COST, names.POD_DELETION_COST)
+
+
+def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tuple[int, str | None]:
     """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
 
-    Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we say so.
+    `ranked`: Karpenter writes its own ranks as pod deletion costs (gate PodDeletionCostManagement), which are no costs
+    then. Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we
+    say so.
     """
-    for key in (names.DISRUPTION_COST, names.POD_DELETION_COST):
+    for key in _OWN_ONLY if ranked else _BOTH:
         text = annotations.get(key)
         if text is not None:
             number = _int32(text)
@@ -42,20 +48,20 @@ def deletion_cost(annotations: Mapping[str, str]) -> tuple[int, str | None]:
     return 0, None
 
 
-def eviction_cost(pod: Pod) -> int:
+def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
     """What evicting the pod costs, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
     annotations = pod.metadata.annotations
     priority = pod.spec.priority
     if not annotations and not priority:
         return UNIT
-    extra, _ = deletion_cost(annotations)
+    extra, _ = deletion_cost(annotations, ranked=ranked)
     cost = UNIT + extra + (priority or 0) * 4  # 2^27 / 2^25
     return max(-_LIMIT, min(_LIMIT, cost))
 
 
-def unreadable_cost(pod: Pod) -> str | None:
+def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:
     """Name the deletion cost that is no 32-bit integer and is therefore ignored."""
-    return deletion_cost(pod.metadata.annotations)[1] if pod.metadata.annotations else None
+    return deletion_cost(pod.metadata.annotations, ranked=ranked)[1] if pod.metadata.annotations else None
 
 
 def lifetime_remaining(expire_after: int | None, created: datetime | None, now: datetime) -> Fraction:

@@ -15,9 +15,10 @@ from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model.cached import cached
+from dovetail.model.controls import RepairRule
 from dovetail.model.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.model.money import Money
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.policy import DisruptionPolicy
 
 
@@ -52,6 +53,15 @@ class Timer:
     def running(self, now: datetime) -> bool:
         """Return whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
         return now < self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sickness:
+    """A condition of a node that its pool repairs: since when, by which rule, and when repair may begin."""
+
+    rule: RepairRule
+    since: datetime
+    due: datetime
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,6 +102,7 @@ class NodeFacts:
     unreadable: tuple[str, ...] = ()
     claiming: Pod | None = None
     """A pod that would move and has resource claims."""
+    rebooting: bool = False
     pod_windows: tuple[tuple[Pod, PodWindow], ...] = ()
     """Pods that would move and may only do so in a window of their own (spec section 18)."""
 
@@ -126,6 +137,8 @@ class NodeFacts:
             times.append(self.old_enough_at)
         if self.pause is not None and self.pause.until is not None:
             times.append(self.pause.until)
+        if self.sickness is not None:
+            times.append(self.sickness.due)
         return tuple(times)
 
     def window_edges(self, now: datetime) -> tuple[datetime, ...]:
@@ -138,6 +151,20 @@ class NodeFacts:
         """When it reaches its pool's minNodeAge; None: there is none."""
         age = None if self.policy is None else self.policy.min_node_age
         return None if age is None or self.created is None else later(self.created, age)
+
+    @cached
+    def sickness(self) -> Sickness | None:
+        """The condition for which it would be repaired first (spec section 19); None: it is healthy."""
+        rules = () if self.policy is None else self.policy.repair
+        if not rules or self.node is None:
+            return None
+        found = []
+        for rule in rules:
+            entry = condition(self.node.status.conditions, rule.condition)
+            if entry is not None and entry.status == rule.status and entry.last_transition_time is not None:
+                since = entry.last_transition_time
+                found.append(Sickness(rule=rule, since=since, due=later(since, rule.lasting)))
+        return min(found, key=lambda sickness: (sickness.due, sickness.rule.index), default=None)
 
     @cached
     def pause(self) -> Pause | None:
@@ -163,13 +190,16 @@ class NodeFacts:
 
     @cached
     def counted(self) -> bool:
-        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7)."""
-        return self.claim is not None and self.initialized and not self.instance_terminating
+        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7).
+
+        A node that Karpenter is rebooting counts although it is not initialized meanwhile.
+        """
+        return self.claim is not None and (self.initialized or self.rebooting) and not self.instance_terminating
 
     @cached
     def used(self) -> bool:
-        """Return whether it takes a place in the budgets: on its way out, or not ready (spec section 7)."""
-        return bool(self.marked) or not self.ready
+        """Return whether it takes a place in the budgets: on its way out, rebooting, or not ready (spec section 7)."""
+        return bool(self.marked) or self.rebooting or not self.ready
 
     @property
     def drifted(self) -> bool:
@@ -205,6 +235,21 @@ class NodeFacts:
             return 0, 1
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return self.policy.savings_threshold * amount, unit
+
+    def asked_waste(self, now: datetime) -> Fraction | None:
+        """Return the money that must be wasted before it may go for less than its threshold; None: never (section 22).
+
+        Its pool's disruptionPrice x its disruption cost.
+        """
+        if self.policy is None or self.policy.disruption_price is None or self.policy.static:
+            return None
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        return Fraction(self.policy.disruption_price * amount, unit)
+
+    @cached
+    def has_jobs(self) -> bool:
+        """Return whether a pod on it will end by itself: one of a Job."""
+        return any(owner.kind == "Job" for pod in self.reschedulable for owner in pod.metadata.owner_references)
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Return the same, rounded."""

@@ -6,6 +6,7 @@ from dovetail.api.pod_windows import PodWindow, read_pod_window
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
 from dovetail.model import names
+from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.snapshot import Snapshot
@@ -20,6 +21,7 @@ class PodSums:
         "moving",
         "positive",
         "protection",
+        "ranked",
         "reschedulable",
         "tracked",
         "unreadable",
@@ -27,7 +29,8 @@ class PodSums:
         "windows",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, ranked: bool = False) -> None:
+        self.ranked = ranked
         self.reschedulable: list[Pod] = []
         self.moving = self.positive = self.all = self.tracked = 0
         self.protection: Protection | None = None
@@ -38,7 +41,7 @@ class PodSums:
 
     def add(self, pod: Pod, flags: int) -> None:
         """Count a pod's cost in."""
-        amount = cost.eviction_cost(pod)
+        amount = cost.eviction_cost(pod, ranked=self.ranked)
         self.all += amount
         if flags & TERMINAL:
             return
@@ -76,14 +79,14 @@ class PodSums:
             self.unreadable.append(
                 f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
             )
-        bad = cost.unreadable_cost(pod)
+        bad = cost.unreadable_cost(pod, ranked=self.ranked)
         if bad is not None:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
 
 
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
     """Count the pods of a node."""
-    sums = PodSums()
+    sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
     bindings, guarded = snapshot.bindings, guards.namespaces
     for pod, place in zip(snapshot.pods_on[index], bindings.on_node(index), strict=True):
         flags = bindings.bits[place]

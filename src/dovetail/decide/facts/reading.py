@@ -16,7 +16,6 @@ from dovetail.decide.facts.pod_sums import PodSums, sum_up
 from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
-from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
@@ -38,10 +37,9 @@ class Reader:
         settings, in_flight = question.settings, question.in_flight
         self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, question.now
         self.pod_events = question.pod_events
-        self.kinds: dict[str, InstanceType] = {kind.name: kind for kind in snapshot.catalogue.instance_types}
         self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
-        expected = () if settings.is_karpenter else _expected_by_scheduler(snapshot)
+        expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.planned = self.nominated.union(self.leaving)
         self.memory = memory
@@ -120,7 +118,7 @@ class Reader:
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
-        kind = self.kinds.get(labels.get(names.INSTANCE_TYPE, ""))
+        kind = self.snapshot.kind_of(labels.get(names.INSTANCE_TYPE, ""), labels.get(names.NODEPOOL, ""))
         zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
         offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
         marked, since = self._marked(state)
@@ -158,6 +156,7 @@ class Reader:
             pdb_veto=sums.veto,
             unreadable=tuple(sums.unreadable),
             claiming=sums.claiming,
+            rebooting=is_true(conditions, names.CONDITION_REBOOTING),
             pod_windows=tuple(sums.windows),
         )
 
@@ -176,7 +175,7 @@ class Reader:
 
     def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
         """Return expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
-        if policy is not None and policy.expire_after_set and not self.settings.is_karpenter:
+        if policy is not None and policy.expire_after_set and self.settings.rules.retires_expired:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
 

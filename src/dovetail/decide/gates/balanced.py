@@ -44,7 +44,7 @@ def pool_totals(
         claimed = [facts for facts in members if facts.claim is not None]
         own = [_own_disruption(facts, chains, settings) for facts in members]
         tracked = claimed
-        if settings.is_karpenter:
+        if settings.rules.tracked_totals:
             # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
@@ -71,7 +71,7 @@ def _is_tracked(facts: NodeFacts) -> bool:
 
 
 def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
-    if not settings.is_karpenter:
+    if not settings.rules.tracked_totals:
         return facts.rescheduling_cost
     candidate = _passes_pods(chains[facts.name][Method.EMPTY])
     return facts.rescheduling_cost if candidate else facts.tracked_cost
@@ -97,7 +97,7 @@ def refuse(
         members = [facts for facts in nodes if facts.pool_name == pool]
         if not asks(members[0]):
             continue
-        score = _score_float if settings.is_karpenter else _score
+        score = _score_float if settings.rules.float_prices else _score
         refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
         if refusal:
             return refusal

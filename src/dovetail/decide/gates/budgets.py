@@ -77,7 +77,7 @@ def names_reason(budget: Budget, reason: Reason, settings: Settings) -> bool:
     if budget.reasons is None:
         return True
     if not budget.reasons:
-        return not settings.is_karpenter
+        return settings.rules.empty_reasons_mean_all
     return reason in budget.reasons
 
 
@@ -85,13 +85,15 @@ def flat_allowance(
     policy: DisruptionPolicy, nodes: int, used: int, reason: Reason, settings: Settings, now: datetime
 ) -> Allowance:
     """Return the smallest of the active budgets that name the reason; topology budgets take no part (S2)."""
-    if settings.is_karpenter and any(budget.problem is not None for budget in policy.budgets):
+    if settings.rules.bad_budget_stops_pool and any(budget.problem is not None for budget in policy.budgets):
         broken = next(budget for budget in policy.budgets if budget.problem is not None)
         return Allowance(allowed=0, used=used, budget=broken)  # one bad budget stops Karpenter's whole pool
     tightest: Budget | None = None
     allowed = UNLIMITED
     for budget in policy.budgets:
-        if (budget.topology_key or budget.per is not None) and not settings.is_karpenter:
+        if budget.topology_key and settings.rules.topology_budgets:
+            continue
+        if budget.per is not None and settings.rules.rate_budgets:
             continue
         if not names_reason(budget, reason, settings):
             continue
@@ -164,6 +166,8 @@ class Ledger:
 
     def _allowance(self, pool: str, reason: Reason) -> Allowance:
         policy, counted, used = self.policies[pool], len(self.nodes_of[pool]), self._used[pool]
+        if reason is Reason.UNHEALTHY:  # what is not ready is what is to be repaired (spec section 19)
+            used = sum(bool(facts.marked) for facts in self.nodes_of[pool])
         flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
         held = self._hold(pool, reason)
         if held is not None:
@@ -211,7 +215,7 @@ class Ledger:
         """Return the whole table: every pool, every reason."""
         rows = []
         for pool in sorted(self.policies):
-            for reason in REASONS:
+            for reason in (*REASONS, Reason.UNHEALTHY) if self.policies[pool].repair else REASONS:
                 entry = self.allowance(pool, reason)
                 rows.append(
                     BudgetRow(node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left)
@@ -222,7 +226,7 @@ class Ledger:
 
     def topology_budgets(self, pool: str) -> tuple[tuple[Budget, ...], Budget | None]:
         """Return the pool's per-domain budgets that apply to drift now, and the first sequential one."""
-        if self.settings.is_karpenter:
+        if not self.settings.rules.topology_budgets:
             return (), None
         applying = [
             budget

@@ -7,8 +7,8 @@ expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; g
 facts and timers, below the methods.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
@@ -26,11 +26,15 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What the rules know beside the node: settings, the time, and which pools are ours (None: all)."""
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+
+    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    """
 
     settings: Settings
     now: datetime
     managed_pools: frozenset[str] | None = None
+    buffered: Mapping[str, int] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
@@ -71,9 +75,15 @@ def _managed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     return passed(gate, f"It belongs to NodePool {facts.pool_name}.")
 
 
+def _not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.rebooting:
+        return stopped(Gate.REBOOTING, "Karpenter is rebooting it.", condition=names.CONDITION_REBOOTING)
+    return passed(Gate.REBOOTING, "It is not being rebooted.")
+
+
 def _not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, settings = Gate.PAUSED, gate_context.settings
-    if settings.is_karpenter:
+    if not settings.rules.pauses:
         return passed(gate, "Karpenter knows no pause.")
     if settings.paused:
         return stopped(gate, "The setting `paused` is on: nothing starts anywhere.")
@@ -113,7 +123,7 @@ def _not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NODE_DO_NOT_DISRUPT
-    if not gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.own_annotations:
         claim = facts.claim.metadata.annotations if facts.claim else {}
         for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
@@ -169,7 +179,7 @@ def _pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
 
 def _pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.POD_WINDOW
-    if not facts.pod_windows or gate_context.settings.is_karpenter:
+    if not facts.pod_windows or not gate_context.settings.rules.pod_windows:
         return passed(gate, "No pod asks for a window of its own.")
     closed = [(pod, entry) for pod, entry in facts.pod_windows if not _is_open(entry, gate_context.now)]
     if not closed:
@@ -198,6 +208,7 @@ Rule = Callable[[NodeFacts, GateContext], GateResult]
 NODE_RULES: tuple[Rule, ...] = (
     _managed,
     _not_paused,
+    _not_rebooting,
     _not_marked,
     _initialized,
     _not_nominated,
@@ -210,7 +221,7 @@ POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows
 
 
 def _is_empty(facts: NodeFacts, gate_context: GateContext) -> bool:
-    return facts.empty_for_karpenter if gate_context.settings.is_karpenter else facts.empty
+    return facts.empty_for_karpenter if gate_context.settings.rules.empty_by_pod_cost else facts.empty
 
 
 def _empty_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
@@ -260,7 +271,7 @@ def _consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Ga
     gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
     if period is None:
         return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
-    if gate_context.settings.is_karpenter:
+    if gate_context.settings.rules.consolidatable_condition:
         if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
             return passed(gate, "Its NodeClaim has condition Consolidatable.")
         return stopped(
@@ -293,7 +304,7 @@ def _old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.GRACE_PERIOD
-    timer = None if gate_context.settings.is_karpenter else timers.grace_period(facts)
+    timer = timers.grace_period(facts) if gate_context.settings.rules.grace_period else None
     if timer is None or not timer.running(gate_context.now):
         return passed(gate, "It is not in a grace period.")
     left, period = seconds(timer.until - gate_context.now), nanoseconds(timer.period)
@@ -318,7 +329,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
         if not value and label not in facts.labels:
             return stopped(gate, f"The node has no label {label}.", label=label)
-    if facts.offering_price is None and not gate_context.settings.is_karpenter:
+    if facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay:
         # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
         return stopped(
             gate,
@@ -332,7 +343,7 @@ def _price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def _expired(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate = Gate.NOT_EXPIRED
-    if gate_context.settings.is_karpenter:
+    if not gate_context.settings.rules.retires_expired:
         return stopped(gate, "Expiry is left to Karpenter.")
     if facts.expire_after is None or facts.created is None:
         return stopped(gate, "It never expires.", expireAfter="Never")
@@ -361,9 +372,18 @@ def _drifted(facts: NodeFacts, _: GateContext) -> GateResult:
     )
 
 
+def _no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
+    if not count:
+        return passed(gate, "It holds no room for a CapacityBuffer.")
+    what = "1 virtual pod" if count == 1 else f"{count} virtual pods"
+    return stopped(gate, f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
+
+
 def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
-    if pod is None or gate_context.settings.is_karpenter or (facts.policy is not None and facts.policy.static):
+    closes = gate_context.settings.rules.resource_claims_stay
+    if pod is None or not closes or (facts.policy is not None and facts.policy.static):
         # Karpenter finds out in its simulation; a static pool's node goes without one.
         return passed(gate, "No pod that would move has resource claims.")
     return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))
@@ -371,13 +391,33 @@ def _no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResu
 
 def claims_why(pod: Pod, settings: Settings) -> str:
     """Say why a pod with resource claims keeps its node."""
-    if settings.karpenter.ignore_dra_requests:
+    if settings.karpenter.ignores_dra:
         return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
+def _unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
+    if sickness is None:
+        return stopped(gate, "No condition says that it is broken.")
+    rule = sickness.rule
+    what = f"Its condition {rule.condition} has been {rule.status} for {seconds(gate_context.now - sickness.since)}"
+    figures: dict[str, Figure] = {"condition": rule.condition, "status": rule.status, "since": clock(sickness.since)}
+    if gate_context.now < sickness.due:
+        left = seconds(sickness.due - gate_context.now)
+        return stopped(gate, f"{what}; it is repaired in {left}.", **figures, due=clock(sickness.due))
+    return GateResult(gate=gate, passed=True, why=f"{what}.", figures=figures)
+
+
+def _may_be_repaired(facts: NodeFacts, _: GateContext) -> GateResult:
+    if facts.annotations.get(names.DO_NOT_REPAIR) == "true":
+        return stopped(Gate.DO_NOT_REPAIR, f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)
+    return passed(Gate.DO_NOT_REPAIR, "The node does not say do-not-repair.")
+
+
+REPAIR_RULES: tuple[Rule, ...] = (_managed, _not_paused, _not_marked, _initialized, _unhealthy, _may_be_repaired)
 OWN_RULES: dict[Method, tuple[Rule, ...]] = {
-    Method.EMPTY: (_empty_only, _not_static, _consolidate_after_passed, _old_enough),
+    Method.EMPTY: (_empty_only, _not_static, _no_buffer, _consolidate_after_passed, _old_enough),
     Method.EXPIRED: (_expired, _no_resource_claims),
     Method.DRIFTED: (_drifted, _no_resource_claims),
     Method.MULTI_NODE: (
@@ -421,17 +461,31 @@ def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -
     return tuple(results)
 
 
+def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
+    """Run a node of a pool that repairs through its own gates: a bounded drain passes the pods' (spec section 19)."""
+    if facts.policy is None or not facts.policy.repair:
+        return {}
+    results = _run(REPAIR_RULES, facts, gate_context)
+    if results[-1].passed and facts.sickness is not None:
+        pods = _run(POD_RULES[:2], facts, gate_context)  # a workload's window is for voluntary disruption
+        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        results += tuple(_waived(result) for result in pods) if bounded else pods
+    return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
+
+
 def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
     """Run a node through gates 1 to 7 for every method."""
+    chains = _repair_chain(facts, gate_context)
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
-        return {method: Chain(method, common) for method in Method}
+        return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
     if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    chains: dict[Method, Chain] = {}
     for method in Method:
+        if method is Method.UNHEALTHY:
+            continue
         before = lenient if method in MAY_WAIT else strict
         if method is Method.SINGLE_NODE:
             chains[method] = Chain(method, chains[Method.MULTI_NODE].results)

@@ -9,6 +9,7 @@ below the methods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -21,9 +22,13 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.result import LaunchPrice, NewNode
 
+_LAST: Final = Fraction(1, 1000)
+UNPAYABLE: Final = Fraction(10**30)
+"""What no move saves."""
 PRICE_GATES: Final = (
     Gate.PRICE,
     Gate.SAVINGS_THRESHOLD,
+    Gate.WASTE,
     Gate.SAME_TYPE,
     Gate.SPOT_TO_SPOT,
     Gate.SPOT_FLEXIBILITY,
@@ -43,6 +48,8 @@ class Source:
     price_float: float
     offering_price: float | None = None
     required: Fraction = Fraction(0)
+    wasted: Money = 0
+    asked_waste: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,7 @@ class Refusal:
     savings: Money = 0
     required: Fraction = Fraction(0)
     simulated: bool = True
+    due: datetime | None = None
 
     @property
     def is_price(self) -> bool:
@@ -70,11 +78,12 @@ class Approved:
     savings: Money
     savings_float: float
     required: Fraction
+    by_waste: bool = False
 
     @property
     def value(self) -> Fraction:
-        """What it saves beyond what it had to save (spec section 21)."""
-        return self.savings - self.required
+        """What it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
+        return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
 Judgement = Approved | Refusal
@@ -84,9 +93,9 @@ def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     """Judge taking nodes away for nothing: the whole price is saved (S1, Consolidate-delete behavior)."""
     price = sum(source.price for source in sources)
     required = required_of(sources, settings)
-    if not settings.is_karpenter and price < required:
+    if settings.rules.savings_threshold and price < required:
         return below_threshold(price, price, required, replaced=False)
-    return Approved(savings=price, savings_float=float_sum(sources), required=required)
+    return approval(sources, (), price, float_sum(sources), settings)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
@@ -99,7 +108,7 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
             return spot_switched_off(price)
         new_node = new_node.narrowed(names.SPOT)
         new_node = new_node.with_types(new_node.offered_types())
-    gates = _FloatGates(sources) if settings.is_karpenter else _ExactGates(price, required)
+    gates = _FloatGates(sources) if settings.rules.float_prices else _ExactGates(price, required)
     kept = gates.cheaper(new_node)
     refusal = refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
     if refusal:
@@ -117,12 +126,12 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
         if isinstance(judged, Refusal):
             return judged
         new_node = judged
-    return _approve(sources, new_node, required, settings)
+    return _approve(sources, new_node, settings)
 
 
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
     """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
-    hopeless = launch.as_float >= price_float if settings.is_karpenter else launch.amount >= price
+    hopeless = launch.as_float >= price_float if settings.rules.float_prices else launch.amount >= price
     return _not_less(price, launch.amount) if hopeless else None
 
 
@@ -159,9 +168,35 @@ def _not_less(price: Money, least: Money) -> Refusal:
 
 def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
     """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
-    if settings.is_karpenter:
+    if not settings.rules.savings_threshold or has_wasted_enough(sources):
         return Fraction(0)
     return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+
+
+def has_wasted_enough(sources: Sequence[Source]) -> bool:
+    """Return whether nodes have wasted together what their disturbance is worth (spec section 22)."""
+    asked = Fraction(0)
+    for source in sources:
+        if source.asked_waste is None:
+            return False
+        asked += source.asked_waste
+    return sum(source.wasted for source in sources) >= asked > 0
+
+
+def approval(
+    sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, estimate: float, settings: Settings
+) -> Approved:
+    """Approve what passed: at once where it saves what its disturbance asks for, else by what was wasted."""
+    asks = settings.rules.savings_threshold
+    required = sum((s.required for s in sources), Fraction(0)) if asks else Fraction(0)
+    by_waste = savings < required
+    return Approved(
+        new_nodes=new_nodes,
+        savings=savings,
+        savings_float=estimate,
+        required=Fraction(0) if by_waste else required,
+        by_waste=by_waste,
+    )
 
 
 def float_sum(sources: Sequence[Source]) -> float:
@@ -174,7 +209,7 @@ def float_sum(sources: Sequence[Source]) -> float:
 
 def may_be_spot(new_node: NewNode, settings: Settings) -> bool:
     """Return whether a spot machine could come."""
-    if settings.is_karpenter:
+    if settings.rules.spot_by_requirements:
         return new_node.allows(names.CAPACITY_TYPE, names.SPOT)
     return names.SPOT in new_node.capacity_types
 
@@ -245,7 +280,7 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
     if not new_node.has_min_values:
         return None
     lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
-    if not settings.is_karpenter and (lenient or not kept):
+    if not settings.rules.strict_min_values and (lenient or not kept):
         return None
     check = new_node.check_min_values(kept)
     if check.met:
@@ -329,7 +364,7 @@ def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewN
 
 def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
     """Ask for spot alone where both could come: a dearer on-demand node must not come instead (section 8, gate 5)."""
-    if settings.is_karpenter:
+    if settings.rules.spot_by_requirements:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
         return new_node.narrowed(names.SPOT) if mixed else new_node
     if {names.SPOT, names.ON_DEMAND} <= set(new_node.capacity_types):
@@ -345,7 +380,7 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
     """
     offered = {kind.name for kind in new_node.instance_types}
     same = [source for source in sources if source.instance_type in offered]
-    if settings.is_karpenter:
+    if settings.rules.float_prices:
         return _drop_same_type_float(same, new_node, settings)
     if not same:
         return new_node
@@ -385,14 +420,14 @@ def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
     )
 
 
-def _approve(sources: Sequence[Source], new_node: NewNode, required: Fraction, settings: Settings) -> Judgement:
+def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
     """Work out what is saved: never overstated by default, Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
     cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
     estimate = float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
-    if settings.is_karpenter:
+    if settings.rules.hopeful_savings:
         savings = price - (cheapest.amount if cheapest else 0)
     else:
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
         savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
-    return Approved(new_nodes=(new_node,), savings=savings, savings_float=estimate, required=required)
+    return approval(sources, (new_node,), savings, estimate, settings)

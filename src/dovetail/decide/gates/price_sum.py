@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dovetail.decide.gates import price
-from dovetail.decide.gates.price import Approved, Judgement, Refusal, Source
+from dovetail.decide.gates.price import Judgement, Refusal, Source
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
@@ -49,7 +49,7 @@ def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], sett
         return refusal
     savings = paid - sum(least_price(node) or 0 for node in kept)
     estimate = price.float_sum(sources) - sum(_cheapest_float(node) for node in kept)
-    return Approved(new_nodes=tuple(kept), savings=savings, savings_float=estimate, required=required)
+    return price.approval(sources, tuple(kept), savings, estimate, settings)
 
 
 def _spot_only(node: NewNode) -> NewNode:

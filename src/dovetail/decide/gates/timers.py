@@ -52,13 +52,13 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
     within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
-    if not settings.is_karpenter and not settings.consolidate_after_hides_destinations:
+    if settings.rules.grace_period and not settings.consolidate_after_hides_destinations:
         return [facts for facts in nodes if in_grace_period(facts, now)]
     closed = []
     for facts in nodes:
         if facts.policy is None:
             continue
-        hidden = not settings.is_karpenter and in_grace_period(facts, now)
+        hidden = settings.rules.grace_period and in_grace_period(facts, now)
         if not hidden and settings.consolidate_after_hides_destinations:
             timer = _destination_timer(facts, settings)
             hidden = timer is not None and timer.running(now)
@@ -68,7 +68,7 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
 
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
-    if not settings.is_karpenter:
+    if not settings.rules.consolidatable_condition:
         return facts.consolidate_after
     # Karpenter asks for condition Initialized on the claim and, unlike for sources, looks at static pools too.
     claim, policy = facts.claim, facts.policy

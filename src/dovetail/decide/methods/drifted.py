@@ -10,16 +10,17 @@ from datetime import datetime
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import DomainAllowance
-from dovetail.decide.methods.leaving import (
-    alone,
-    first_command,
+from dovetail.decide.methods.leaving import alone, first_command
+from dovetail.decide.methods.method import MethodRun, budget_result, domain_result
+from dovetail.decide.methods.moves import bare_command
+from dovetail.decide.methods.static import (
     is_static,
+    may_terminate_first,
     scaling_down,
     static_room,
     template_replacement,
+    terminate_first,
 )
-from dovetail.decide.methods.method import MethodRun, budget_result, domain_result
-from dovetail.decide.methods.moves import bare_command
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import GateResult
 
@@ -29,7 +30,7 @@ METHOD = Method.DRIFTED
 def candidates(context: RoundContext) -> list[NodeFacts]:
     """Return the drifted nodes in the order they are taken."""
     found = context.passing(METHOD)
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.static_drift_first:
         return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost(context.now)), facts.name))
     static = sorted((facts for facts in found if is_static(facts)), key=lambda facts: facts.name)
     others = sorted(
@@ -47,7 +48,7 @@ def _since(facts: NodeFacts) -> datetime:
 def run(context: RoundContext) -> MethodRun:
     """Return what drift does next."""
     found = candidates(context)
-    if context.settings.is_karpenter:
+    if context.settings.rules.static_drift_first:
         return _run_as_karpenter(context, found)
     kept, held, line = _by_domain(context, found)
     command, more = first_command(context, METHOD, kept)
@@ -113,6 +114,10 @@ def _static_commands(context: RoundContext, static: list[NodeFacts], left: dict[
         node_pool = members[0].pool
         assert node_pool is not None
         if left.get(pool, 0) <= 0 or scaling_down(context, node_pool):
+            continue
+        early = [facts for facts in members if may_terminate_first(context, facts)]
+        if early:
+            commands.extend(terminate_first(context, METHOD, facts) for facts in early[: left[pool]])
             continue
         room = static_room(context, node_pool)
         count = min(left[pool], len(members), len(members) if room is None else room)

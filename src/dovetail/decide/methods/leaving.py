@@ -1,9 +1,9 @@
 """What expiry and drift share: nodes that have to go, one command each, the empty ones together.
 
 Spec section 5, S4 (LifecycleActions): an expired or drifted node that is empty is simply deleted, all such together;
-otherwise a command takes one node, deletes it where its pods find room, and else replaces it first. A static pool's
-node is replaced from the pool's template without a simulation, within the pool's node limit. Which nodes, and in which
-order, is for the two methods to say. Sits in decide, below `expired` and `drifted`.
+otherwise a command takes one node, deletes it where its pods find room, and else replaces it first. Nodes of static
+pools are `static`'s business. Which nodes, and in which order, is for the two methods to say. Sits in decide, below
+`expired` and `drifted`.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,13 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.methods.method import budget_result, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
-from dovetail.model.command import Command, Method, Replacement
-from dovetail.model.objects import NodePool
-from dovetail.model.quantity import resource_amount
+from dovetail.decide.methods.static import is_static, static_alone, terminate_first
+from dovetail.model import names
+from dovetail.model.command import Command, Method
+from dovetail.model.karpenter import FeatureGate
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.scheduling.launch.templates import unreadable
+from dovetail.scheduling.launch.machines import RESERVATION
+from dovetail.scheduling.simulate import simulate
 
 
 def first_command(
@@ -46,77 +48,35 @@ def goes_without_pods(facts: NodeFacts) -> bool:
     return facts.empty and not is_static(facts)
 
 
-def is_static(facts: NodeFacts) -> bool:
-    """Return whether the node's pool keeps a fixed number of nodes."""
-    return facts.policy is not None and facts.policy.static
-
-
 def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
     """Return what would become of one node by itself, budgets left aside."""
     if is_static(facts):
-        refusal = refuse_static(context, facts)
-        return refusal or bare_command(context, method, (facts,), (template_replacement(facts.pool),))
-    if goes_without_pods(facts) and not context.settings.is_karpenter:
+        return static_alone(context, method, facts)
+    if goes_without_pods(facts) and context.settings.rules.empty_skips_simulation:
         return bare_command(context, method, (facts,))
     move = plain_move(context, (facts,))
-    return command_of(context, method, move) if isinstance(move, Move) else move
+    if isinstance(move, Move):
+        return command_of(context, method, move)
+    unplaced = move.gate in (Gate.SIMULATION, Gate.UNINITIALIZED_DESTINATION)
+    return (_terminate_first(context, method, facts) if unplaced else None) or move
 
 
-# ---------------------------------------------------------------- static pools
+def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
+    """Return a command that deletes a drifted node whose reservation is full: its own slot is what its pods wait for.
 
-
-def static_room(context: RoundContext, pool: NodePool) -> int | None:
-    """Return how many nodes a static pool may have more than now (`limits.nodes`); None: no limit. Unreadable: 0."""
-    limit = pool.spec.limits.get("nodes")
-    if unreadable(pool):
-        return 0
-    if limit is None:
+    Karpenter's gate TerminateFirstDrift; without it, or where a slot more would not do, None.
+    """
+    reservation = facts.labels.get(RESERVATION, "")
+    features = context.snapshot.surroundings.features
+    if method is not Method.DRIFTED or not features.has(FeatureGate.TERMINATE_FIRST_DRIFT):
         return None
-    count = sum(1 for facts in context.nodes if facts.claim is not None and facts.pool_name == pool.metadata.name)
-    return max(0, resource_amount("nodes", limit) - count)
-
-
-def scaling_down(context: RoundContext, pool: NodePool) -> bool:
-    """Return whether a static pool has more nodes than it should: it gives some up anyway."""
-    staying = sum(
-        1
-        for facts in context.nodes
-        if facts.claim is not None and facts.pool_name == pool.metadata.name and not facts.marked
+    if facts.capacity_type != names.RESERVED or not reservation:
+        return None
+    result = simulate(
+        context.snapshot,
+        (context.place(facts),),
+        strict_reserved=True,
+        under_way=context.in_flight.under_way,
+        credited=reservation,
     )
-    return staying > (pool.spec.replicas or 0)
-
-
-def refuse_static(context: RoundContext, facts: NodeFacts) -> Refusal | None:
-    """Say why a static pool's node can't be replaced now."""
-    assert facts.pool is not None
-    name = facts.pool_name
-    broken = unreadable(facts.pool)
-    if broken:
-        return Refusal(
-            gate=Gate.NEW_NODES, why=f"Static NodePool {name} can't be read ({broken}): it launches nothing."
-        )
-    if scaling_down(context, facts.pool):
-        return Refusal(
-            gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
-        )
-    if static_room(context, facts.pool) == 0:
-        limit = str(facts.pool.spec.limits.get("nodes"))
-        return Refusal(
-            gate=Gate.NEW_NODES,
-            why=f"Static NodePool {name} is at its limit of {limit} nodes: no replacement can come first.",
-            figures={"nodePool": name, "limit": limit},
-        )
-    return None
-
-
-def template_replacement(pool: NodePool | None) -> Replacement:
-    """Return a replacement that is the pool's template, whatever type comes of it."""
-    assert pool is not None
-    spec = pool.spec.template.spec
-    return Replacement(
-        node_pool=pool.metadata.name,
-        instance_types=(),
-        requirements=spec.requirements,
-        taints=spec.taints,
-        startup_taints=spec.startup_taints,
-    )
+    return None if result.blocking else terminate_first(context, method, facts)

@@ -20,6 +20,7 @@ from dovetail.model.command import Action, Command, Method, Placement, Replaceme
 from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
+from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
 from dovetail.scheduling.pods.requests import uses_resource_claims
@@ -54,7 +55,7 @@ def cost_move(
     refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     if len(own) > context.new_nodes_max:
         return _too_many(len(own), context.new_nodes_max, certain=not simulation.stopped_early)
     barren = next((node for node in own if not node.instance_types), None)
@@ -95,8 +96,8 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
             if refusal:
                 return refusal
     refusal = _refuse_unready(context, (place,))
-    if refusal is None and not context.settings.is_karpenter:
-        refusal = price.refuse_one_at_most(facts.price, facts.required_savings(context.now), launch)
+    if refusal is None and context.settings.rules.savings_threshold:
+        refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)
     return refusal
 
 
@@ -127,7 +128,7 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.is_karpenter)
+    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     backing_off = refuse_back_off(context, own)
     if backing_off:
         return backing_off
@@ -204,6 +205,7 @@ def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refu
 # ---------------------------------------------------------------- writing a command down
 
 _ACTIONS: dict[Method, tuple[Action, Action]] = {
+    Method.UNHEALTHY: (Action.DELETE_UNHEALTHY, Action.REPLACE_UNHEALTHY),
     Method.EMPTY: (Action.DELETE_EMPTY, Action.DELETE_EMPTY),
     Method.EXPIRED: (Action.DELETE_EXPIRED, Action.REPLACE_EXPIRED),
     Method.DRIFTED: (Action.DELETE_DRIFTED, Action.REPLACE_DRIFTED),
@@ -220,8 +222,9 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
         move.nodes,
         replacements=tuple(replacement_of(node) for node in move.new_nodes),
         placements=tuple(
-            Placement(node=entry.node, pods=tuple(pod_name(pod) for pod in entry.pods))
+            Placement(node=entry.node, pods=pods)
             for entry in move.simulation.placements
+            if (pods := tuple(pod_name(pod) for pod in entry.pods if not is_virtual(pod)))
         ),
         approved=move.approved,
         launchable=move.launchable,
@@ -229,10 +232,18 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
 
 
 def bare_command(
-    context: RoundContext, method: Method, nodes: Sequence[NodeFacts], replacements: tuple[Replacement, ...] = ()
+    context: RoundContext,
+    method: Method,
+    nodes: Sequence[NodeFacts],
+    replacements: tuple[Replacement, ...] = (),
+    *,
+    saves: bool = True,
 ) -> Command:
-    """Write down a command that needed no simulation: empty nodes, or a static pool's replacement."""
-    saved = 0 if replacements else sum(facts.price for facts in nodes)
+    """Write down a command that needed no simulation: empty nodes, a static pool's replacement, terminate first.
+
+    `saves`: not where others come for the nodes later.
+    """
+    saved = sum(facts.price for facts in nodes) if saves and not replacements else 0
     approved = Approved(savings=saved, savings_float=0.0, required=Fraction(0))
     return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
 

@@ -38,7 +38,7 @@ def run(context: RoundContext) -> MethodRun:
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, context, taken, asked)
     largest = min(len(taken), context.settings.batch_maximum)
-    if context.settings.is_karpenter:
+    if context.settings.rules.bisects_only:
         best = bisect(attempt, largest)
     else:
         best = search(attempt, largest, asked, [len(facts.reschedulable) for facts in taken])

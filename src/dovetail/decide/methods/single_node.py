@@ -13,6 +13,7 @@ from dovetail.decide.gates import balanced
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
 
 METHOD = Method.SINGLE_NODE
@@ -20,7 +21,7 @@ METHOD = Method.SINGLE_NODE
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
     """Return the cost candidates in the order they are asked."""
-    if not context.settings.is_karpenter:
+    if not context.settings.rules.pools_take_turns:
         return context.cost_order
     pools: dict[str, list[NodeFacts]] = {}
     for facts in context.cost_order:
@@ -59,6 +60,8 @@ def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     if known is None:
         hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if balanced.asks(facts) else None
         known = hopeless or _judge(context, facts)
+        if isinstance(known, Refusal):
+            known = as_waste(context, facts, known)
         context.judged[facts.name] = known
     return known
 
@@ -69,6 +72,8 @@ def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     if isinstance(known, Move) or known.simulated:
         return known
     outcome = cost_move(context, (facts,), in_full=True)
+    if isinstance(outcome, Refusal):
+        outcome = as_waste(context, facts, outcome)
     return outcome if isinstance(outcome, Refusal) else replace(known, simulated=True)
 
 

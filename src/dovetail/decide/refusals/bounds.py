@@ -87,7 +87,7 @@ class Bounds:
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
         """Leaving nodes whose pods count: only where a new node for them is the command's own, as in Karpenter."""
-        return self._snapshot.leaving if self._snapshot.settings.is_karpenter else ()
+        return self._snapshot.leaving if self._snapshot.settings.rules.others_pods_count else ()
 
     @cached
     def _leaving(self) -> Demand:

@@ -97,14 +97,14 @@ class Unready:
     @cached
     def _harmless(self) -> list[Entry]:
         """Pods that may be placed before others, in that order: those that waited before; in Karpenter, leaving too."""
-        leaving = self._leaving if self._snapshot.settings.is_karpenter else ()
+        leaving = self._leaving if self._snapshot.settings.rules.others_pods_count else ()
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
         """What the first so many of them need together, by resource, with all that come first in any case."""
         sums: list[dict[int, int]] = [{}]
-        for entry in () if self._snapshot.settings.is_karpenter else self._leaving:
+        for entry in () if self._snapshot.settings.rules.others_pods_count else self._leaving:
             _add(sums[0], entry)
         for entry in self._harmless:
             sums.append(dict(sums[-1]))

@@ -13,7 +13,7 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price import Refusal, has_wasted_enough
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
@@ -92,7 +92,22 @@ def _search(context: RoundContext) -> Found:
         best = growth(judges.value).run(orders, judges.passed)
         if context.new_nodes_max > 1:
             _split(judges, sums, best, orders[0], growth)
-    return Found(move=judges.best, held=held, refused=tuple(judges.refused))
+    move = judges.best
+    if move is None or move.approved.by_waste:
+        move = _of_wasteful(context, open_ones) or move
+    return Found(move=move, held=held, refused=tuple(judges.refused))
+
+
+def _of_wasteful(context: RoundContext, candidates: Sequence[NodeFacts]) -> Move | None:
+    """Return the best move of nodes that have wasted enough each (section 22): then any of them may go together."""
+    wasteful = [facts for facts in candidates if has_wasted_enough(context.sources((facts,)))]
+    if not wasteful:
+        return None
+    judges = _Judges(context, wasteful)
+    sums = Sums(context, wasteful, free=True)
+    growth = Growth(sums, judges.value, allows=judges.allows, spent=lambda: judges.is_spent(sums.work))
+    growth.run(sums.orders(), [])
+    return judges.best
 
 
 def _split(

@@ -21,6 +21,8 @@ RULED = 5
 """How many plain pods one pod with topology rules, ports or volumes takes to place."""
 
 
+FREE = 1e-3
+"""How much less what only waste lets pass is worth than what may go at once."""
 SIZES_MAX = 6
 """How many sets of smaller machines are tried."""
 
@@ -28,7 +30,8 @@ SIZES_MAX = 6
 class Sums:
     """Candidates as rows: what each is worth and consumes. Sets are lists of their places."""
 
-    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts]) -> None:
+    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
+        """`free`: their disturbance is paid for already (section 22)."""
         frame = context.snapshot.frame
         count = frame.room.shape[1]
         takes = frame.open.copy()
@@ -43,9 +46,10 @@ class Sums:
         required = [source.required for source in context.sources(candidates)]
         self.price = np.array([facts.price / UNIT for facts in candidates])
         self.required = np.array([float(amount / UNIT) for amount in required])
-        self.worth = self.price - self.required
+        self.worth = self.price * FREE if free else self.price - self.required
         first = frame.first
         self.work = [sum(1 if first(cls).simple else RULED for cls in each.classes) for each in movers]
+        self._scale = FREE if free else 1.0
         self._machines = _machine_prices(frame)
         self._kinds = frame.machines.kinds
         self.unit_price = _unit_prices(frame, self._machines, count)
@@ -74,7 +78,8 @@ class Sums:
 
     def _launch_at_least(self, short: Floats) -> Floats:
         share: Floats = (short * self.unit_price).max(axis=1, initial=0.0)
-        return np.where(share > 0, np.maximum(share, self.least_launch), 0.0)
+        launch: Floats = np.where(share > 0, np.maximum(share, self.least_launch), 0.0)
+        return launch * self._scale
 
     def smaller(self) -> list[tuple[str, ...]]:
         """Return sets of machines without the dearest, larger sets first: several small may cost less than one big."""

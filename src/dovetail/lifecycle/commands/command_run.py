@@ -25,7 +25,7 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, is_true
+from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
@@ -43,6 +43,10 @@ class View:
     replacement_timeout: int
     manages: Callable[[str], bool]
     evicts: bool = False
+    rate_span: Callable[[str], int] = lambda _pool: 0
+    """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
+    drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
+    """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +90,11 @@ class Run:
         return tuple(candidate.node for candidate in self.candidates)
 
     @property
+    def source_pools(self) -> tuple[str, ...]:
+        """The pools that its candidates belong to."""
+        return tuple(sorted({candidate.pool for candidate in self.candidates}))
+
+    @property
     def destinations(self) -> tuple[str, ...]:
         """The nodes that exist already and that its pods are to move to."""
         return () if self.command is None else tuple(place.node for place in self.command.placements)
@@ -111,7 +120,7 @@ class Run:
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
-        elif self.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
+        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
             times.append(self.deadline)
         elif self.phase is Phase.EVICTING:
             times.append(self.looked_at + EVICTION_LOOK)
@@ -124,6 +133,14 @@ class Run:
     def taint_id(self, candidate: Candidate) -> str:
         """Name the tainting of a candidate."""
         return f"{self.id}/taint/{candidate.node}"
+
+    def note_id(self, pool: str) -> str:
+        """Name the noting of the start on a pool."""
+        return f"{self.id}/note/{pool}"
+
+    def forget_id(self, pool: str) -> str:
+        """Name taking the start off a pool again."""
+        return f"{self.id}/forget/{pool}"
 
     def untaint_id(self, candidate: Candidate) -> str:
         """Name the untainting of a candidate."""

@@ -16,6 +16,7 @@ class Phase(StrEnum):
 
     VALIDATING = "validating"
     FOUND = "found"
+    NOTING = "noting"
     TAINTING = "tainting"
     LAUNCHING = "launching"
     WAITING = "waiting"
@@ -32,7 +33,9 @@ class Phase(StrEnum):
 class Signal(StrEnum):
     """A fact that moves a command on."""
 
+    VALIDATED_TO_NOTE = "validated, a rate budget wants the start noted"
     VALIDATED = "validated"
+    NOTED = "the start is noted"
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
@@ -58,6 +61,7 @@ class Signal(StrEnum):
 class Step(StrEnum):
     """A kind of instruction that a phase asks for until it is done."""
 
+    NOTE = "note the start on the pools"
     TAINT = "taint candidates"
     CREATE = "create replacements"
     EVICT = "evict the next pod"
@@ -65,6 +69,7 @@ class Step(StrEnum):
     CLEAR = "clear records"
     UNTAINT = "untaint candidates"
     DELETE_REPLACEMENTS = "delete replacements"
+    FORGET = "take the start off the pools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Transition:
     steps: tuple[Step, ...] = ()
 
 
-_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS))
+_ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS, Step.FORGET))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
@@ -85,7 +90,13 @@ _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.VALIDATING, Signal.CANDIDATES_GONE): Transition(Phase.REFUSED),
     (Phase.VALIDATING, Signal.VALIDATION_REFUSED): Transition(Phase.REFUSED),
+    (Phase.VALIDATING, Signal.VALIDATED_TO_NOTE): Transition(Phase.NOTING, (Step.NOTE,)),
     (Phase.VALIDATING, Signal.VALIDATED): _TAINT,
+    (Phase.NOTING, Signal.CANDIDATES_GONE): _ROLL_BACK,
+    (Phase.NOTING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.NOTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.NOTING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.NOTING, Signal.NOTED): _TAINT,
     (Phase.FOUND, Signal.FOUND_LEAVING): _DRAIN,
     (Phase.FOUND, Signal.FOUND_COMPLETE): Transition(Phase.WAITING),
     (Phase.FOUND, Signal.FOUND_BROKEN): _ROLL_BACK,

@@ -53,7 +53,7 @@ def enter(run: Run, phase: Phase, view: View) -> None:
     """Begin a phase."""
     run.phase = phase
     run.phase_since = view.elapsed
-    if phase in (Phase.TAINTING, Phase.LAUNCHING):
+    if phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING):
         run.deadline = view.elapsed + view.replacement_timeout
 
 
@@ -83,6 +83,8 @@ def _refusal(run: Run) -> str:
 
 def _is_refused(run: Run, view: View) -> bool:
     """Return whether an instruction of this phase failed for good. A creation without its pool is one of them."""
+    if run.phase is Phase.NOTING:
+        return any(run.attempts.failed(run.note_id(pool)) in FATAL for pool in run.source_pools)
     if run.phase is Phase.TAINTING:
         return any(run.attempts.failed(run.taint_id(entry)) in FATAL for entry in run.candidates)
     if run.phase is Phase.LAUNCHING:
@@ -131,6 +133,10 @@ def _steps_done(run: Run, view: View) -> bool:
 
 
 _HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
+    Signal.VALIDATED_TO_NOTE: lambda run, view: (
+        run.verdict is Signal.VALIDATED and any(view.rate_span(pool) for pool in run.source_pools)
+    ),
+    Signal.NOTED: _steps_done,
     Signal.VALIDATED: lambda run, _: run.verdict is Signal.VALIDATED,
     Signal.VALIDATION_REFUSED: lambda run, _: run.verdict is Signal.VALIDATION_REFUSED,
     Signal.CANDIDATES_GONE: _all_gone,

@@ -7,6 +7,7 @@ id. So a lost instruction or a lost answer delays a command and does no harm. Si
 from collections.abc import Iterator
 from typing import Final, assert_never
 
+from dovetail.api.pool_marks import read_history
 from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
 from dovetail.lifecycle.commands import evictions
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
@@ -27,14 +28,17 @@ from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
     EvictPod,
     Failure,
+    ForgetDisruption,
     Instruction,
+    NoteDisruption,
     TaintNode,
     UntaintNode,
 )
-from dovetail.model.command import Action, Replacement
-from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.command import REASON_OF, Action, Method, Replacement
+from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
+_ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 
 
 def keeps(run: Run, name: str, view: View) -> bool:
@@ -49,7 +53,7 @@ def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
             continue  # one by one: `next_eviction`
-        targets = run.nodes if step in _ABOUT_NODES else run.replacements
+        targets = _targets(run, step)
         for target in targets:
             kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
             wanted = Step.CLEAR if kept else step
@@ -57,9 +61,19 @@ def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
                 yield wanted, target
 
 
+def _targets(run: Run, step: Step) -> tuple[str, ...]:
+    if step in _ABOUT_POOLS:
+        return run.source_pools
+    return run.nodes if step in _ABOUT_NODES else run.replacements
+
+
 def is_done(run: Run, step: Step, target: str, view: View) -> bool:
     """Return whether one target of a step needs nothing more."""
     match step:
+        case Step.NOTE:
+            return not view.rate_span(target) or _note_done(run, target, view)
+        case Step.FORGET:
+            return _forget_done(run, target, view)
         case Step.TAINT:
             return _taint_done(run, _entry(run, target), view)
         case Step.CREATE:
@@ -80,6 +94,27 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
 
 def _entry(run: Run, node: str) -> Candidate:
     return next(entry for entry in run.candidates if entry.node == node)
+
+
+def _is_noted(run: Run, pool: str, view: View) -> bool:
+    item = view.store.get(NodePool, pool)
+    history = () if item is None else read_history(item)
+    return any(entry.command == run.id for entry in history or ())
+
+
+def _note_done(run: Run, pool: str, view: View) -> bool:
+    ident = run.note_id(pool)
+    return run.attempts.succeeded(ident) or view.store.get(NodePool, pool) is None or _is_noted(run, pool, view)
+
+
+def _forget_done(run: Run, pool: str, view: View) -> bool:
+    """Return whether a roll-back leaves the pool's history as it is: a node that leaves already counts."""
+    if any(is_leaving(run, entry, view) for entry in run.candidates if entry.pool == pool):
+        return True
+    ident = run.forget_id(pool)
+    if run.attempts.succeeded(ident) or run.attempts.failed(ident) in FATAL:
+        return True
+    return run.note_id(pool) not in run.attempts and not _is_noted(run, pool, view)
 
 
 def _taint_done(run: Run, entry: Candidate, view: View) -> bool:
@@ -177,11 +212,23 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
     return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
-Worded = TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
+Worded = NoteDisruption | ForgetDisruption | TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
 
 
 def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
     match step:
+        case Step.NOTE:
+            return NoteDisruption(
+                id=run.note_id(target),
+                command_id=run.id,
+                node_pool=target,
+                nodes=sum(entry.pool == target for entry in run.candidates),
+                reason=REASON_OF[run.method].value,
+                at=run.began,
+                keep=view.rate_span(target),
+            )
+        case Step.FORGET:
+            return ForgetDisruption(id=run.forget_id(target), command_id=run.id, node_pool=target)
         case Step.TAINT:
             entry = _entry(run, target)
             record = run.record(Phase.TAINTING, run.began)
@@ -211,6 +258,7 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
 def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
     """Word a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
     claim = claim_of(entry, view.store)
+    bound, waiting = _drain_for(run, entry, view), (*MAY_WAIT, Method.UNHEALTHY)
     return DeleteNodeClaim(
         id=run.delete_id(entry.claim),
         command_id=run.id,
@@ -218,8 +266,17 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
         uid=entry.uid,
         node=entry.node,
         only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
-        spares_protected=not (run.method in MAY_WAIT and claim is not None and is_bounded(claim)),
+        spares_protected=bound is None and not (run.method in waiting and claim is not None and is_bounded(claim)),
+        drain_for=bound,
     )
+
+
+def _drain_for(run: Run, entry: Candidate, view: View) -> int | None:
+    """Return how long the drain of a node that is repaired may take; None: as long as its claim allows."""
+    node, pool = view.store.get(Node, entry.node), view.store.get(NodePool, entry.pool)
+    if run.method is not Method.UNHEALTHY or node is None or pool is None:
+        return None
+    return view.drain_for(pool, node)
 
 
 def _specs(run: Run) -> tuple[Replacement, ...]:

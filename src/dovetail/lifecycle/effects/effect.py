@@ -13,6 +13,7 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | - |
 | EvictPod | not-found, also if the uid differs | - |
+| NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
 | CloseNode, OpenNode | done | - |
@@ -28,6 +29,7 @@ from typing import Any, Final, assert_never
 
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
+from dovetail.lifecycle.effects.pool_history import history_outcome
 from dovetail.lifecycle.effects.writes import (
     Create,
     Delete,
@@ -51,8 +53,10 @@ from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
     EvictPod,
     Failure,
+    ForgetDisruption,
     HoldNode,
     MarkPod,
+    NoteDisruption,
     OpenNode,
     PublishEvent,
     ReleaseNode,
@@ -62,6 +66,7 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.model import names
+from dovetail.model.duration import later
 from dovetail.model.text import safe
 
 Acted = (
@@ -71,6 +76,8 @@ Acted = (
     | DeleteNodeClaim
     | EvictPod
     | ClearRecord
+    | NoteDisruption
+    | ForgetDisruption
     | HoldNode
     | ReleaseNode
     | MarkPod
@@ -120,10 +127,12 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
+        case NoteDisruption() | ForgetDisruption():
+            return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
-            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim))
+            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, context))
         case EvictPod():
             return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
@@ -295,14 +304,28 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     return Writes(writes=(Create(ref=_claim(asked.name), tree=tree),))
 
 
-def _delete(asked: DeleteNodeClaim, claim: Tree | None) -> Outcome:
+def _delete(asked: DeleteNodeClaim, claim: Tree | None, context: EffectContext) -> Outcome:
     if claim is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is gone")
     if not asked.uid or text(claim, "metadata", "uid") != asked.uid:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is another one by now")
     if mapping(claim, "metadata").get("deletionTimestamp") is not None:
         return Done(uid=asked.uid)
-    return Writes(writes=(Delete(ref=_claim(asked.name), uid=asked.uid),))
+    delete = Delete(ref=_claim(asked.name), uid=asked.uid)
+    bound = None if asked.drain_for is None else drain_bound(claim, later(context.now, asked.drain_for))
+    return Writes(writes=(delete,) if bound is None else (_patch(_claim(asked.name), claim, bound), delete))
+
+
+def drain_bound(claim: Tree, until: datetime) -> Tree | None:
+    """Return the patch that ends a claim's drain at a time; None if it ends no later already (spec section 19)."""
+    present = annotation(claim, names.TERMINATION_TIMESTAMP)
+    try:
+        known = None if present is None else datetime.fromisoformat(present)
+    except ValueError:
+        known = None
+    if known is not None and known.tzinfo is not None and known <= until:
+        return None
+    return {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: _stamp(until)}}}
 
 
 def _clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:

@@ -1,6 +1,7 @@
 // Finds the page's document and hands it to its view.
 
 import { forgetColours, h, put } from "./dom.js";
+import { planView } from "./plan_view.js";
 import { runView } from "./run_view.js";
 import { sweepView } from "./sweep_view.js";
 
@@ -38,8 +39,12 @@ async function begin() {
   if (root !== null && found !== null) {
     if (found.kind === "run") runView(root, found);
     else if (found.kind === "sweep") sweepView(root, found);
+    else if (found.kind === "plan") planView(root, found);
   }
-  document.documentElement.dataset.ready = "true";
+  requestAnimationFrame(() => {
+    performance.mark("drawn");
+    document.documentElement.dataset.ready = "true";
+  });
 }
 
 begin();

@@ -1,5 +1,117 @@
 // Written by tools/build_web_types.py from report/schemas; do not edit.
 
+export type PlanDocument = {
+  kind: "plan";
+  title: string;
+  now: string;
+  profile: string;
+  live: boolean;
+  nodes: PlanNodes;
+  chains: Numbers[];
+  checks: Check[];
+  pods: PlanPods;
+  workloads: Texts;
+  actions: PlanAction[];
+  after: AfterNodes;
+  moves: Moves[];
+  remedies: Record<string, string>;
+  examples: Example[];
+  budgets: BudgetLeft[];
+};
+
+export type PlanNodes = {
+  name: Texts;
+  pool: Texts;
+  zone: Texts;
+  type: Texts;
+  capacityType: Texts;
+  price: Numbers;
+  age: Numbers;
+  cpu: Numbers;
+  memory: Numbers;
+  cpuUsed: Numbers;
+  memoryUsed: Numbers;
+  verdict: Texts;
+  why: Texts;
+  action: Numbers;
+  cost: Numbers;
+};
+
+export type AfterNodes = {
+  name: Texts;
+  pool: Texts;
+  zone: Texts;
+  type: Texts;
+  price: Numbers;
+  cpu: Numbers;
+  memory: Numbers;
+  cpuUsed: Numbers;
+  memoryUsed: Numbers;
+  isNew: Numbers;
+};
+
+export type Check = {
+  gate: string;
+  passed: boolean;
+  why: string;
+  figures: string;
+};
+
+export type PlanPods = {
+  name: Texts;
+  node: Numbers;
+  workload: Numbers;
+  cpu: Numbers;
+  memory: Numbers;
+  moves: Numbers;
+};
+
+export type PlanAction = {
+  action: string;
+  reason: string;
+  nodes: Texts;
+  savings: number;
+  required: number;
+  pods: number;
+  replacements: Texts;
+};
+
+export type Moves = {
+  node: string;
+  to: MoveTo[];
+  stuck: Texts;
+};
+
+export type MoveTo = {
+  node: string;
+  pods: Texts;
+};
+
+export type Example = {
+  node: string;
+  verdict: string;
+  pool: string;
+  changes: Change[];
+};
+
+export type Change = {
+  if: string;
+  then: string;
+  opens: boolean;
+};
+
+export type BudgetLeft = {
+  nodePool: string;
+  reason: string;
+  allowed: number;
+  used: number;
+  left: number;
+};
+
+export type Numbers = number[];
+
+export type Texts = string[];
+
 export type RunDocument = {
   kind: "run";
   title: string;
@@ -96,10 +208,6 @@ export type Outside = {
   at: number;
   what: string;
 };
-
-export type Numbers = number[];
-
-export type Texts = string[];
 
 export type SweepDocument = {
   kind: "sweep";

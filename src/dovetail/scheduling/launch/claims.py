@@ -77,18 +77,24 @@ class Fit:
 class Reservations:
     """Slots of reserved offerings that are left in one simulation."""
 
-    __slots__ = ("_held", "_left", "strict")
+    __slots__ = ("_credited", "_held", "_left", "strict")
 
     def __init__(self, frame: Frame, *, strict: bool) -> None:
         self.strict = strict
         self._left: dict[str, int] = {}
         self._held: dict[int, set[str]] = {}
+        self._credited = ""
         for offering in frame.machines.offerings:
             if offering.capacity_type == names.RESERVED:
                 mark = offering.reservation_id
                 self._left[mark] = min(
                     self._left.get(mark, offering.reservation_capacity), offering.reservation_capacity
                 )
+
+    def credit(self, reservation: str) -> None:
+        """Count one more free slot of a reservation."""
+        self._credited = reservation
+        self._left[reservation] = self._left.get(reservation, 0) + 1
 
     def offered(self, claim: Claim, kinds: Iterable[Sequence[Offering]], reqs: ReqSet) -> list[Offering] | None:
         """The reserved offerings that the claim would hold; None where only used-up ones would do."""
@@ -100,7 +106,7 @@ class Reservations:
                     continue
                 if offering.capacity_type != names.RESERVED:
                     other = True
-                elif offering.reservation_capacity == 0:
+                elif offering.reservation_capacity == 0 and offering.reservation_id != self._credited:
                     full = True
                 else:
                     with_room = True
@@ -136,6 +142,11 @@ class ClaimRules:
         self.machines = frame.machines
         self.states = states
         self.reservations = Reservations(frame, strict=strict_reserved) if frame.machines.has_reserved else None
+
+    def credit(self, reservation: str) -> None:
+        """Count one more free slot of a reservation: that of a node which goes first."""
+        if self.reservations is not None:
+            self.reservations.credit(reservation)
 
     def fit(self, claim: Claim, variant: Variant, *, best_effort: bool = False) -> Fit | None:
         """What the claim becomes when a pod of the variant joins; None where it can't."""
@@ -261,7 +272,7 @@ def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:
     )
 
 
-def final_requirements(claim: Claim, *, is_karpenter: bool) -> ReqSet:
+def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
     """The requirements of a finished claim: reserved offerings that it holds are asked for by name."""
     machines = claim.reqs.table
     if not claim.reserved:
@@ -270,7 +281,7 @@ def final_requirements(claim: Claim, *, is_karpenter: bool) -> ReqSet:
     entries = [Requirement.of(names.CAPACITY_TYPE, "In", (names.RESERVED,))]
     marks = tuple(offering.reservation_id for offering in claim.reserved)
     # Only a provider can name the label of its reservations; upstream writes an empty one where none has.
-    if group == RESERVATION.partition("/")[0] or is_karpenter:
+    if group == RESERVATION.partition("/")[0] or unnamed:
         key = RESERVATION if group == RESERVATION.partition("/")[0] else ""
         entries.append(Requirement(key=key, values=frozenset(marks)))
     return machines.replaced(claim.reqs, entries)

@@ -110,7 +110,7 @@ class ReqSet:
         self._types: TypeBits | None = None
         self._order: list[int] | None = None
         self._offered: Mask | None = None
-        self._prices: dict[str, tuple[LaunchPrice | None, LaunchPrice | None]] = {}
+        self._prices: dict[tuple[str, tuple[str, ...]], tuple[LaunchPrice | None, LaunchPrice | None]] = {}
         self._serialised: tuple[SelectorRequirement, ...] | None = None
 
     def get(self, key: str) -> Requirement | None:
@@ -146,12 +146,13 @@ class ReqSet:
 
     def prices(self, kind: InstanceType) -> tuple[LaunchPrice | None, LaunchPrice | None]:
         """(worst, cheapest) launch price of a type under these requirements."""
-        found = self._prices.get(kind.name)
+        mark = (kind.name, kind.pools)
+        found = self._prices.get(mark)
         if found is None:
             fitting = [o for o in kind.offerings if launchable(o) and self.goes_with(o)]
             cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
             found = (worst_of(fitting), None if cheapest is None else price_of(cheapest))
-            self._prices[kind.name] = found
+            self._prices[mark] = found
         return found
 
     def goes_with(self, offering: Offering) -> bool:
@@ -180,7 +181,7 @@ class ReqSet:
         return self._serialised
 
 
-def _type_requirements(kind: InstanceType) -> Requirements:
+def type_requirements(kind: InstanceType) -> Requirements:
     """The labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
     reqs = Requirements.from_spec(kind.requirements)
     missing: list[Requirement] = []
@@ -199,8 +200,14 @@ class Machines:
     def __init__(self, catalogue: Catalogue, resources: Resources) -> None:
         self.catalogue = catalogue
         self.kinds: tuple[InstanceType, ...] = catalogue.instance_types
-        self.place: dict[str, int] = {kind.name: i for i, kind in enumerate(self.kinds)}
-        self.type_reqs: list[Requirements] = [_type_requirements(kind) for kind in self.kinds]
+        self.place: dict[str, int] = {}
+        self._variants: dict[tuple[str, str], int] = {}
+        for i, kind in enumerate(self.kinds):
+            if kind.pools:
+                self._variants.update({(kind.name, pool): i for pool in kind.pools})
+            else:
+                self.place[kind.name] = i
+        self.type_reqs: list[Requirements] = [type_requirements(kind) for kind in self.kinds]
         self.by_key: dict[str, list[tuple[int, Requirement]]] = {}
         for i, reqs in enumerate(self.type_reqs):
             for entry in reqs:
@@ -214,6 +221,22 @@ class Machines:
         self._key_masks: dict[Requirement, Mask] = {}
         self._offering_masks: dict[tuple[Requirement | None, ...], Mask] = {}
         self._narrowed: dict[tuple[int, Requirement], ReqSet] = {}
+
+    def kind_of(self, name: str, pool: str) -> InstanceType | None:
+        """Return a type as a pool sees it; None where there is none of that name."""
+        place = self._variants.get((name, pool))
+        if place is None:
+            place = self.place.get(name)
+        return None if place is None else self.kinds[place]
+
+    def of_pool(self, pool: str) -> TypeBits:
+        """Return the types that a pool sees: its own variants and the types of which it has none."""
+        every = (1 << len(self.kinds)) - 1
+        if not self._variants:
+            return every
+        own = {name: place for (name, wanted), place in self._variants.items() if wanted == pool}
+        places = [own.get(kind.name, i) for i, kind in enumerate(self.kinds) if not kind.pools]
+        return sum(1 << place for place in places)
 
     def _fill_amounts(self, resources: Resources) -> None:
         rooms = [kind.allocatable() for kind in self.kinds]

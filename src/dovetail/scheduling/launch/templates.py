@@ -151,7 +151,7 @@ def build_templates(
         spec = pool.spec.template.spec
         base = pool_requirements(pool)
         reqs = machines.intern(base)
-        types = reqs.types & machines.sound
+        types = reqs.types & machines.sound & machines.of_pool(pool.metadata.name)
         if not types or (not best_effort and short_values(machines, reqs, types)):
             continue
         groups = _daemon_groups(base, spec.taints, types, machines, daemons)

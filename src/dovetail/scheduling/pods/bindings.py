@@ -5,17 +5,20 @@ operations, so that only new objects cost anything. Room, topology counts and vi
 columns. Decides nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.listing import Listing
-from dovetail.model.objects import Pod
+from dovetail.model.objects import Pod, PodSpec
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.pods.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.pods.requests import resized_spec
+
+CountedSpec = Callable[[Pod], PodSpec]
+"""The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
 _SHORT = 1 << 16
@@ -40,9 +43,17 @@ class NodeNames:
 class Bindings:
     """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order."""
 
-    def __init__(self, pods: Sequence[Pod], classes: Classes, names: NodeNames, old: "Bindings | None") -> None:
+    def __init__(
+        self,
+        pods: Sequence[Pod],
+        classes: Classes,
+        names: NodeNames,
+        old: "Bindings | None",
+        spec_of: CountedSpec = resized_spec,
+    ) -> None:
         self.pods = pods
         self._classes = classes
+        self._spec_of = spec_of
         count = len(pods)
         self._by_id: tuple[Column, Column] | None = None
         self.cls: Column = np.full(count, -1, dtype=np.int64)
@@ -103,7 +114,7 @@ class Bindings:
         for place in places:
             pod = pods[place]
             flags = flags_of(pod)
-            info = classes.spec_info(resized_spec(pod), daemon=bool(flags & DAEMON))
+            info = classes.spec_info(self._spec_of(pod), daemon=bool(flags & DAEMON))
             fresh.append((place, flags))
             infos.append(info)
             flags_column.append(flags)

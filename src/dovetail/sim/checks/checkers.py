@@ -411,7 +411,7 @@ class Watch:
 
     def instruction(self, host: Host, asked: Instruction) -> None:
         """Hear of an instruction before it is carried out."""
-        if isinstance(asked, TaintNode) and host.engine.settings.is_karpenter:
+        if isinstance(asked, TaintNode) and host.engine.settings.rules.plays_karpenter:
             self._karpenters.add(asked.command_id)
         for checker in self.checkers:
             checker.asked(host, asked)

@@ -8,6 +8,8 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, cast
 
+from msgspec.structs import replace
+
 from dovetail.api.policy import effective_policy
 from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
@@ -19,6 +21,7 @@ from dovetail.model.objects import NodeClaim, Pod, is_true
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.pod import is_reschedulable
 from dovetail.sim.checks.promises import COST, Checker, record_on
+from dovetail.sim.world.clock import SECOND
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
@@ -107,9 +110,34 @@ class SavingsChecker(Checker):
     def _begin(self, record: Record) -> None:
         price = max(self._price_of(record, catalogue) for catalogue in self._catalogues_lately())
         required = sum((self._required(entry.node, entry.claim) for entry in record.nodes), Fraction(0))
+        if self._may_have_wasted(record):
+            required = Fraction(0)
         self._costs[record.id] = (price, required)
         if not record.replacements and price < required:
             self.broken(f"{record.id} saves {_dollars(price)} an hour; {_dollars(required)} are asked for")
+
+    def _may_have_wasted(self, record: Record) -> bool:
+        """Whether the nodes can have wasted what their disturbance is worth (section 22): their price, lifelong."""
+        wasted = asked = Fraction(0)
+        for entry in record.nodes:
+            claim = self.store.claims.get(entry.claim)
+            born = None if claim is None else claim.metadata.creation_timestamp
+            pools = [] if claim is None else self.watch.pools_lately(claim.metadata.labels.get(names.NODEPOOL, ""))
+            prices = [effective_policy(pool, DOVETAIL).disruption_price for pool in pools]
+            given = [price for price in prices if price is not None]
+            if born is None or not given:
+                return False
+            hours = Fraction(self.world.now - self.world.clock.since_start(born), 3600 * SECOND)
+            one = replace(record, nodes=(entry,))
+            wasted += hours * max(self._price_of(one, catalogue) for catalogue in self._catalogues_lately())
+            asked += min(given) * self._disturbed(entry.node)
+        return wasted >= asked
+
+    def _disturbed(self, node: str) -> Fraction:
+        """Return what disturbing a node costs at least, whatever its age; pods that came a moment ago left aside."""
+        edge = self.world.now - self.watch.lag
+        pods = [pod for key, pod in self.store.pods_on.get(node, {}).items() if self._bound.get(key, 0) <= edge]
+        return sum((_pod_cost(pod) for pod in pods if is_reschedulable(pod)), Fraction(0))
 
     def _launch(self, ident: str, name: str, wanted: Replacement) -> None:
         """Judge the dearest machine that may come: every type that is asked for must save enough."""

@@ -203,7 +203,7 @@ def replay(
         written = {**msgspec.to_builtins(pool.spec.disruption), **disruption}
         spec = msgspec.structs.replace(pool.spec, disruption=msgspec.convert(written, DisruptionSpec))
         pool = msgspec.structs.replace(pool, spec=spec)
-    world.add_pool(pool if settings.is_karpenter else managed(pool))
+    world.add_pool(pool if settings.rules.plays_karpenter else managed(pool))
     world.karpenter.ready_from = APPLIED_BEFORE + int(recording.schedulable * SECOND)
     world.karpenter.ready_gap, world.scheduler.pace = RELEASED, PACE
     for deployment, arrives in zip(recording.deployments, recording.arrivals(), strict=True):
@@ -214,7 +214,7 @@ def replay(
     watch, ledger = Watch(world), Ledger(world, step=10 * SECOND)
     # The loop's polls have no fixed place in a recording: it was running before.
     world.run(APPLIED_BEFORE - world.dice.stream("phase").randrange(settings.poll_interval))
-    if settings.is_karpenter:
+    if settings.rules.plays_karpenter:
         settings = replace(settings, pools=karpenter_settings(world).pools)
     host = world.add_engine(settings, name=settings.profile.value)
     watch.follow(host)
@@ -373,7 +373,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     by_policy = replay_all(recording, catalogue, range(args.seed, args.seed + args.seeds))
     for (name, settings, _), results in zip(POLICIES, by_policy, strict=True):
-        if settings.is_karpenter:
+        if settings.rules.plays_karpenter:
             sys.stdout.write(_said(course([agreement(recording, result) for result in results]), args.seeds))
         sys.stdout.write(
             f"{name}: {mean(len(r.commands) for r in results):.1f} commands, "

@@ -17,6 +17,8 @@ import yaml
 
 from dovetail.api.findings import InputError
 from dovetail.api.settings import settings_of
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DurationError, parse_simple
 from dovetail.model.settings import PROFILES, Profile, Settings
 from dovetail.sim.scenarios.sections import (
@@ -36,12 +38,13 @@ class ScenarioError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy ready to run."""
+    """A policy ready to run. `pools`: the pools of a captured cluster that `disruption` is for; none named: all."""
 
     name: str
     settings: Settings
     disruption: dict[str, Any] = field(default_factory=dict)
     beside_karpenter: bool = False
+    pools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Scenario:
     """A scenario ready to be staged; times in nanoseconds.
 
     `arrivals`: how much of the captured cluster's last hours is lived again, if any; its `start` is the capture's then.
+    `captured`, `catalogue` and `begin`: the captured cluster, its catalogue and when its arrivals begin, where they are
+    known already (`sim.whatif`).
     """
 
     name: str
@@ -60,6 +65,9 @@ class Scenario:
     file: ScenarioFile
     policies: tuple[Policy, ...]
     arrivals: int | None = None
+    begin: datetime | None = None
+    captured: Cluster | None = None
+    catalogue: Catalogue | None = None
 
     def policy(self, name: str) -> Policy:
         """Return the policy of that name; raise ScenarioError if the scenario has none."""

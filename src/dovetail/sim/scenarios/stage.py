@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace as change
 
 from dovetail.api.catalogue import CatalogueError, load_catalogue
+from dovetail.api.policy_change import with_policy_fields
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.duration import parse_simple
@@ -70,6 +71,8 @@ def span(text: str) -> Span:
 def catalogue_of(scenario: Scenario) -> Catalogue:
     """The instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
     file = scenario.file
+    if scenario.catalogue is not None:
+        return scenario.catalogue
     if not isinstance(file.catalogue, str):
         kinds = tuple(
             offered(
@@ -179,7 +182,7 @@ def pool_of(section: PoolSection, policy: Policy) -> NodePool:
             weight=section.weight,
         ),
     )
-    return managed(pool) if section.managed and not policy.settings.is_karpenter else pool
+    return managed(pool) if section.managed and not policy.settings.rules.plays_karpenter else pool
 
 
 def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
@@ -197,10 +200,12 @@ class Stage:
         self.scenario = scenario
         self.policy = policy
         file, start = scenario.file, scenario.start
-        self._cluster = None if file.cluster is None else load_captured(scenario, file.cluster)
+        self._cluster = scenario.captured
+        if self._cluster is None and file.cluster is not None:
+            self._cluster = load_captured(scenario, file.cluster)
         self._begin: datetime | None = None
         if self._cluster is not None and scenario.arrivals is not None:
-            self._begin, _ = window_of(self._cluster, scenario.arrivals, str(file.cluster))
+            self._begin = scenario.begin or window_of(self._cluster, scenario.arrivals, str(file.cluster))[0]
             start = self._begin - timedelta(microseconds=scenario.warm_up // 1000)
         self.world = World(
             WorldConfig(catalogue=catalogue_of(scenario), seed=seed, start=start, times=times_of(file.cloud))
@@ -237,9 +242,13 @@ class Stage:
 
     def _adapt(self, pool: NodePool) -> NodePool:
         """A captured pool under the policy."""
-        written = msgspec.to_builtins(pool.spec.disruption)
-        pool = change(pool, spec=change(pool.spec, disruption=disruption_of(written, self.policy.disruption)))
-        return pool if self.policy.settings.is_karpenter else managed(pool)
+        policy = self.policy
+        if policy.disruption and (not policy.pools or pool.metadata.name in policy.pools):
+            try:
+                pool = with_policy_fields(pool, policy.disruption)
+            except (msgspec.ValidationError, ValueError) as error:
+                raise ScenarioError(f"disruption: {error}; write it as in a NodePool's spec.disruption") from None
+        return pool if self.policy.settings.rules.plays_karpenter else managed(pool)
 
     def _draw(self, options: Any) -> Any:
         return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options

@@ -23,11 +23,11 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     ObjectVanished,
     PublishEvent,
-    Report,
     SettingsChanged,
     Synced,
     WakeAt,
 )
+from dovetail.lifecycle.reports import Report
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import Settings
 from dovetail.sim.world.actuate import SEAL, Acted, Actuator, Answer

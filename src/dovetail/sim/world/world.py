@@ -186,7 +186,7 @@ class World:
         verdicts_every: int = VERDICTS_EVERY,
     ) -> Host:
         """Add a controller; it is started by `Host.start`."""
-        karpenter = settings.is_karpenter
+        karpenter = settings.rules.plays_karpenter
         identity = name
 
         def build() -> Engine:

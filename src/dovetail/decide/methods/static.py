@@ -1,0 +1,187 @@
+"""Drifted and expired nodes of static pools: terminate first, and let Karpenter refill the pool.
+
+Spec section 5. A static pool keeps `spec.replicas` nodes; a claim beyond that is the first that Karpenter deletes, so a
+replacement can't come first. A node is deleted within the pool's budget, the next one when Karpenter has refilled the
+pool, or drift is left to Karpenter (a setting). The profile `karpenter-1.15` replaces from the pool's template instead,
+within `limits.nodes`, and with gate TerminateFirstDrift terminates first where that leaves no room or where only full
+reservations would do. Sits in decide, below `leaving`.
+"""
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods.moves import bare_command
+from dovetail.model import names
+from dovetail.model.command import Command, Method, Replacement
+from dovetail.model.karpenter import FeatureGate, StaticDrift
+from dovetail.model.objects import NodePool, condition
+from dovetail.model.quantity import resource_amount
+from dovetail.model.verdicts import Gate
+from dovetail.scheduling.launch.machines import RESERVATION, places_of
+from dovetail.scheduling.launch.templates import pool_requirements, unreadable
+from dovetail.scheduling.result import launchable
+
+
+def is_static(facts: NodeFacts) -> bool:
+    """Return whether the node's pool keeps a fixed number of nodes."""
+    return facts.policy is not None and facts.policy.static
+
+
+def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
+    """Return what would become of one node of a static pool, budgets left aside."""
+    assert facts.pool is not None
+    if not context.settings.rules.replaces_static:
+        return refuse_refill(context, method, facts) or terminate_first(context, method, facts)
+    refusal = _refuse_shrinking(context, facts.pool)
+    if refusal is not None:
+        return refusal
+    if may_terminate_first(context, facts):
+        return terminate_first(context, method, facts)
+    return _refuse_replacement(context, facts.pool) or bare_command(
+        context, method, (facts,), (template_replacement(facts.pool),)
+    )
+
+
+def terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command:
+    """Return a command that deletes a node for which another comes later: it saves nothing."""
+    return bare_command(context, method, (facts,), saves=False)
+
+
+# ---------------------------------------------------------------- the profile dovetail
+
+
+def refuse_refill(context: RoundContext, method: Method, facts: NodeFacts) -> Refusal | None:
+    """Say why a static pool's node is not deleted now; None where Karpenter would refill the pool."""
+    pool, name = facts.pool, facts.pool_name
+    assert pool is not None
+    if context.settings.karpenter.static_drift is StaticDrift.LEAVE:
+        return Refusal(
+            gate=Gate.POOL_POLICY,
+            why=f"NodePool {name} is static and its drift is left to Karpenter (setting karpenter.staticDrift).",
+            figures={"nodePool": name},
+        )
+    if context.snapshot.surroundings.features.is_named_off(FeatureGate.STATIC_CAPACITY):
+        return Refusal(
+            gate=Gate.POOL_POLICY,
+            why=f"NodePool {name} is static and Karpenter would not refill it: its gate StaticCapacity is off.",
+            figures={"nodePool": name},
+        )
+    return _refuse_unready(pool) or _refuse_shrinking(context, pool) or _refuse_half_full(context, method, pool)
+
+
+def _refuse_unready(pool: NodePool) -> Refusal | None:
+    name, ready = pool.metadata.name, condition(pool.status.conditions, "Ready")
+    broken = unreadable(pool)
+    if broken:
+        why = f"Static NodePool {name} can't be read ({broken}): it launches nothing."
+    elif pool.metadata.deletion_timestamp is not None:
+        why = f"Static NodePool {name} is being deleted: Karpenter would not refill it."
+    elif ready is not None and ready.status != "True":
+        why = f"Static NodePool {name} is not Ready: Karpenter would not refill it."
+    else:
+        return None
+    return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": name})
+
+
+def _refuse_half_full(context: RoundContext, method: Method, pool: NodePool) -> Refusal | None:
+    """Refuse while nodes that are still to come use up what the budget leaves."""
+    name, replicas = pool.metadata.name, pool.spec.replicas or 0
+    there = sum(1 for facts in context.nodes if facts.pool_name == name and (facts.marked or facts.initialized))
+    missing, left = max(0, replicas - there), context.left(method).get(name, 0)
+    if not missing or missing < left:
+        return None
+    return Refusal(
+        gate=Gate.NEW_NODES,
+        why=f"Static NodePool {name} has {there} of {replicas} nodes: the next goes when Karpenter has refilled it.",
+        figures={"nodePool": name, "nodes": there, "replicas": replicas},
+    )
+
+
+# ---------------------------------------------------------------- as Karpenter v1.15
+
+
+def static_room(context: RoundContext, pool: NodePool) -> int | None:
+    """Return how many nodes a static pool may have more than now (`limits.nodes`); None: no limit. Unreadable: 0."""
+    limit = pool.spec.limits.get("nodes")
+    if unreadable(pool):
+        return 0
+    if limit is None:
+        return None
+    count = sum(1 for facts in context.nodes if facts.claim is not None and facts.pool_name == pool.metadata.name)
+    return max(0, resource_amount("nodes", limit) - count)
+
+
+def scaling_down(context: RoundContext, pool: NodePool) -> bool:
+    """Return whether a static pool has more nodes than it should: it gives some up anyway."""
+    staying = sum(
+        1
+        for facts in context.nodes
+        if facts.claim is not None and facts.pool_name == pool.metadata.name and not facts.marked
+    )
+    return staying > (pool.spec.replicas or 0)
+
+
+def may_terminate_first(context: RoundContext, facts: NodeFacts) -> bool:
+    """Return whether Karpenter deletes the node before its replacement comes (gate TerminateFirstDrift)."""
+    pool = facts.pool
+    features = context.snapshot.surroundings.features
+    if pool is None or not features.has(FeatureGate.TERMINATE_FIRST_DRIFT) or _refuse_unready(pool) is not None:
+        return False
+    if static_room(context, pool) == 0:
+        return True
+    offered = _only_full_reservations(context, pool)
+    return offered is not None and facts.labels.get(RESERVATION, "") in offered
+
+
+def blocked_by_reservations(context: RoundContext, pool: NodePool) -> bool:
+    """Return whether only full reservations would do for the pool's nodes."""
+    return _only_full_reservations(context, pool) is not None
+
+
+def _only_full_reservations(context: RoundContext, pool: NodePool) -> frozenset[str] | None:
+    """Return the pool's reservations where all its offerings are reserved and full; None where that is not so."""
+    machines = context.snapshot.frame.machines
+    reqs = machines.intern(pool_requirements(pool))
+    offers = [o for place in places_of(reqs.types) for o in machines.kinds[place].offerings if reqs.goes_with(o)]
+    if not offers or any(o.capacity_type != names.RESERVED or launchable(o) for o in offers):
+        return None
+    return frozenset(o.reservation_id for o in offers if o.reservation_id)
+
+
+def _refuse_shrinking(context: RoundContext, pool: NodePool) -> Refusal | None:
+    name, broken = pool.metadata.name, unreadable(pool)
+    if broken:
+        return Refusal(
+            gate=Gate.NEW_NODES, why=f"Static NodePool {name} can't be read ({broken}): it launches nothing."
+        )
+    if scaling_down(context, pool):
+        return Refusal(
+            gate=Gate.NEW_NODES, why=f"Static NodePool {name} has more nodes than replicas and is shrinking."
+        )
+    return None
+
+
+def _refuse_replacement(context: RoundContext, pool: NodePool) -> Refusal | None:
+    """Say why no replacement can come first."""
+    name = pool.metadata.name
+    if static_room(context, pool) == 0:
+        limit = str(pool.spec.limits.get("nodes"))
+        return Refusal(
+            gate=Gate.NEW_NODES,
+            why=f"Static NodePool {name} is at its limit of {limit} nodes: no replacement can come first.",
+            figures={"nodePool": name, "limit": limit},
+        )
+    return None
+
+
+def template_replacement(pool: NodePool | None) -> Replacement:
+    """Return a replacement that is the pool's template, whatever type comes of it."""
+    assert pool is not None
+    spec = pool.spec.template.spec
+    return Replacement(
+        node_pool=pool.metadata.name,
+        instance_types=(),
+        requirements=spec.requirements,
+        taints=spec.taints,
+        startup_taints=spec.startup_taints,
+    )

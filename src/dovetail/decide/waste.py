@@ -1,0 +1,85 @@
+"""What nodes waste: what their going would save, and what a node still has to waste before it may go for little.
+
+Spec section 22. The engine keeps what was wasted (`lifecycle.waste`) and hands it to the next question; this module
+says what each node's going would save now, threshold aside, and words the gate. Bounded: of a large cluster only the
+nodes that promise most per disturbance are looked at. Sits in decide, beside the methods.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.methods.moves import refuse_back_off, refuse_unplaced
+from dovetail.decide.words import clock, dollars
+from dovetail.model.money import Money
+from dovetail.model.verdicts import Gate
+from dovetail.model.waste import Wasted
+
+LOOKED_AT_MAX: Final = 64
+"""Of how many nodes a round finds out what they waste."""
+
+
+def could_save(context: RoundContext) -> Mapping[str, Money | None]:
+    """Return what the going of each node would save per hour now; None: it could not go. Not looked at: left out."""
+    found = context.could_save
+    if found is None:
+        found = context.could_save = _could_save(context)
+    return found
+
+
+def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
+    if not context.settings.rules.waste or context.stabilizing:
+        return {}
+    priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
+    known = context.question.waste
+    priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
+    return {facts.name: _savings(context, facts) for facts in priced[:LOOKED_AT_MAX]}
+
+
+def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
+    place = context.place(facts)
+    for least, launch in context.bounds.replacement_at_least(place):
+        if least > context.new_nodes_max:
+            return None
+        cheaper = launch is None or context.new_nodes_max > 1
+        if not cheaper and launch is not None and launch.amount >= facts.price:
+            return None
+    simulation = context.simulate((facts,), for_cost=True)
+    own = simulation.own_new_nodes(count_all=False)
+    hopeless = len(own) > context.new_nodes_max or any(not node.instance_types for node in own)
+    if hopeless or refuse_unplaced(simulation, context.settings) or refuse_back_off(context, own):
+        return None
+    free = [replace(source, required=Fraction(0), asked_waste=None) for source in context.sources((facts,))]
+    judged = judge_new_nodes(free, own, context.settings)
+    return None if isinstance(judged, Refusal) else judged.savings
+
+
+def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
+    """Say what a node has wasted, what is asked for and when it will be there, where its pool has a price for it."""
+    asked = facts.asked_waste(context.now) if context.settings.rules.waste else None
+    if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
+        return refusal
+    wasted = context.question.waste.get(facts.name)
+    amount = 0 if wasted is None else wasted.by(context.now)
+    rate = could_save(context).get(facts.name)
+    due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
+    when = "once it could go" if due is None else f"at {clock(due)}"
+    haste = "pods of Jobs run on it" if context.waits_for_jobs(facts) else refusal.why.rstrip(".")
+    return replace(
+        refusal,
+        gate=Gate.WASTE,
+        why=f"It does not go at once ({haste}); it has wasted {dollars(amount)} so far and goes when "
+        f"{dollars(asked)} are wasted, {when}.",
+        figures={
+            **refusal.figures,
+            "wasted": dollars(amount, bare=True),
+            "asked": dollars(asked, bare=True),
+            "at": None if due is None else clock(due),
+        },
+        due=due,
+    )

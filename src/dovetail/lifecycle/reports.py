@@ -1,0 +1,390 @@
+"""What the engine reports: a closed set of facts for logs, metrics, notifications and the simulator's ledger.
+
+Each type holds its facts as they are; `topic`, `message` and `figures` word them for a log line. Whoever treats some
+of them in a way of its own matches on the types and ends in `assert_never`, so that a new one can't be overlooked. To
+add one: its class here and its name in `Report`. Never answered. Sits at the bottom of lifecycle, beside `messages`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.model.command import Action, Method
+from dovetail.model.policy import Reason
+
+Figures = dict[str, str | int | float]
+_NAMED_MAX: Final = 4
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Word a list of names: all of a few, the first few of many; the figures of a report hold them all."""
+    if len(names) <= _NAMED_MAX:
+        return ", ".join(names)
+    return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAdvanced:
+    """A command has entered a phase; `source` and `signal` are None where it begins.
+
+    `savings` is in dollars per hour, None where a predecessor decided the command; `seconds` counts from its start.
+    """
+
+    topic: ClassVar[str] = "command"
+    command_id: str
+    phase: Phase
+    source: Phase | None
+    signal: Signal | None
+    action: Action
+    method: Method
+    nodes: tuple[str, ...]
+    replacements: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    seconds: float = 0.0
+    savings: float | None = None
+    why: str = ""
+
+    @property
+    def message(self) -> str:
+        """Return the step in words: how many nodes it removes and launches, and why."""
+        count = len(self.replacements)
+        launches = f" ({count} replacement{'s' if count > 1 else ''})" if count else ""
+        why = f": {self.why}" if self.why else ""
+        return f"{self.action.value} of {some_of(self.nodes)} is {self.phase.value}{launches}{why}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return everything, lists joined by commas."""
+        figures: Figures = {
+            "phase": self.phase.value,
+            "from": "" if self.source is None else self.source.value,
+            "signal": "" if self.signal is None else self.signal.value,
+            "action": self.action.value,
+            "method": self.method.value,
+            "removes": len(self.nodes),
+            "launches": len(self.replacements),
+            "nodes": ",".join(self.nodes),
+            "replacements": ",".join(self.replacements),
+            "pools": ",".join(self.pools),
+            "seconds": self.seconds,
+        }
+        return figures if self.savings is None else {**figures, "savings": self.savings}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandFound:
+    """A command of a predecessor was found on the cluster and is carried on."""
+
+    topic: ClassVar[str] = "command"
+    command_id: str
+    action: Action
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return "found on the cluster"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the action."""
+        return {"action": self.action.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionNotDone:
+    """The shell could not carry out an instruction; `failure` is a value of `messages.Failure`."""
+
+    topic: ClassVar[str] = "instruction-failed"
+    command_id: str
+    id: str
+    failure: str
+    detail: str
+
+    @property
+    def message(self) -> str:
+        """Return the shell's own words, if it has any."""
+        return self.detail or self.failure
+
+    @property
+    def figures(self) -> Figures:
+        """Return which instruction, and how it failed."""
+        return {"id": self.id, "failure": self.failure}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBacksOff:
+    """A pool waits because a command in it failed; `what` says what it doesn't do meanwhile."""
+
+    topic: ClassVar[str] = "back-off"
+    command_id: str
+    pool: str
+    what: str
+    failures: int
+    seconds: int
+    why: str
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"pool {self.pool} {self.what} for {self.seconds} s: {self.why}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, and how long it waits."""
+        return {"pool": self.pool, "failures": self.failures, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostActionUndone:
+    """Nodes came back after a cost action: it did not hold, and its pool pauses."""
+
+    topic: ClassVar[str] = "regrowth"
+    pool: str
+    failures: int
+    seconds: int
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"a cost action in pool {self.pool} did not hold: nodes came back"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, and how long it pauses."""
+        return {"pool": self.pool, "failures": self.failures, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandProposed:
+    """What would be begun, if Dovetail didn't only observe; `savings` in dollars per hour."""
+
+    topic: ClassVar[str] = "proposal"
+    action: Action
+    nodes: tuple[str, ...]
+    replacements: int = 0
+    savings: float = 0.0
+    pods: int = 0
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
+        first = f", after {self.replacements} new" if self.replacements else ""
+        return (
+            f"{self.action.value} of {some_of(self.nodes)} would be begun{first}: it saves ${self.savings:.4g}/h and "
+            f"restarts {pods}"
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """Return the action, all its nodes, what it saves and whom it disturbs."""
+        return {
+            "action": self.action.value,
+            "nodes": ",".join(self.nodes),
+            "replacements": self.replacements,
+            "savings": self.savings,
+            "pods": self.pods,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDropped:
+    """A command that was decided but can't be begun: one of its nodes is taken, or has no NodeClaim."""
+
+    topic: ClassVar[str] = "proposal-dropped"
+    action: Action
+    nodes: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"{self.action.value} of {some_of(self.nodes)} can't be begun"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the action and all its nodes."""
+        return {"action": self.action.value, "nodes": ",".join(self.nodes)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnded:
+    """A round was worked out: how many commands it began, and how many rounds there were and were not needed."""
+
+    topic: ClassVar[str] = "round"
+    commands: int
+    rounds: int
+    skipped: int
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"{self.commands} commands begun"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the counts."""
+        return {"commands": self.commands, "rounds": self.rounds, "skipped": self.skipped}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictsChanged:
+    """How many nodes of a pool have each verdict, where that changed."""
+
+    topic: ClassVar[str] = "verdicts"
+    pool: str
+    counts: tuple[tuple[str, int], ...]
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"verdicts of {self.pool} changed"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, and one figure per verdict."""
+        return {"pool": self.pool, **dict(self.counts)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetChanged:
+    """What a pool allows for a reason, where that changed."""
+
+    topic: ClassVar[str] = "budget"
+    pool: str
+    reason: Reason
+    allowed: int
+    used: int
+    left: int
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"{self.pool} allows {self.allowed} {self.reason.value}, {self.used} used"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, the reason and the numbers."""
+        numbers: Figures = {"allowed": self.allowed, "used": self.used, "left": self.left}
+        return {"pool": self.pool, "reason": self.reason.value, **numbers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesBlocked:
+    """Moves that the savings threshold of a pool blocked, and that were not blocked before.
+
+    `nodes` and `why` are those of the first of them.
+    """
+
+    topic: ClassVar[str] = "threshold-blocked"
+    pool: str
+    moves: int
+    nodes: tuple[str, ...]
+    why: str
+
+    @property
+    def message(self) -> str:
+        """Return the sentence of the first move."""
+        return self.why
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, the number of moves and the nodes of the first."""
+        return {"pool": self.pool, "moves": self.moves, "nodes": ",".join(self.nodes)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """A warning of a round, or of a pool's policy; said once."""
+
+    topic: ClassVar[str] = "warning"
+    message: str
+
+    @property
+    def figures(self) -> Figures:
+        """Return nothing: the message says it all."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIgnored:
+    """An object carries a command record that Dovetail doesn't trust (`commands.seal`)."""
+
+    topic: ClassVar[str] = "record-ignored"
+    kind: str
+    name: str
+    why: str
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"the record of a command on {self.kind} {self.name} is ignored: {self.why}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the object and the reason."""
+        return {"kind": self.kind, "name": self.name, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipChanged:
+    """Whether this process leads has changed."""
+
+    topic: ClassVar[str] = "leadership"
+    leads: bool
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return "gained" if self.leads else "lost"
+
+    @property
+    def figures(self) -> Figures:
+        """Return nothing: the message says it all."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewIsOld:
+    """Nothing was heard of these kinds for too long: nothing is decided until it is."""
+
+    topic: ClassVar[str] = "view"
+    kinds: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"nothing was heard of {', '.join(self.kinds)}: nothing is decided until it is"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the kinds."""
+        return {"kinds": ",".join(self.kinds)}
+
+
+Report = (
+    CommandAdvanced
+    | CommandFound
+    | InstructionNotDone
+    | PoolBacksOff
+    | CostActionUndone
+    | CommandProposed
+    | CommandDropped
+    | RoundEnded
+    | VerdictsChanged
+    | BudgetChanged
+    | MovesBlocked
+    | Warned
+    | RecordIgnored
+    | LeadershipChanged
+    | ViewIsOld
+)
+
+
+def command_of(report: Report) -> str:
+    """Return the id of the command that a report is about, or ""."""
+    match report:
+        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff():
+            return report.command_id
+        case _:
+            return ""

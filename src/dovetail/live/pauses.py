@@ -1,0 +1,41 @@
+"""`dovetail pause` and `dovetail resume`: annotations on NodePools that stop new commands, and take the stop off again.
+
+Spec section 16. Needs no running controller. Resuming also ends a halt that a pool placed on itself (section 17).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dovetail.live.client import ApiClient
+from dovetail.live.holds import Tally, apply_change, check_pools, listed_items
+from dovetail.live.resources import BY_KIND
+from dovetail.model.names import HALTED, PAUSED, PAUSED_REASON
+
+_POOL: Final = BY_KIND["NodePool"]
+Annotations = dict[str, str | None]
+
+
+async def pause(client: ApiClient, pools: Sequence[str] | None, until: str, reason: str) -> Tally:
+    """Pause pools, all for None, with "true" or a time as the end."""
+    return await _annotate(client, pools, {PAUSED: until, PAUSED_REASON: reason or None})
+
+
+async def resume(client: ApiClient, pools: Sequence[str] | None) -> Tally:
+    """Let pools go on, all for None."""
+    return await _annotate(client, pools, dict.fromkeys((PAUSED, PAUSED_REASON, HALTED), None))
+
+
+async def _annotate(client: ApiClient, pools: Sequence[str] | None, wanted: Annotations) -> Tally:
+    if pools is not None:
+        await check_pools(client, pools)
+    tally = Tally()
+    for item in await listed_items(client, _POOL):
+        if pools is None or item["metadata"]["name"] in pools:
+            await apply_change(client, _POOL, item, lambda tree: _change(tree, wanted), tally)
+    return tally
+
+
+def _change(item: dict[str, Any], wanted: Annotations) -> dict[str, Any] | None:
+    present = item["metadata"].get("annotations") or {}
+    change = {key: value for key, value in wanted.items() if present.get(key) != value}
+    return {"metadata": {"annotations": change}} if change else None

@@ -1,0 +1,214 @@
+"""NodeOverlays: other prices and more extended resources for the instance types of a catalogue, pool by pool.
+
+As Karpenter applies them (gate NodeOverlay): heavier overlays first, then the later name; the first that matches an
+offering sets its price, the first that names a resource sets that resource; an overlay that conflicts with another of
+its own weight is left out everywhere. Types that come out differently in some pools become variants, each for its
+pools. Decides nothing else. Sits in scheduling, below machines.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.labels import OperatorError, Requirement, Requirements
+from dovetail.model.money import UNIT, Money, nearest, parse_money
+from dovetail.model.objects import NodeOverlay, NodePool, condition
+from dovetail.model.quantity import QuantityError, resource_amount
+from dovetail.scheduling.launch.machines import RESERVATION, type_requirements
+
+_PRICE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_ADJUSTMENT: Final = re.compile(r"[+-][0-9]+(\.[0-9]+)?%?")
+_OWN: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlay:
+    """An overlay that can be read. `change`: a price, or a change of it with its sign; empty: none."""
+
+    name: str
+    weight: int
+    reqs: Requirements
+    change: str
+    capacity: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaid:
+    """A catalogue with overlays applied, and what to say of overlays that were left out."""
+
+    catalogue: Catalogue
+    notes: tuple[str, ...] = ()
+
+
+def overlaid(catalogue: Catalogue, overlays: Sequence[NodeOverlay], pools: Sequence[NodePool]) -> Overlaid:
+    """Return the catalogue as these overlays change it."""
+    notes: list[str] = []
+    read = [entry for item in overlays if (entry := _read(item, notes)) is not None]
+    read.sort(key=lambda entry: entry.name, reverse=True)
+    read.sort(key=lambda entry: -entry.weight)
+    if not read:
+        return Overlaid(catalogue, tuple(notes))
+    views = [_View(catalogue, pool) for pool in pools]
+    for entry in read:
+        hits = [(view, view.hits(entry)) for view in views]
+        rival = next((found for view, hit in hits if (found := view.rival(entry, hit)) is not None), None)
+        if rival is not None:
+            notes.append(
+                f"NodeOverlay {entry.name} is left out: it has the weight {entry.weight} of NodeOverlay {rival}, "
+                "and both change the same price or resource"
+            )
+            continue
+        for view, hit in hits:
+            view.apply(entry, hit)
+    return Overlaid(_joined(catalogue, views), tuple(sorted(notes)))
+
+
+def _read(item: NodeOverlay, notes: list[str]) -> _Overlay | None:
+    spec, name = item.spec, item.metadata.name
+    refused = condition(item.status.conditions, "ValidationSucceeded")
+    if refused is not None and refused.status == "False" and refused.reason == "RuntimeValidation":
+        notes.append(f"NodeOverlay {name} is left out: Karpenter refuses it (RuntimeValidation)")
+        return None
+    problem = ""
+    price = None if spec.price is None else str(spec.price)
+    change = None if spec.price_adjustment is None else str(spec.price_adjustment)
+    if price is not None and change is not None:
+        problem = "it has both price and priceAdjustment"
+    elif price is not None and not _PRICE.fullmatch(price):
+        problem = f"its price {price!r} is no number"
+    elif change is not None and not _ADJUSTMENT.fullmatch(change):
+        problem = f"its priceAdjustment {change!r} is neither +0.5, -0.5, +10% nor -10%"
+    elif _OWN & spec.capacity.keys():
+        problem = f"its capacity names {min(_OWN & spec.capacity.keys())}, which belongs to the provider"
+    try:
+        reqs = Requirements.from_spec(spec.requirements)
+        capacity = tuple(sorted((key, resource_amount(key, text)) for key, text in spec.capacity.items()))
+    except (OperatorError, QuantityError) as error:
+        problem, reqs, capacity = str(error), Requirements(()), ()
+    if problem:
+        notes.append(f"NodeOverlay {name} is left out: {problem}")
+        return None
+    return _Overlay(name, spec.weight or 0, reqs, price or change or "", capacity)
+
+
+_Hit = dict[int, list[int]]
+"""The types that an overlay matches, each with its matching offerings."""
+
+
+class _View:
+    """The catalogue as one pool sees it."""
+
+    def __init__(self, catalogue: Catalogue, pool: NodePool) -> None:
+        self.pool = pool.metadata.name
+        labels = {**pool.spec.template.metadata.labels, names.NODEPOOL: self.pool}
+        own = Requirements.from_labels(labels)
+        self.kinds = catalogue.instance_types
+        self.reqs = [type_requirements(kind).union(own) for kind in self.kinds]
+        self.changes: dict[tuple[int, int], str] = {}
+        self.capacity: dict[int, dict[str, int]] = {}
+        self._priced: dict[tuple[int, int], tuple[int, str]] = {}
+        self._sized: dict[tuple[int, str], tuple[int, str]] = {}
+
+    def hits(self, entry: _Overlay) -> _Hit:
+        """Return the types and offerings that the overlay's requirements match."""
+        found: _Hit = {}
+        for place, kind in enumerate(self.kinds):
+            if self.reqs[place].is_compatible(entry.reqs, frozenset()):
+                offers = [number for number, offer in enumerate(kind.offerings) if _goes_with(entry.reqs, offer)]
+                if offers:
+                    found[place] = offers
+        return found
+
+    def rival(self, entry: _Overlay, hit: _Hit) -> str | None:
+        """Return an overlay of the same weight that changes the same; None: there is none."""
+        for place, offers in hit.items():
+            marks = [self._priced.get((place, number)) for number in offers] if entry.change else []
+            marks += [self._sized.get((place, name)) for name, _ in entry.capacity]
+            for mark in marks:
+                if mark is not None and mark[0] == entry.weight:
+                    return mark[1]
+        return None
+
+    def apply(self, entry: _Overlay, hit: _Hit) -> None:
+        """Note what the overlay changes; what a heavier one has changed stays."""
+        for place, offers in hit.items():
+            for number in offers if entry.change else ():
+                self.changes.setdefault((place, number), entry.change)
+                self._priced[place, number] = (entry.weight, entry.name)
+            for name, amount in entry.capacity:
+                self.capacity.setdefault(place, {}).setdefault(name, amount)
+                self._sized[place, name] = (entry.weight, entry.name)
+
+    def changed(self, place: int) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]]:
+        """Return what changes of a type: prices by offering, and resources."""
+        count = len(self.kinds[place].offerings)
+        prices = tuple(
+            (number, self.changes[place, number]) for number in range(count) if (place, number) in self.changes
+        )
+        return prices, tuple(sorted(self.capacity.get(place, {}).items()))
+
+
+def _goes_with(reqs: Requirements, offer: Offering) -> bool:
+    given = [(names.ZONE, offer.zone), (names.CAPACITY_TYPE, offer.capacity_type)]
+    if offer.reservation_id:
+        given.append((RESERVATION, offer.reservation_id))
+    for key, value in given:
+        entry: Requirement | None = reqs.get(key)
+        if entry is not None and not entry.has(value):
+            return False
+    return True
+
+
+def _joined(catalogue: Catalogue, views: Sequence[_View]) -> Catalogue:
+    """Return one catalogue: a type that comes out the same in every pool stays one type."""
+    kinds: list[InstanceType] = []
+    for place, kind in enumerate(catalogue.instance_types):
+        by_change: dict[tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]], list[str]] = {}
+        for view in views:
+            by_change.setdefault(view.changed(place), []).append(view.pool)
+        if len(by_change) == 1:
+            kinds.append(_changed(kind, *next(iter(by_change)), pools=()))
+            continue
+        kinds.append(kind)
+        for change, pools in by_change.items():
+            if change != ((), ()):
+                kinds.append(_changed(kind, *change, pools=tuple(sorted(pools))))
+    return replace(catalogue, instance_types=tuple(kinds))
+
+
+def _changed(
+    kind: InstanceType,
+    prices: Sequence[tuple[int, str]],
+    capacity: Sequence[tuple[str, int]],
+    *,
+    pools: tuple[str, ...],
+) -> InstanceType:
+    if not prices and not capacity:
+        return kind
+    offers = list(kind.offerings)
+    for number, change in prices:
+        offer = offers[number]
+        offers[number] = replace(
+            offer, price=_exact(offer.price, change), price_float=_float(offer.price_float, change)
+        )
+    return replace(kind, offerings=tuple(offers), capacity={**kind.capacity, **dict(capacity)}, pools=pools)
+
+
+def _exact(price: Money, change: str) -> Money:
+    if change[0] not in "+-":
+        return parse_money(change)
+    amount = Fraction(change.rstrip("%"))
+    after = price * (1 + amount / 100) if change.endswith("%") else price + amount * UNIT
+    return max(0, nearest(after))
+
+
+def _float(price: float, change: str) -> float:
+    """Return the price as Karpenter's floats have it."""
+    if change[0] not in "+-":
+        return float(change)
+    amount = float(change.rstrip("%"))
+    return max(0.0, price * (1 + amount / 100) if change.endswith("%") else price + amount)

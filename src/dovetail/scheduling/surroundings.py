@@ -1,0 +1,61 @@
+"""What Karpenter's features make of a cluster before anything is placed: prices, default constraints, virtual pods.
+
+One value per snapshot: which gates count as on, the catalogue with overlays, the spec that each pod counts with, and
+the virtual pods of buffers. What has not changed is taken over from the snapshot before. Decides nothing. Sits in
+scheduling, below the snapshot.
+"""
+
+from dataclasses import dataclass
+
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.karpenter import FeatureGate, Features, features_of
+from dovetail.model.objects import Pod
+from dovetail.model.settings import Settings
+from dovetail.scheduling.buffers import virtual_pods
+from dovetail.scheduling.launch.overlays import Overlaid, overlaid
+from dovetail.scheduling.pods.default_spread import DefaultSpread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """See the module. `given`: the catalogue before overlays; `mark`: what the overlays were worked out from."""
+
+    features: Features
+    given: Catalogue
+    overlaid: Overlaid
+    mark: tuple[object, ...]
+    spread: DefaultSpread
+    virtual: tuple[Pod, ...]
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Return the catalogue that counts."""
+        return self.overlaid.catalogue
+
+
+def surroundings_of(
+    cluster: Cluster, catalogue: Catalogue, settings: Settings, previous: Surroundings | None
+) -> Surroundings:
+    """Return what the features make of a cluster; parts that are the same as before are the very same objects."""
+    features = features_of(settings.karpenter, cluster)
+    overlays = cluster.node_overlays if features.has(FeatureGate.NODE_OVERLAY) else ()
+    mark: tuple[object, ...] = ()
+    if overlays:
+        seen = tuple((pool.metadata.name, pool.spec.template.metadata.labels) for pool in cluster.node_pools)
+        mark = (tuple((item.metadata.name, item.spec, item.status.conditions) for item in overlays), seen)
+    if previous is not None and previous.given is catalogue and previous.mark == mark:
+        priced = previous.overlaid
+    else:
+        priced = overlaid(catalogue, overlays, cluster.node_pools)
+    spread = DefaultSpread(settings.karpenter.spread, cluster)
+    if previous is not None and previous.spread.same_as(spread):
+        spread = previous.spread
+    return Surroundings(
+        features=features,
+        given=catalogue,
+        overlaid=priced,
+        mark=mark,
+        spread=spread,
+        virtual=virtual_pods(cluster) if features.has(FeatureGate.CAPACITY_BUFFER) else (),
+    )

@@ -1,0 +1,154 @@
+"""`dovetail whatif` from the command line: a small capture, three runs, a recommendation and a patch."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dovetail.cli.main import main
+from dovetail.model import names
+from dovetail.model.settings import DOVETAIL
+from dovetail.sim.whatif import WhatIf, recommend, window_of
+from tests.cli.test_plan_command import _write
+from tests.designs.world import Town, kind
+
+
+def _town(young: bool = True) -> Town:
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0, "consolidateAfter": "15s"})
+    town.pool("other")
+    age = timedelta(minutes=20) if young else timedelta(days=3)
+    for number in range(3):
+        town.node(f"n{number}", "l", age=timedelta(days=4))
+        town.fill(f"n{number}", 2, cpu="500m")
+    for name, pod in list(town.pods.items()):
+        import msgspec
+
+        metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=town.now - age)
+        town.pods[name] = msgspec.structs.replace(pod, metadata=metadata)
+    return town
+
+
+def test_the_promised_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Three results as `simulate` has them, a recommendation, and the patch."""
+    options = _write(_town(), tmp_path)
+    asked = ["--set", "consolidateAfter=5m", "--set", "consolidationGracePeriod=10m", "--for", "30m"]
+    assert main(["whatif", *options, *asked, "-o", "json"]) == 0
+    captured = capsysbinary.readouterr()
+    answer = json.loads(captured.out)
+    for key in ("baseline", "karpenter", "changed"):
+        assert {"policy", "cost", "podsDisrupted", "shortLivedNodes", "violations"} <= set(answer[key])
+        assert answer[key]["violations"] == []
+    assert answer["karpenter"]["policy"] == "karpenter-1.15"
+    assert set(answer["recommendation"]) == {"apply", "why"}
+    assert answer["patch"] == {"spec": {"disruption": {"consolidateAfter": "5m", "consolidationGracePeriod": "10m"}}}
+    assert b"about" in captured.err.splitlines()[-1]
+
+
+def test_the_patch_as_yaml(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """`-o yaml` is what `kubectl patch --patch-file` takes; comments say how."""
+    options = _write(_town(young=False), tmp_path)
+    assert (
+        main(["whatif", *options, "--set", "consolidateAfter=5m", "--pool", "default", "--for", "10m", "-o", "yaml"])
+        == 0
+    )
+    out = capsysbinary.readouterr().out
+    assert yaml.safe_load(out) == {"spec": {"disruption": {"consolidateAfter": "5m"}}}
+    assert b"kubectl patch nodepool default --type merge" in out
+
+
+@pytest.mark.parametrize("form", ["text", "html"])
+def test_words_and_page(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both have the recommendation and the patch; the words fit a terminal."""
+    options = _write(_town(young=False), tmp_path)
+    assert main(["whatif", *options, "--set", "consolidateAfter=Never", "--for", "10m", "-o", form]) == 0
+    out = capsys.readouterr().out
+    assert "a restart counted as $0.02" in out.replace("\n", " ")
+    assert "consolidateAfter" in out
+    if form == "text":
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([], "write --set FIELD=VALUE"),
+        (["--set", "consolidateAfter"], "write FIELD=VALUE"),
+        (["--set", "consolidateafter=5m"], "did you mean consolidateAfter?"),
+        (["--set", "consolidateAfter=soon"], "consolidateAfter"),
+        (["--set", "consolidationSavingsThreshold=much"], "write a number"),
+        (["--set", "consolidateAfter=5m", "--set", "consolidateAfter=6m"], "given twice"),
+        (["--set", "consolidateAfter=5m", "--pool", "defalt"], "did you mean default?"),
+        (["--set", "consolidateAfter=5m", "--for", "never"], "--for"),
+        (["--set", "consolidateAfter=5m", "--for", "0s"], "--for"),
+        (["--set", "budgets=[{nodes: 120%}]"], "budgets"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    asked: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, and what to write instead."""
+    assert main(["whatif", *_write(_town(), tmp_path), *asked]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_capture_without_young_pods_runs_on() -> None:
+    """The window is before the capture if pods came in it, else after it."""
+    for young in (True, False):
+        town = _town(young)
+        asked = WhatIf(
+            cluster=town.cluster,
+            catalogue=town.catalogue,
+            settings=DOVETAIL,
+            now=town.now,
+            fields={},
+            pools=(),
+            length=3600 * 10**9,
+        )
+        window = window_of(asked)
+        assert (window.arrivals > 0) is young
+
+
+def test_the_annotation_is_patched_where_it_wins(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A pool that has its policy in the annotation is changed there."""
+    import msgspec
+
+    town = _town(young=False)
+    pool = town.pools["default"]
+    written = {names.POLICY_ANNOTATION: '{"consolidateAfter": "1m"}'}
+    town.pools["default"] = msgspec.structs.replace(
+        pool, metadata=msgspec.structs.replace(pool.metadata, annotations=written)
+    )
+    options = _write(town, tmp_path)
+    assert (
+        main(["whatif", *options, "--set", "consolidateAfter=5m", "--pool", "default", "--for", "5m", "-o", "yaml"])
+        == 0
+    )
+    patch = yaml.safe_load(capsysbinary.readouterr().out)
+    assert json.loads(patch["metadata"]["annotations"][names.POLICY_ANNOTATION]) == {"consolidateAfter": "5m"}
+
+
+def _result(cost: float, disrupted: int, waited: float = 0.0):  # type: ignore[no-untyped-def]
+    from types import SimpleNamespace
+
+    return SimpleNamespace(
+        cost=round(cost * 10**18), pods_disrupted=disrupted, pending_pod_seconds=waited, violations=()
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "apply"),
+    [
+        (_result(100, 50), _result(90, 50), True),
+        (_result(100, 50), _result(110, 50), False),
+        (_result(100, 500), _result(101, 50), True),
+        (_result(100, 50), _result(99, 500), False),
+        (_result(100, 50), _result(100, 50), False),
+        (_result(100, 50, 10), _result(90, 50, 9000), False),
+    ],
+)
+def test_the_rule_of_the_recommendation(before, after, apply: bool) -> None:  # type: ignore[no-untyped-def]
+    """Cheaper or calmer at the stated price of a restart; never at the price of waiting pods."""
+    assert recommend(before, after).apply is apply

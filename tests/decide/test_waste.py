@@ -1,0 +1,140 @@
+"""Waste beside a rate (spec section 22): cheap moves soon, dear ones late, and when to look again."""
+
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+
+from dovetail.lifecycle.store import Store
+from dovetail.lifecycle.waste import UNSEEN_MAX, WasteBook
+from dovetail.model.money import as_float, parse_money
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
+from dovetail.model.waste import Wasted
+from tests.designs.world import NOW, Town, kind
+
+HOUR = timedelta(hours=1)
+VALUE = replace(DOVETAIL, search=Search.VALUE)
+
+
+def _town(settings: Settings = DOVETAIL, *, price: float | None = 0.01, owner: str = "ReplicaSet") -> Town:
+    """Build two nodes; the one of 20 pods saves $0.10, and at once $0.40 are asked for. It may waste $0.20."""
+    town = Town(kind("m", "0.10", cpu=4), settings=settings)
+    priced = {} if price is None else {"disruptionPrice": price}
+    town.pool(disruption={"consolidationSavingsThreshold": 0.02, **priced}, limits={"nodes": "0"})
+    for name in ("busy", "rest"):
+        town.node(name, "m")
+    owners = [{"apiVersion": "v1", "kind": owner, "name": "rs", "uid": "rs"}]
+    town.fill("busy", 20, cpu="50m", ownerReferences=owners)
+    town.fill("rest", 25, cpu="50m")
+    return town
+
+
+def _wasted(amount: str, hours_ago: float = 0.0, rate: str = "0.10") -> dict[str, Wasted]:
+    at = NOW - hours_ago * HOUR
+    return {"busy": Wasted(amount=parse_money(amount), rate=parse_money(rate), at=at)}
+
+
+@pytest.mark.parametrize("settings", [DOVETAIL, VALUE], ids=["prefix", "value"])
+@pytest.mark.parametrize(
+    ("waste", "goes"),
+    [
+        ({}, False),
+        (_wasted("0.199999"), False),
+        (_wasted("0.20"), True),
+        (_wasted("0", hours_ago=1.99), False),
+        (_wasted("0", hours_ago=2), True),
+    ],
+    ids=["nothing wasted", "almost", "just enough", "not long enough", "long enough at its rate"],
+)
+def test_a_node_goes_when_it_has_wasted_what_disturbing_it_is_worth(
+    settings: Settings, waste: dict[str, Wasted], goes: bool
+) -> None:
+    """$0.10 an hour against 20 pods of a cent each: two hours."""
+    result = _town(settings).round(waste=waste)
+    assert bool(result.commands) == goes
+    if goes:
+        assert as_float(result.commands[0].savings) == pytest.approx(0.10)
+        assert result.commands[0].required_savings == 0
+
+
+def test_the_gate_says_what_was_wasted_and_when_it_suffices() -> None:
+    """Gate `waste` carries the money wasted, the money asked for and the time; the round wakes at that time."""
+    result = _town().round(waste=_wasted("0.05", hours_ago=0.5))
+    verdict = next(entry for entry in result.verdicts if entry.node == "busy")
+    figures = verdict.gates[-1].figures
+    assert verdict.verdict == "waste"
+    assert (figures["wasted"], figures["asked"]) == ("0.10", "0.20")
+    assert result.next_change == NOW + HOUR
+    assert str(figures["at"]).startswith("2026-05-13T16:30")
+
+
+def test_the_first_look_already_knows_when_to_look_again() -> None:
+    """Nothing is wasted yet; what its going would save is known, and so is the time."""
+    result = _town().round()
+    assert result.could_save["busy"] == parse_money("0.10")
+    assert result.next_change == NOW + 2 * HOUR
+
+
+def test_without_a_price_all_is_as_ever() -> None:
+    """The gate is the savings threshold, whatever was wasted."""
+    result = _town(price=None).round(waste=_wasted("5"))
+    assert result.commands == ()
+    assert {entry.verdict for entry in result.verdicts} == {"savings-threshold"}
+    assert result.could_save == {}
+
+
+def test_karpenter_knows_no_waste() -> None:
+    """Its profile has neither the field nor the gate."""
+    assert _town(KARPENTER_1_15).round(waste=_wasted("5")).could_save == {}
+
+
+@pytest.mark.parametrize(("threshold", "jobs", "goes"), [(0.001, False, True), (0.001, True, False)])
+def test_what_ends_by_itself_is_not_moved_in_haste(threshold: float, jobs: bool, goes: bool) -> None:
+    """With `jobsWait` a node with pods of Jobs goes by waste only, however much it saves."""
+    town = _town(replace(DOVETAIL, jobs_wait=True), owner="Job" if jobs else "ReplicaSet")
+    town.pool(disruption={"consolidationSavingsThreshold": threshold, "disruptionPrice": 0.01}, limits={"nodes": "0"})
+    first = town.round().commands
+    assert (bool(first) and first[0].nodes == ("busy",)) == goes
+    town.pods = {key: pod for key, pod in town.pods.items() if pod.spec.node_name == "busy"}
+    late = town.round(waste=_wasted("0.20"), every_method=True)
+    assert [command.nodes for entry in late.methods[3:] for command in entry.commands] == [("busy",)]
+
+
+@pytest.mark.parametrize(
+    ("hours", "rate", "amount"), [(0.1, "0.10", "0.01"), (0.1, "0.05", "0.005"), (9, "0.10", "0.025")]
+)
+def test_the_book_takes_the_lesser_rate_and_no_time_that_nobody_saw(hours: float, rate: str, amount: str) -> None:
+    """Between two looks the lesser of what both said; after a long time without a look only the first quarter hour."""
+    store, book = Store(), WasteBook()
+    store.observe(_town().nodes["busy"])
+    book.update({"busy": parse_money("0.10")}, store, NOW)
+    book.update({"busy": parse_money(rate)}, store, NOW + hours * HOUR)
+    assert book.known()["busy"].amount == parse_money(amount)
+    assert UNSEEN_MAX == HOUR / 4
+
+
+def test_waste_is_lost_when_the_node_could_not_go() -> None:
+    """A round that finds no place for its pods ends it; a round that did not look keeps it; gone is gone."""
+    store, book = Store(), WasteBook()
+    store.observe(_town().nodes["busy"])
+    book.update({"busy": parse_money("0.10")}, store, NOW)
+    book.update({}, store, NOW + HOUR / 60)
+    assert "busy" in book.known()
+    book.update({"busy": None}, store, NOW + HOUR / 30)
+    assert book.known() == {}
+    book.update({"busy": 1}, store, NOW + HOUR)
+    store.vanish("Node", "", "busy")
+    book.update({}, store, NOW + HOUR)
+    assert book.known() == {}
+
+
+def test_when_is_the_first_moment_at_which_it_suffices() -> None:
+    """`when` and `by` agree to the microsecond."""
+    wasted = Wasted(amount=0, rate=parse_money("0.07"), at=NOW)
+    asked = Fraction(parse_money("0.01"), 3)
+    when = wasted.when(asked)
+    assert when is not None
+    assert wasted.by(when) >= int(asked)
+    assert wasted.by(when - timedelta(microseconds=1)) < asked
+    assert replace(wasted, rate=0).when(asked) is None

@@ -1,0 +1,88 @@
+"""TerminateFirstDrift: a drifted node whose reservation is full goes first; its own slot is what its pods wait for."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dovetail.model import names
+from dovetail.model.catalogue import InstanceType, Offering
+from dovetail.model.money import parse_money
+from dovetail.model.objects import SelectorRequirement
+from dovetail.model.settings import Settings
+from tests.designs.world import Town, kind, moved
+from tests.karpenter_features.world import BOTH, told
+
+LABEL = "karpenter.k8s.aws/capacity-reservation-id"
+PROFILES = pytest.mark.parametrize("settings", BOTH, ids=["dovetail", "karpenter"])
+
+
+def _reserved(name: str, *, free: int, on_demand: bool = False) -> InstanceType:
+    made = kind(name, "1", zones=("a",))
+    offers = [
+        Offering(
+            capacity_type=names.RESERVED,
+            zone="a",
+            price=parse_money("0.001"),
+            price_float=0.001,
+            reservation_id="r-1",
+            reservation_capacity=free,
+        )
+    ]
+    offers += list(made.offerings) if on_demand else []
+    values = tuple(sorted({offer.capacity_type for offer in offers}))
+    reqs = tuple(r for r in made.requirements if r.key != names.CAPACITY_TYPE)
+    return replace(
+        made,
+        offerings=tuple(offers),
+        requirements=(*reqs, SelectorRequirement(key=names.CAPACITY_TYPE, values=values)),
+    )
+
+
+CASES = {
+    "full, gate on": ("TerminateFirstDrift=true", 0, names.RESERVED, "r-1", "deleteDrifted"),
+    "full, gate off": ("", 0, names.RESERVED, "r-1", None),
+    "a slot is free: replace first": ("TerminateFirstDrift=true", 1, names.RESERVED, "r-1", "replaceDrifted"),
+    "the node holds no reservation": ("TerminateFirstDrift=true", 0, names.ON_DEMAND, "", None),
+    "a reservation of another name": ("TerminateFirstDrift=true", 0, names.RESERVED, "r-2", None),
+    "no label": ("TerminateFirstDrift=true", 0, names.RESERVED, "", None),
+}
+
+
+@PROFILES
+@pytest.mark.parametrize("case", CASES)
+def test_drift_of_a_reserved_node(settings: Settings, case: str) -> None:
+    """Deleted first only with the gate, only where its own slot lets every pod come back."""
+    gates, free, capacity, reservation, action = CASES[case]
+    town = Town(_reserved("m", free=free), settings=told(settings, featureGates=gates))
+    town.pool(capacity=(names.RESERVED, names.ON_DEMAND))
+    labels = {LABEL: reservation} if reservation else {}
+    town.node("n", "m", capacity=capacity, labels=labels, drifted=timedelta(hours=1))
+    town.pod("p", "n", cpu="3")
+    command = town.act()
+    assert moved(command) == (None if action is None else (action, ("n",)))
+    if action == "deleteDrifted":
+        assert command is not None
+        assert (command.replacements, command.savings) == ((), 0)
+
+
+@PROFILES
+def test_a_pod_that_a_slot_does_not_help_still_blocks(settings: Settings) -> None:
+    """Terminate first is for capacity, not for pods that fit nowhere."""
+    town = Town(_reserved("m", free=0), settings=told(settings, featureGates="TerminateFirstDrift=true"))
+    town.pool(capacity=(names.RESERVED,))
+    town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
+    town.pod("p", "n", spec={"nodeSelector": {"example.com/nowhere": "x"}})
+    assert town.act() is None
+
+
+@PROFILES
+def test_on_demand_comes_first_where_the_pool_allows_it(settings: Settings) -> None:
+    """With another offering the ordinary replacement is possible."""
+    town = Town(
+        _reserved("m", free=0, on_demand=True), settings=told(settings, featureGates="TerminateFirstDrift=true")
+    )
+    town.pool(capacity=(names.RESERVED, names.ON_DEMAND))
+    town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
+    town.pod("p", "n", cpu="3")
+    assert moved(town.act()) == ("replaceDrifted", ("n",))
