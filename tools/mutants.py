@@ -27,7 +27,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCES: Final = ROOT / "src" / "dovetail"
 KNOWN: Final = ROOT / "tools" / "mutants_known.txt"
 SURVIVORS_MAX: Final = 0.05
-TIME_LIMIT: Final = 400
+SLOWER_MAX: Final = 5
+"""A mutant whose tests take so many times as long as without it hangs, which is noticed too."""
 
 _DECIDE: Final = ("tests/designs", "tests/decide", "tests/golden/test_decisions.py")
 _LIFE: Final = ("tests/lifecycle", "tests/sim/test_checkers.py", "tests/sim/test_side_by_side.py")
@@ -201,27 +202,27 @@ def modules() -> list[Path]:
     ]
 
 
-def passes(tests: tuple[str, ...], folder: Path) -> bool:
-    """Return whether tests pass on the sources in a folder; one that hangs does not."""
+def passes(tests: tuple[str, ...], folder: Path, limit: float | None = None) -> bool:
+    """Return whether tests pass on the sources in a folder, within so many seconds."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not apiserver and not e2e"]
     command += ["-p", "no:cacheprovider", "--no-header", "--tb=no", "--hypothesis-seed=1", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=TIME_LIMIT, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
 
 
-def survives(mutant: Mutant, folder: Path) -> bool:
+def survives(mutant: Mutant, folder: Path, limit: float) -> bool:
     """Return whether all mapped tests pass with the mutant in place of its module."""
     target = folder / "dovetail" / mutant.path
     original = target.read_bytes()
     target.unlink()  # the copy is made of links
     target.write_text(mutant.source, encoding="utf-8")
     try:
-        return passes(tests_for(mutant.path), folder)
+        return passes(tests_for(mutant.path), folder, limit)
     finally:
         target.unlink()
         target.write_bytes(original)
@@ -263,13 +264,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         shutil.copytree(SOURCES, folder / "dovetail", copy_function=os.link, ignore=shutil.ignore_patterns("*.pyc"))
+        limits: dict[tuple[str, ...], float] = {}
         for tests in dict.fromkeys(tests_for(mutant.path) for mutant in chosen):
-            if not passes(tests, folder):
+            began = time.monotonic()
+            good = passes(tests, folder)
+            limits[tests] = 60 + SLOWER_MAX * (time.monotonic() - began)
+            if not good:
                 print(f"these tests fail without any mutant: {' '.join(tests)}", file=sys.stderr)
                 return 2
         for number, mutant in enumerate(chosen, 1):
             began = time.monotonic()
-            lives = survives(mutant, folder)
+            lives = survives(mutant, folder, limits[tests_for(mutant.path)])
             state = "SURVIVED" if lives else "killed"
             passed = time.monotonic() - began
             print(
