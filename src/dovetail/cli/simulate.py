@@ -154,7 +154,7 @@ def as_text(found: "Comparison") -> str:
     rows = [_row(entry) for entry in found.figures()["policies"]]
     lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", ""]
     lines += text_table(_HEAD, rows, right=range(1, 9), flexible=(0,))
-    lines += ["", "<15M: nodes that lived under 15 minutes; MOVED: pods; TWICE+: of these more than once"]
+    lines += ["", "<15M: nodes that lived under 15 minutes; MOVED: pods moved; TWICE+: pods again"]
     for result in found.results:
         lines += [f"{result.policy}: broken promise {v.rule} at {v.at} s: {v.what}" for v in result.violations[:5]]
     return "\n".join(lines)
