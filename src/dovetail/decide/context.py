@@ -73,7 +73,9 @@ class RoundContext:
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
-        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
+        self.gate_context = GateContext(
+            settings=settings, now=question.now, managed_pools=managed, may_surge=question.may_surge, buffered=buffered
+        )
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}

@@ -41,6 +41,7 @@ from dovetail.scheduling.pods.bindings import Bindings, NodeNames
 from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
@@ -103,7 +104,8 @@ class Snapshot:
         self._read_nodes(previous)
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
-        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known)
+        self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
+        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
         self._movers.keep_only(self._index)
 
     @staticmethod

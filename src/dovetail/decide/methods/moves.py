@@ -276,6 +276,7 @@ def _command(
         disruption_cost=context.disruption_cost(nodes),
         pods=sum(len(facts.reschedulable) for facts in nodes),
         launchable=launchable,
+        surges=tuple(sorted({surge.name for facts in nodes for _, surge in facts.surges})),
     )
 
 
