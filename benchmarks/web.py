@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser.chromium import tab
+from tests.browser.chromium import stop, tab
 
 from dovetail.cli.main import main
 
@@ -46,6 +46,7 @@ def measure(cluster: str, catalogue: str) -> dict[str, float]:
                     )
                 )
                 filtered += [browser.page.evaluate(_FILTER, text) for text in ("node-00", "default pod", "zz", "")]
+        stop()
         return {
             "pageBytes": page.stat().st_size,
             "drawnMilliseconds": round(statistics.median(drawn)),

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.chromium import find, tab  # noqa: E402
+from tests.browser.chromium import find, stop, tab  # noqa: E402
 
 from dovetail.cli.main import main  # noqa: E402
 
@@ -49,3 +49,4 @@ if __name__ == "__main__":
         shoot(run, "demo.png", height=1400)
         shoot(run, "moment.png", top="#moment-title", scheme="dark", height=760)
         shoot(made(folder, "simulate", "image-roll", "-o", "html"), "roll.png", top="#lanes-title", height=1250)
+    stop()

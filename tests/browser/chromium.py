@@ -1,7 +1,7 @@
 """A real browser: Debian's Chromium, driven by Playwright."""
 
-import atexit
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +36,13 @@ class Tab:
         self.page.goto(address)
         self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
 
+    def wait(self, expression: str, seconds: float = 60) -> None:
+        """Wait until an expression holds; the driver's own way needs eval, which our policy forbids."""
+        until = time.monotonic() + seconds
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < until, expression
+            self.page.wait_for_timeout(100)
+
     @property
     def outside(self) -> list[str]:
         """What was asked for beyond the page itself."""
@@ -50,14 +57,23 @@ _started: list[Any] = []
 
 
 def _browser() -> Any:
-    """Return the one browser of this process; it ends with the process."""
+    """Return the one browser of these tests; `stop` ends it."""
     if not _started:
         from playwright.sync_api import sync_playwright
 
         driver = sync_playwright().start()
+        _started.append(driver)
         _started.append(driver.chromium.launch(executable_path=find(), args=["--no-sandbox", "--disable-gpu"]))
-        atexit.register(driver.stop)
-    return _started[0]
+    return _started[1]
+
+
+def stop() -> None:
+    """End the browser and its driver, whose event loop other tests must not find running."""
+    if _started:
+        driver, browser = _started
+        _started.clear()
+        browser.close()
+        driver.stop()
 
 
 @contextmanager

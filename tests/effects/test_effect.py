@@ -29,11 +29,14 @@ from dovetail.lifecycle.messages import (
     CreateNodeClaim,
     DeleteNodeClaim,
     EvictPod,
+    ForgetDisruption,
     HoldNode,
     MarkPod,
+    NoteDisruption,
     OpenNode,
     PublishEvent,
     ReleaseNode,
+    SetDisruptionReason,
     SetPoolCondition,
     TaintNode,
     UnmarkPod,
@@ -42,7 +45,8 @@ from dovetail.lifecycle.messages import (
 from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
 
-CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC), seal=Seal((b"sixteen bytes and more",)))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CONTEXT = EffectContext(now=NOW, seal=Seal((b"sixteen bytes and more",)))
 EVERY: tuple[Acted, ...] = (
     TaintNode(id="1", command_id="c", node="n", record="r"),
     UntaintNode(id="1", command_id="c", node="n"),
@@ -50,23 +54,35 @@ EVERY: tuple[Acted, ...] = (
         id="1", command_id="c", name="n", record="r", replacement=Replacement(node_pool="p", instance_types=("m",))
     ),
     DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
+    SetDisruptionReason(id="1", command_id="c", name="n", uid="u", reason="Drifted"),
     EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u"),
     ClearRecord(id="1", command_id="c", node_claim="n"),
     MarkPod(id="1", namespace="d", name="n", uid="u"),
     UnmarkPod(id="1", namespace="d", name="n"),
     CloseNode(id="1", node="n"),
     OpenNode(id="1", node="n"),
+    NoteDisruption(
+        id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=datetime(2026, 1, 1, tzinfo=UTC), keep=1
+    ),
+    ForgetDisruption(id="1", command_id="c", node_pool="p"),
     HoldNode(id="1", node="n"),
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
     SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
+    NoteDisruption(id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=NOW, keep=10**12),
+    ForgetDisruption(id="1", command_id="c", node_pool="p"),
 )
 KEYS = st.sampled_from(
     ["metadata", "annotations", "spec", "status", "taints", "key", "value", "effect", "template", "conditions", "type",
      "nodeName", "resourceVersion", "uid", "dovetail.dev/command", "karpenter.sh/disruption", "series", "count",
-     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp"]
+     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp", "dovetail.dev/recent-disruptions"]
 )  # fmt: skip
-LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["", "disrupting", "T", "junk", "é"])
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "disrupting", "T", "junk", "é", "[]", "[1]", "[" * 5000])
+)
 TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5))
 OBJECTS = st.none() | st.dictionaries(KEYS, TREES, max_size=6)
 

@@ -10,6 +10,7 @@ import msgspec
 from dovetail.api.karpenter import read_karpenter
 from dovetail.model.objects import KINDS, AnyObject
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from tests.lifecycle.world import World
 
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}
 FREE = {"consolidationSavingsThreshold": 0}
@@ -46,3 +47,13 @@ def buffer(name: str, *, cpu: str = "1", ready: bool = True, **spec: Any) -> lis
         thing("CapacityBuffer", name, spec=whole, status=status),
         thing("PodTemplate", name, template=template(cpu)),
     ]
+
+
+def world_with(**wants: str) -> World:
+    """Return a world with a pool, a node that wants nothing, and nodes that want what is given."""
+    world = World()
+    world.add_pool()
+    world.add_node("rest")
+    for name, want in wants.items():
+        world.add_node(name, want=want)
+    return world

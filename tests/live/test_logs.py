@@ -78,7 +78,7 @@ def test_a_command_from_decision_to_end(told: tuple[Telemetry, StringIO]) -> Non
     telemetry, stream = told
     for phase in ("validating", "tainting", "deleting"):
         telemetry.take(_command(phase))
-    labels = {"decision": "delete", "reason": "Underutilized", "consolidation_type": "single"}
+    labels = {"decision": "delete", "reason": "underutilized", "consolidation_type": "single"}
     assert _value(telemetry, "karpenter_voluntary_disruption_decisions_total", **labels) == 1
     assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 1
     telemetry.take(_command("done", savings=0.25))
@@ -105,7 +105,9 @@ def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) ->
     names = {"nodepool": "web", "reason": "Empty"}
     assert _value(telemetry, "dovetail_budget_limit_nodes", **names) == 5
     assert _value(telemetry, "dovetail_budget_used_nodes", **names) == 2
-    assert _value(telemetry, "karpenter_nodepools_allowed_disruptions", **names) == 3
+    lower = {"nodepool": "web", "reason": "empty"}
+    assert _value(telemetry, "karpenter_nodepools_allowed_disruptions", **lower) == 5
+    assert _value(telemetry, "karpenter_nodepools_nodes_consuming_budgets", **lower) == 2
     for gate in ("pdb", "budget"):
         telemetry.take(VerdictsChanged(pool="web", counts=((gate, 4), ("eligible", 1))))
     assert _value(telemetry, "dovetail_node_verdicts", nodepool="web", gate="budget") == 4

@@ -1,6 +1,7 @@
 """`dovetail simulate`: a scenario under one or more policies, same seed, same world."""
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     policies = chosen_policies(scenario, args.policy)
     with progress_bar(f"simulating {scenario.name}") as progress:
         found = compare(scenario, policies, args.seed, parse_until(args.until), progress)
-    write(found, args.output)
+    write(found, args.output, again(args))
     return 1 if any(result.violations for result in found.results) else 0
 
 
@@ -116,67 +117,58 @@ def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, .
     return tuple(found)
 
 
-def write(found: "Comparison", output: str) -> None:
-    """Print a comparison."""
+def again(args: argparse.Namespace) -> str:
+    """Return the command that repeats a run: the file that was given, and every option that changes the result."""
+    words = ["dovetail", "simulate", args.scenario, *(word for entry in args.policy for word in ("--policy", entry))]
+    words += ["--until", args.until] if args.until else []
+    words += ["--trace", args.trace] if args.trace else []
+    return shlex.join([*words, "--seed", str(args.seed)])
+
+
+def write(found: "Comparison", output: str, repeat: str) -> None:
+    """Print a comparison; `repeat` is the command that gives it again."""
     if output == "json":
         print_json(found.figures())
     elif output == "html":
-        print_page(as_page(found))
+        print_page(as_page(found, repeat))
     else:
         print(as_text(found))
 
 
-def as_page(found: "Comparison") -> str:
-    """One self-contained page."""
+def as_page(found: "Comparison", repeat: str) -> str:
+    """Return one self-contained page."""
     from dovetail import __version__
     from dovetail.sim.pages.run_page import simulation_page
 
-    again = f"dovetail simulate {found.scenario} --seed {found.seed}"
-    return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {again}")
+    return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {repeat}")
 
 
-_COLUMNS = (
-    ("policy", "policy"),
-    ("nodes", "nodes"),
-    ("started", "started"),
-    ("short", "under 15 min"),
-    ("moved", "pods moved"),
-    ("again", "moved again"),
-    ("most", "one pod, most"),
-    ("waited", "pods waited"),
-    ("cost", "cost"),
-)
+_HEAD = ("POLICY", "NODES", "NEW", "<15M", "MOVED", "TWICE+", "MOST", "WAITED", "COST")
 
 
 def as_text(found: "Comparison") -> str:
     """A table, and what was broken if anything was."""
     from dovetail.model.duration import format_duration
+    from dovetail.report.table import text_table
 
     rows = [_row(entry) for entry in found.figures()["policies"]]
-    heads = dict(_COLUMNS)
-    widths = {key: max(len(row[key]) for row in (heads, *rows)) for key, _ in _COLUMNS}
-
-    def line(row: dict[str, str]) -> str:
-        cells = [row["policy"].ljust(widths["policy"])]
-        cells += [row[key].rjust(widths[key]) for key, _ in _COLUMNS[1:]]
-        return "  ".join(cells).rstrip()
-
-    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", "", line(heads)]
-    lines += [line(row) for row in rows]
+    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", ""]
+    lines += text_table(_HEAD, rows, right=range(1, 9), flexible=(0,))
+    lines += ["", "<15M: nodes that lived under 15 minutes; MOVED: pods moved; TWICE+: pods again"]
     for result in found.results:
         lines += [f"{result.policy}: broken promise {v.rule} at {v.at} s: {v.what}" for v in result.violations[:5]]
     return "\n".join(lines)
 
 
-def _row(entry: dict[str, Any]) -> dict[str, str]:
-    return {
-        "policy": entry["policy"],
-        "nodes": f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
-        "started": str(entry["nodesStarted"]),
-        "short": str(entry["shortLivedNodes"]),
-        "moved": str(entry["podsDisrupted"]),
-        "again": str(entry["podsDisruptedMoreThanOnce"]),
-        "most": f"{entry['podsDisruptedMost']} x",
-        "waited": f"{entry['pendingPodSeconds']:.0f} s",
-        "cost": f"${float(entry['cost']):.2f}",
-    }
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        entry["policy"],
+        f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
+        str(entry["nodesStarted"]),
+        str(entry["shortLivedNodes"]),
+        str(entry["podsDisrupted"]),
+        str(entry["podsDisruptedMoreThanOnce"]),
+        f"{entry['podsDisruptedMost']} x",
+        f"{entry['pendingPodSeconds']:.0f} s",
+        f"${float(entry['cost']):.2f}",
+    )

@@ -5,7 +5,7 @@ pure function of the question. The methods don't know each other: this is the on
 module that knows them all. Sits in decide, below the decider.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -14,14 +14,17 @@ from dovetail.decide.horizon import next_change
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
-from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
+from dovetail.decide.steering import steer
 from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
+from dovetail.model.karpenter import FeatureGate, assumptions
 from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.scheduling.simulate import buffers_by_name
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.UNHEALTHY: unhealthy.run,
@@ -79,8 +82,13 @@ def decide(
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
+        judged_moves=tuple(_judged_moves(context, runs)),
+        assumed=assumptions(context.settings.karpenter, context.snapshot.surroundings.features),
+        feature_gates={gate.value: context.snapshot.surroundings.features.has(gate) for gate in FeatureGate},
+        buffers=_buffers(context),
         catalogue_source=context.snapshot.catalogue.source,
         catalogue_date=context.snapshot.catalogue.as_of,
+        compute_steering=lambda: steer(context),
         compute_could_save=lambda: could_save(context),
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
@@ -108,6 +116,39 @@ def _method_results(
         _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
         for method in _methods(context)
     )
+
+
+def _buffers(context: RoundContext) -> tuple[BufferRow, ...]:
+    """Return the CapacityBuffers that take part, by name, with the nodes that carry them."""
+    found = []
+    for name, entries in buffers_by_name(context.snapshot).items():
+        counts: dict[str, int] = {}
+        for index in entries:
+            if index is not None:
+                node = context.snapshot.states[index].name
+                counts[node] = counts.get(node, 0) + 1
+        found.append(BufferRow(name=name, replicas=len(entries), nodes=tuple(sorted(counts.items()))))
+    return tuple(found)
+
+
+def _judged_moves(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:
+    """Yield the cost actions of a round by pool, as Karpenter counts them: of batches only the last that was tried."""
+    for method in (Method.MULTI_NODE, Method.SINGLE_NODE):
+        run = runs.get(method)
+        if run is None:
+            continue
+        refused = run.refused if method is Method.SINGLE_NODE else run.refused[-1:] if not run.commands else ()
+        for nodes, _ in refused:
+            yield from _by_pool(context, tuple(facts.name for facts in nodes), approved=False)
+        for command in run.commands:
+            yield from _by_pool(context, command.nodes, approved=True)
+
+
+def _by_pool(context: RoundContext, nodes: tuple[str, ...], *, approved: bool) -> Iterator[JudgedMove]:
+    scores = context.scores.get(nodes, {})
+    for pool in sorted({context.by_name[name].pool_name for name in nodes}):
+        policy = context.policies[pool].consolidation_policy.value
+        yield JudgedMove(node_pool=pool, policy=policy, approved=approved, score=scores.get(pool))
 
 
 def _unasked(context: RoundContext, method: Method) -> MethodRun:

@@ -5,19 +5,21 @@ Decides nothing; remembers what was said last, so that nothing is said twice. Sp
 Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
 from dovetail.decide.outcome import BlockedMove
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.command_run import Run, View, claim_of, is_initialized
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
 from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
+    DisruptedNode,
     MovesBlocked,
     RecordIgnored,
     Report,
@@ -26,12 +28,17 @@ from dovetail.lifecycle.reports import (
     some_of,
 )
 from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import NodePool
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
+from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
+_CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
+_DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18
 
 
@@ -43,9 +50,10 @@ def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = 
 
 
 def command_report(
-    run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int
+    run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int, view: View | None = None
 ) -> CommandAdvanced:
-    """Word one step of a command."""
+    """Word one step of a command; with a view, also what metrics count of its nodes and replacements."""
+    undone = () if view is None or target is not Phase.ROLLING_BACK else run.replacements
     return CommandAdvanced(
         command_id=run.id,
         phase=target,
@@ -59,7 +67,35 @@ def command_report(
         seconds=(elapsed - run.began_at) / SECOND,
         savings=None if run.command is None else run.command.savings / _ATTODOLLARS,
         why=run.why,
+        terminate_first="" if run.command is None else run.command.terminate_first,
+        disrupted=_disrupted(run, view) if view is not None and target is Phase.DELETING else (),
+        launched_in=run.pools if found is Signal.LAUNCHED else (),
+        unready=sum(view is not None and not is_initialized(run, name, view) for name in undone),
     )
+
+
+def _disrupted(run: Run, view: View) -> tuple[DisruptedNode, ...]:
+    """Return what Karpenter's metrics count of the nodes that leave."""
+    found = []
+    for entry in run.candidates:
+        claim, pool = claim_of(entry, view.store), view.store.get(NodePool, entry.pool)
+        if claim is None:
+            continue
+        word = "" if pool is None else str(pool.spec.disruption.consolidation_policy or _DEFAULT_POLICY)
+        found.append(
+            DisruptedNode(
+                pool=entry.pool,
+                capacity_type=claim.metadata.labels.get(names.CAPACITY_TYPE, ""),
+                policy=_snake(word) if run.method in _CONSOLIDATION else "",
+                mode="graceful" if claim.spec.termination_grace_period is None else "eventual",
+                pods=sum(is_reschedulable(pod) for pod in view.store.pods_on(entry.node)),
+            )
+        )
+    return tuple(found)
+
+
+def _snake(word: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:

@@ -194,6 +194,20 @@ class DeleteNodeClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetDisruptionReason:
+    """Say on a NodeClaim that is being deleted why it goes, so that Karpenter's evictions name the true reason.
+
+    Only after the deletion: Karpenter takes the condition off claims that neither it nor anybody else is deleting.
+    """
+
+    id: str
+    command_id: str
+    name: str
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
     """Evict the pod if it is still the one with this uid, through the eviction API so that PDBs hold (section 24)."""
 
@@ -202,6 +216,17 @@ class EvictPod:
     namespace: str
     name: str
     uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurgeDeployment:
+    """Begin the rolling update of a Deployment by a mark in its pod template (spec section 20), once per mark."""
+
+    id: str
+    command_id: str
+    namespace: str
+    name: str
+    mark: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +356,9 @@ Instruction = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | SetDisruptionReason
     | EvictPod
+    | SurgeDeployment
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption

@@ -25,10 +25,27 @@ def some_of(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptedNode:
+    """A node whose deletion begins, as Karpenter's metrics count it.
+
+    `policy`: the pool's consolidation policy in snake case, empty unless it goes for consolidation. `mode`: `graceful`,
+    or `eventual` where its NodeClaim has a terminationGracePeriod.
+    """
+
+    pool: str
+    capacity_type: str
+    policy: str
+    mode: str
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAdvanced:
     """A command has entered a phase; `source` and `signal` are None where it begins.
 
     `savings` is in dollars per hour, None where a predecessor decided the command; `seconds` counts from its start.
+    `disrupted`: the nodes whose deletion begins with this step. `launched_in`: the pools of the replacements that were
+    created with this step. `unready`: how many replacements were not initialized when it was rolled back.
     """
 
     topic: ClassVar[str] = "command"
@@ -44,6 +61,10 @@ class CommandAdvanced:
     seconds: float = 0.0
     savings: float | None = None
     why: str = ""
+    terminate_first: str = ""
+    disrupted: tuple[DisruptedNode, ...] = ()
+    launched_in: tuple[str, ...] = ()
+    unready: int = 0
 
     @property
     def message(self) -> str:

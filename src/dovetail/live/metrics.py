@@ -28,26 +28,82 @@ class Metrics:
         )
         self.evaluation = Histogram(
             "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
-            "How long a round takes.",
+            "How long a round takes, by the method that ended it.",
+            ["reason", "consolidation_type"],
             registry=registry,
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
         )
         self.queue_failures = Counter(
             "karpenter_voluntary_disruption_queue_failures",
-            "Commands that were rolled back, by decision, reason and consolidation type.",
+            "Replacements that were not initialized when their command was rolled back.",
             ["decision", "reason", "consolidation_type"],
             registry=registry,
         )
         self.failed_validations = Counter(
             "karpenter_voluntary_disruption_failed_validations",
-            "Commands that did not pass validation on fresh state, by consolidation type.",
+            "Candidates of commands that did not pass validation on fresh state, by consolidation type.",
             ["consolidation_type"],
             registry=registry,
         )
         self.allowed = Gauge(
             "karpenter_nodepools_allowed_disruptions",
-            "How many nodes a pool may lose now, by reason.",
+            "How many nodes a pool may lose at once, by reason, before those are subtracted that are leaving.",
             ["nodepool", "reason"],
+            registry=registry,
+        )
+        self.consuming = Gauge(
+            "karpenter_nodepools_nodes_consuming_budgets",
+            "Nodes that count against a pool's budgets, by reason.",
+            ["nodepool", "reason"],
+            registry=registry,
+        )
+        self.decisions_by_pool = Counter(
+            "karpenter_voluntary_disruption_decisions_by_nodepool",
+            "Disruption decisions carried out, once for each pool involved.",
+            ["nodepool", "decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.terminate_first = Counter(
+            "karpenter_voluntary_disruption_terminate_first_decisions",
+            "Decisions to delete a node before the one comes that takes its place.",
+            ["nodepool", "reason", "terminate_first_reason"],
+            registry=registry,
+        )
+        self.timeouts = Counter(
+            "karpenter_voluntary_disruption_consolidation_timeouts",
+            "Rounds that ran out of time; Dovetail's have no limit.",
+            ["consolidation_type"],
+            registry=registry,
+        )
+        for kind in ("multi", "single"):
+            self.timeouts.labels(kind)
+        self.moves = Counter(
+            "karpenter_consolidation_moves",
+            "Cost actions that were judged, by outcome, pool and consolidation policy.",
+            ["decision", "nodepool", "policy"],
+            registry=registry,
+        )
+        self.scores = Histogram(
+            "karpenter_consolidation_score",
+            "Scores of cost actions in pools with the policy Balanced.",
+            ["decision", "nodepool"],
+            registry=registry,
+            buckets=(0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10),
+        )
+        self.claims_created = Counter(
+            "karpenter_nodeclaims_created",
+            "NodeClaims that Dovetail created, by reason and pool.",
+            ["reason", "nodepool", "min_values_relaxed"],
+            registry=registry,
+        )
+        disrupted = ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"]
+        self.claims_disrupted = Counter(
+            "karpenter_nodeclaims_disrupted", "NodeClaims that Dovetail deleted.", disrupted, registry=registry
+        )
+        self.pods_disrupted = Counter(
+            "karpenter_pods_disruption_initiated",
+            "Pods on nodes whose NodeClaim Dovetail deleted.",
+            disrupted,
             registry=registry,
         )
         self.threshold_blocked = Counter(

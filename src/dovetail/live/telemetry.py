@@ -38,7 +38,13 @@ _PHASES_SHOWN: Final = (
 )
 # A refused validation is ordinary: the cluster has changed, or has to settle, and the next round asks again.
 _ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED)
-_CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
+CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
+
+
+def _decision(report: CommandAdvanced) -> str:
+    if report.terminate_first:
+        return "terminate-first"
+    return "replace" if report.action.value.startswith("replace") else "delete"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,19 +85,30 @@ class Telemetry:
         self.notify(report)
 
     def _count_command(self, report: CommandAdvanced) -> None:
+        """Count a step of a command as Karpenter's own metrics do: reasons in lower case, at the start."""
         self._count_phase(report.command_id, report.phase)
-        decision = "replace" if report.action.value.startswith("replace") else "delete"
-        labels = (decision, REASON_OF[report.method].value, _CONSOLIDATION_TYPE.get(report.method, ""))
+        metrics, reason = self.metrics, REASON_OF[report.method].value.lower()
+        labels = (_decision(report), reason, CONSOLIDATION_TYPE.get(report.method, ""))
         if report.phase is Phase.TAINTING:
-            self.metrics.decisions.labels(*labels).inc()
+            metrics.decisions.labels(*labels).inc()
+            for pool in report.pools:
+                metrics.decisions_by_pool.labels(pool, *labels).inc()
+                if report.terminate_first:
+                    metrics.terminate_first.labels(pool, reason, report.terminate_first).inc()
         elif report.phase is Phase.REFUSED:
-            self.metrics.failed_validations.labels(labels[2]).inc()
+            metrics.failed_validations.labels(labels[2]).inc(len(report.nodes))
         elif report.phase is Phase.ROLLING_BACK:
-            self.metrics.queue_failures.labels(*labels).inc()
-            self.metrics.rolled_back.labels(labels[1]).inc()
+            metrics.queue_failures.labels(*labels).inc(report.unready)
+            metrics.rolled_back.labels(REASON_OF[report.method].value).inc()
         elif report.phase is Phase.DONE and report.action in (Action.DELETE_COST, Action.REPLACE_COST):
             pool = report.pools[0] if report.pools else ""
-            self.metrics.savings.labels(pool).inc(max(0.0, report.savings or 0.0))
+            metrics.savings.labels(pool).inc(max(0.0, report.savings or 0.0))
+        for pool in report.launched_in:
+            metrics.claims_created.labels(reason, pool, "false").inc()
+        for node in report.disrupted:
+            of_node = (reason, node.pool, node.capacity_type, node.policy, node.mode)
+            metrics.claims_disrupted.labels(*of_node).inc()
+            metrics.pods_disrupted.labels(*of_node).inc(node.pods)
 
     def _count_phase(self, command: str, phase: Phase) -> None:
         self._phases[command] = phase
@@ -105,7 +122,9 @@ class Telemetry:
         self.metrics.budget_limit.labels(*labels).set(report.allowed)
         self.metrics.budget_used.labels(*labels).set(report.used)
         self.metrics.budget_left.labels(*labels).set(report.left)
-        self.metrics.allowed.labels(*labels).set(report.left)
+        lower = (report.pool, report.reason.value.lower())
+        self.metrics.allowed.labels(*lower).set(report.allowed)
+        self.metrics.consuming.labels(*lower).set(report.used)
 
     def _count_verdicts(self, report: VerdictsChanged) -> None:
         self._verdicts[report.pool] = report.counts

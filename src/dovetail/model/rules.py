@@ -51,6 +51,7 @@ class Rules:
         True, "Expired nodes are retired gracefully, within the budgets; else Karpenter removes them."
     )
     pod_windows: bool = _rule(True, "A pod's own window keeps its node while it is closed.")
+    surges: bool = _rule(True, "A Deployment that asks for it is moved by its own rolling update where no eviction is.")
     unpriced_nodes_stay: bool = _rule(
         True, "A node whose price is unknown is not consolidated; else it counts as free."
     )
@@ -90,6 +91,9 @@ class Rules:
         False,
         "Pods that wait, or that leave with other commands, are placed with the command's own in one order, "
         "and new nodes for them count as its own.",
+    )
+    checks_launches: bool = _rule(
+        True, "A node that has to go waits while nothing that fits its pods could be launched; else it is tried."
     )
     empty_skips_simulation: bool = _rule(True, "A node without pods that move goes without a simulation.")
     sticky_daemons: bool = _rule(False, "What a daemon gave up to fit on one template stays given up for the next.")
@@ -132,6 +136,9 @@ class Rules:
     )
     waits_for_launches: bool = _rule(False, "No round starts while a NodeClaim has not been launched.")
     remembers_regrowth: bool = _rule(True, "A pool in which a cost action did not hold (a node came back) waits.")
+    steers: bool = _rule(
+        True, "Nodes are helped to empty by themselves (`steering`), and the soft taint for that counts for nothing."
+    )
     plays_karpenter: bool = _rule(
         False,
         "In the simulator the engine is Karpenter itself: it holds no nodes and shares the provisioner's memory.",

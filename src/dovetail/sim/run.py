@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dovetail.lifecycle.announce import VERDICTS_EVERY
+from dovetail.model.settings import Settings
 from dovetail.sim.checks.checkers import Watch
-from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
-from dovetail.sim.world.world import karpenter_settings
+from dovetail.sim.world.host import Host
+from dovetail.sim.world.world import World, karpenter_settings
 
 SAMPLES = 240
 
@@ -39,16 +41,10 @@ def _run(
     world = Stage(scenario, policy, seed).build()
     watch = Watch(world)
     step = max(SECOND, length // SAMPLES)
-    ledger = Ledger(world, step=step)
+    ledger = RunLedger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
-    settings = policy.settings
-    if settings.rules.plays_karpenter:
-        settings = replace(settings, pools=karpenter_settings(world).pools)
     # Verdicts are for the plot of gates: no more of them than it has points.
-    every = max(VERDICTS_EVERY, step)
-    hosts = [world.add_engine(settings, name=policy.settings.profile.value, verdicts_every=every)]
-    if policy.beside_karpenter and not settings.rules.plays_karpenter:
-        hosts.append(world.add_karpenter())
+    _, hosts = add_controllers(world, policy, verdicts_every=max(VERDICTS_EVERY, step))
     for host in hosts:
         watch.follow(host)
         ledger.follow(host)
@@ -57,6 +53,19 @@ def _run(
         host.start()
     _pass(world.run, scenario.warm_up, scenario.warm_up + length, progress)
     return ledger.result(policy.name, tuple(watch.violations))
+
+
+def add_controllers(
+    world: World, policy: Policy, verdicts_every: int = VERDICTS_EVERY
+) -> tuple[Settings, tuple[Host, ...]]:
+    """Add the controllers that a policy names, not started yet; return the first one's settings, and all of them."""
+    settings = policy.settings
+    if settings.rules.plays_karpenter:
+        settings = replace(settings, pools=karpenter_settings(world).pools)
+    hosts = [world.add_engine(settings, name=policy.settings.profile.value, verdicts_every=verdicts_every)]
+    if policy.beside_karpenter and not settings.rules.plays_karpenter:
+        hosts.append(world.add_karpenter())
+    return settings, tuple(hosts)
 
 
 @contextmanager

@@ -5,9 +5,10 @@ Karpenter's floats in its own. Knows totals of pools and one move; nothing of ot
 methods.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
@@ -92,16 +93,33 @@ def refuse(
     nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
 ) -> Refusal | None:
     """Score a move for each Balanced pool involved; every one must approve."""
-    pools = sorted({facts.pool_name for facts in nodes})
-    for pool in pools:
-        members = [facts for facts in nodes if facts.pool_name == pool]
-        if not asks(members[0]):
-            continue
-        score = _score_float if settings.rules.float_prices else _score
-        refusal = judge_shares(pool, *score(members, nodes, approved, totals[pool], len(pools)))
+    for pool, shares in _shares(nodes, approved, totals, settings):
+        refusal = judge_shares(pool, *shares)
         if refusal:
             return refusal
     return None
+
+
+def scores(
+    nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
+) -> dict[str, float]:
+    """Return the score of a move in each Balanced pool involved: 0 where it saves nothing."""
+    found = {}
+    for pool, (saved, disturbed) in _shares(nodes, approved, totals, settings):
+        found[pool] = 0.0 if saved <= 0 else float(saved / disturbed) if disturbed else inf
+    return found
+
+
+def _shares(
+    nodes: Sequence[NodeFacts], approved: Approved, totals: Mapping[str, PoolTotals], settings: Settings
+) -> Iterator[tuple[str, tuple[Fraction | float, Fraction | float]]]:
+    """Yield the shares of savings and disruption in each Balanced pool, by name."""
+    pools = sorted({facts.pool_name for facts in nodes})
+    score = _score_float if settings.rules.float_prices else _score
+    for pool in pools:
+        members = [facts for facts in nodes if facts.pool_name == pool]
+        if asks(members[0]):
+            yield pool, score(members, nodes, approved, totals[pool], len(pools))
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:

@@ -13,7 +13,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.methods.method import budget_result, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
-from dovetail.decide.methods.static import is_static, static_alone, terminate_first
+from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.karpenter import FeatureGate
@@ -74,9 +74,9 @@ def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) ->
         return None
     result = simulate(
         context.snapshot,
-        (context.place(facts),),
+        (context.index_of(facts),),
         strict_reserved=True,
         under_way=context.in_flight.under_way,
         credited=reservation,
     )
-    return None if result.blocking else terminate_first(context, method, facts)
+    return None if result.blocking else terminate_first(context, method, facts, NO_RESERVED_CAPACITY)

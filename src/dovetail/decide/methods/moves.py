@@ -21,8 +21,8 @@ from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.buffers import is_virtual
-from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
@@ -73,7 +73,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
     """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
     if len(nodes) == 1:
         return _hopeless_alone(context, nodes[0])
-    places = tuple(map(context.place, nodes))
+    places = tuple(map(context.index_of, nodes))
     refusal = _refuse_unready(context, places)
     if refusal:
         return refusal
@@ -85,7 +85,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
-    place, launch = context.place(facts), None
+    place, launch = context.index_of(facts), None
     for least, launch in context.bounds.replacement_at_least(place):
         if least > context.new_nodes_max:
             return _too_many_for_certain(least, context.new_nodes_max)
@@ -119,6 +119,8 @@ def score(context: RoundContext, move: Move) -> Refusal | None:
     """Ask the Balanced policy of the pools involved (section 8, gate 6)."""
     if not any(balanced.asks(facts) for facts in move.nodes):
         return None
+    scores = balanced.scores(move.nodes, move.approved, context.totals, context.settings)
+    context.scores[tuple(facts.name for facts in move.nodes)] = scores
     return balanced.refuse(move.nodes, move.approved, context.totals, context.settings)
 
 
@@ -129,6 +131,11 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
     if refusal:
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
+    for node in own if context.settings.rules.checks_launches else ():
+        if not any(node.worst_launch_price(kind) for kind in node.instance_types):
+            # A claim that can't be launched makes Karpenter's whole provisioner wait.
+            why = f"NodePool {node.pool} can launch no machine for its pods now: nothing that fits is available."
+            return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": node.pool})
     backing_off = refuse_back_off(context, own)
     if backing_off:
         return backing_off
@@ -269,6 +276,7 @@ def _command(
         disruption_cost=context.disruption_cost(nodes),
         pods=sum(len(facts.reschedulable) for facts in nodes),
         launchable=launchable,
+        surges=tuple(sorted({surge.name for facts in nodes for _, surge in facts.surges})),
     )
 
 

@@ -7,6 +7,9 @@ within `limits.nodes`, and with gate TerminateFirstDrift terminates first where 
 reservations would do. Sits in decide, below `leaving`.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
@@ -42,9 +45,13 @@ def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Com
     )
 
 
-def terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command:
+STATIC_AT_LIMIT: Final = "static-at-limit"
+NO_RESERVED_CAPACITY: Final = "no-reserved-capacity"
+
+
+def terminate_first(context: RoundContext, method: Method, facts: NodeFacts, why: str = STATIC_AT_LIMIT) -> Command:
     """Return a command that deletes a node for which another comes later: it saves nothing."""
-    return bare_command(context, method, (facts,), saves=False)
+    return replace(bare_command(context, method, (facts,), saves=False), terminate_first=why)
 
 
 # ---------------------------------------------------------------- the profile dovetail

@@ -25,10 +25,13 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
+from dovetail.model.duration import format_duration
+from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
+_NOT_LAUNCHED_YET: Final = (None, "", "AwaitingReconciliation", "Launching")
+"""Reasons of a condition Launched that is not True while the launch is under way."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 
@@ -41,8 +44,10 @@ class View:
     elapsed: int
     now: datetime
     replacement_timeout: int
+    launch_timeout: int
     manages: Callable[[str], bool]
     evicts: bool = False
+    surges: bool = True
     rate_span: Callable[[str], int] = lambda _pool: 0
     """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
     drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
@@ -71,6 +76,8 @@ class Run:
     why: str = ""
     attempts: Attempts = field(default_factory=Attempts)
     seen: dict[str, str] = field(default_factory=dict)
+    seen_at: dict[str, int] = field(default_factory=dict)
+    launch_by: dict[str, int] = field(default_factory=dict)
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
@@ -120,8 +127,8 @@ class Run:
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
-        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
-            times.append(self.deadline)
+        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING, Phase.SURGING):
+            times += [self.deadline, *self.launch_by.values()]
         elif self.phase is Phase.EVICTING:
             times.append(self.looked_at + EVICTION_LOOK)
         elif self.phase is Phase.DRAINING:
@@ -154,6 +161,10 @@ class Run:
         """Name the deletion of a NodeClaim."""
         return f"{self.id}/delete/{name}"
 
+    def attribute_id(self, name: str) -> str:
+        """Name saying why a candidate's NodeClaim leaves."""
+        return f"{self.id}/attribute/{name}"
+
     def clear_id(self, name: str) -> str:
         """Name the clearing of a replacement's record."""
         return f"{self.id}/clear/{name}"
@@ -169,6 +180,10 @@ def look(run: Run, view: View) -> None:
         claim = view.store.get(NodeClaim, name)
         if claim is not None and carries_or_made(run, claim):
             run.seen[name] = claim.metadata.uid
+            run.seen_at.setdefault(name, view.elapsed)
+            run.launch_by.pop(name, None)
+            if not claim.status.provider_id and condition(claim.status.conditions, names.CONDITION_LAUNCHED):
+                run.launch_by[name] = run.seen_at[name] + view.launch_timeout
     for candidate in run.candidates:
         node = view.store.get(Node, candidate.node)
         if node is not None and carries(node, run.id):
@@ -225,6 +240,26 @@ def has_vanished(run: Run, name: str, view: View) -> bool:
     if claim is None:
         return name in run.seen
     return claim.metadata.deletion_timestamp is not None
+
+
+def launch_failure(run: Run, name: str, view: View) -> str:
+    """Say why a replacement will get no machine; empty where it has one, or may still get one.
+
+    Karpenter stands still while any NodeClaim has no provider id, so a claim that it has taken up and can't launch must
+    not stay. One without a condition Launched has been seen by nobody yet: the replacement's own deadline holds.
+    """
+    claim = replacement(run, name, view)
+    if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+        return ""
+    launched = condition(claim.status.conditions, names.CONDITION_LAUNCHED)
+    if launched is None:
+        return ""
+    if launched.status != "True" and launched.reason not in _NOT_LAUNCHED_YET:
+        return f"{name} can't be launched ({launched.reason})"
+    since = run.seen_at.get(name, view.elapsed)
+    if view.elapsed - since >= view.launch_timeout:
+        return f"{name} has had no machine for {format_duration(view.launch_timeout)}"
+    return ""
 
 
 def is_initialized(run: Run, name: str, view: View) -> bool:

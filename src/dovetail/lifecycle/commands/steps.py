@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
-from dovetail.lifecycle.commands import evictions
+from dovetail.lifecycle.commands import evictions, surging
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -31,13 +31,16 @@ from dovetail.lifecycle.messages import (
     ForgetDisruption,
     Instruction,
     NoteDisruption,
+    SetDisruptionReason,
+    SurgeDeployment,
     TaintNode,
     UntaintNode,
 )
+from dovetail.model import names
 from dovetail.model.command import REASON_OF, Action, Method, Replacement
-from dovetail.model.objects import Node, NodeClaim, NodePool
+from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
 
-_ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.UNTAINT)
+_ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.ATTRIBUTE, Step.UNTAINT)
 _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 
 
@@ -45,7 +48,12 @@ def keeps(run: Run, name: str, view: View) -> bool:
     """Whether a roll-back must leave a replacement: it is ready, and pods that have left a node already need it."""
     if not is_initialized(run, name, view):
         return False
-    return bool(run.evicted_last) or any(is_leaving(run, entry, view) for entry in run.candidates)
+    return bool(run.evicted_last) or has_surged(run) or any(is_leaving(run, entry, view) for entry in run.candidates)
+
+
+def has_surged(run: Run) -> bool:
+    """Return whether a Deployment has begun to roll: its new pods may be on a replacement by now."""
+    return any(run.attempts.succeeded(ident) for ident in run.attempts.ids() if "/surge/" in ident)
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
@@ -53,7 +61,7 @@ def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
             continue  # one by one: `next_eviction`
-        targets = _targets(run, step)
+        targets = tuple(surging.waiting(run, view)) if step is Step.SURGE else _targets(run, step)
         for target in targets:
             kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
             wanted = Step.CLEAR if kept else step
@@ -78,10 +86,14 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
             return _taint_done(run, _entry(run, target), view)
         case Step.CREATE:
             return replacement(run, target, view) is not None or run.attempts.succeeded(run.create_id(target))
+        case Step.SURGE:
+            return surging.is_rolled(run, target, view)
         case Step.EVICT:
             return evictions.is_over(run, view)
         case Step.DELETE:
             return _delete_done(run, _entry(run, target), view)
+        case Step.ATTRIBUTE:
+            return _attribute_done(run, _entry(run, target), view)
         case Step.CLEAR:
             return _clear_done(run, target, view)
         case Step.UNTAINT:
@@ -134,6 +146,17 @@ def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
     if run.attempts.failed(ident) is Failure.NOT_FOUND:
         return True
     return run.phase is Phase.DELETING and run.attempts.succeeded(ident)
+
+
+def _attribute_done(run: Run, entry: Candidate, view: View) -> bool:
+    """Return whether nothing more is to be said on a candidate's NodeClaim: best effort, once its deletion began."""
+    claim = claim_of(entry, view.store)
+    if claim is None or not is_leaving(run, entry, view):
+        return True
+    if is_true(claim.status.conditions, names.CONDITION_DISRUPTION_REASON):
+        return True
+    ident = run.attribute_id(entry.claim)
+    return run.attempts.succeeded(ident) or run.attempts.failed(ident) in (*FATAL, Failure.NOT_FOUND)
 
 
 def _clear_done(run: Run, name: str, view: View) -> bool:
@@ -212,7 +235,17 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
     return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
-Worded = NoteDisruption | ForgetDisruption | TaintNode | UntaintNode | CreateNodeClaim | DeleteNodeClaim | ClearRecord
+Worded = (
+    SurgeDeployment
+    | NoteDisruption
+    | ForgetDisruption
+    | TaintNode
+    | UntaintNode
+    | CreateNodeClaim
+    | DeleteNodeClaim
+    | SetDisruptionReason
+    | ClearRecord
+)
 
 
 def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
@@ -229,6 +262,10 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
             )
         case Step.FORGET:
             return ForgetDisruption(id=run.forget_id(target), command_id=run.id, node_pool=target)
+        case Step.SURGE:
+            namespace, _, name = target.partition("/")
+            ident, mark = surging.surge_id(run, target), surging.mark(run)
+            return SurgeDeployment(id=ident, command_id=run.id, namespace=namespace, name=name, mark=mark)
         case Step.TAINT:
             entry = _entry(run, target)
             record = run.record(Phase.TAINTING, run.began)
@@ -245,6 +282,15 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
             )
         case Step.DELETE:
             return _deletion(run, _entry(run, target), view)
+        case Step.ATTRIBUTE:
+            entry = _entry(run, target)
+            return SetDisruptionReason(
+                id=run.attribute_id(entry.claim),
+                command_id=run.id,
+                name=entry.claim,
+                uid=entry.uid,
+                reason=REASON_OF[run.method].value,
+            )
         case Step.CLEAR:
             return ClearRecord(id=run.clear_id(target), command_id=run.id, node_claim=target)
         case Step.DELETE_REPLACEMENTS:

@@ -9,12 +9,12 @@ Pure: a tree in, a tree out. Sits in effects, below `effect`.
 from collections.abc import Mapping
 from typing import Final
 
-from dovetail.lifecycle.effects.writes import Tree, annotation, mapping, text
+from dovetail.lifecycle.effects.writes import Tree, annotation, listing, mapping, text
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.labels import WELL_KNOWN, OperatorError, Requirement
 from dovetail.model.objects import SelectorRequirement
-from dovetail.model.quantity import format_amount
+from dovetail.model.quantity import QuantityError, format_amount, resource_amount
 
 # Only the scheduling simulation sees these; a real NodeClaim must not ask for them.
 _SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.HOSTNAME})
@@ -64,6 +64,57 @@ def node_claim_tree(name: str, replacement: Replacement, pool: Tree, marks: Mapp
         },
         "spec": spec,
     }
+
+
+def launch_problem(replacement: Replacement, pool: Tree) -> str:
+    """Say why Karpenter could not launch this NodeClaim of the pool as it is on the server now; empty where it could.
+
+    A claim that can't be launched makes Karpenter's whole provisioner wait, so it must not be created at all.
+    """
+    name = text(pool, "metadata", "name")
+    if mapping(pool, "metadata").get("deletionTimestamp") is not None:
+        return f"NodePool {name} is being deleted"
+    ready = next((c for c in listing(pool, "status", "conditions") if c.get("type") == "Ready"), {})
+    if ready.get("status") == "False":
+        return f"NodePool {name} is not Ready"
+    used = mapping(pool, "status", "resources")
+    for resource, limit in sorted(mapping(pool, "spec", "limits").items()):
+        if _reaches(used.get(resource), limit, resource):
+            return f"NodePool {name} is at its limit of {limit} {resource}"
+    return _requirement_problem(replacement, pool)
+
+
+def _reaches(used: object, limit: object, resource: str) -> bool:
+    if not isinstance(used, str | int) or not isinstance(limit, str | int):
+        return False
+    try:
+        return resource_amount(resource, used) >= resource_amount(resource, limit)
+    except QuantityError:
+        return False
+
+
+def _requirement_problem(replacement: Replacement, pool: Tree) -> str:
+    """Say which requirement of the pool rules the replacement out; the pool may have changed since it was planned."""
+    for entry in listing(pool, "spec", "template", "spec", "requirements"):
+        key, operator, values = entry.get("key"), entry.get("operator"), entry.get("values") or ()
+        if not isinstance(key, str) or not isinstance(operator, str) or not isinstance(values, list | tuple):
+            continue
+        try:
+            theirs = Requirement.of(key, operator, tuple(map(str, values)))
+        except OperatorError:
+            continue
+        asked = _asked(replacement, key)
+        if asked is not None and not any(theirs.has(value) for value in asked):
+            return f"NodePool {text(pool, 'metadata', 'name')} no longer allows {key} {', '.join(asked[:3])}"
+    return ""
+
+
+def _asked(replacement: Replacement, key: str) -> tuple[str, ...] | None:
+    """Return the values of a label that the replacement is limited to; None where it is not limited to any."""
+    if key == names.INSTANCE_TYPE and replacement.instance_types:
+        return replacement.instance_types
+    entry = next((e for e in replacement.requirements if e.key == key and e.operator == "In"), None)
+    return None if entry is None or not entry.values else entry.values
 
 
 def _is_custom(key: str) -> bool:

@@ -1,6 +1,7 @@
 // Finds the page's document and hands it to its view.
 
 import { forgetColours, h, put } from "./dom.js";
+import { connectView } from "./live_view.js";
 import { planView } from "./plan_view.js";
 import { runView } from "./run_view.js";
 import { sweepView } from "./sweep_view.js";
@@ -39,6 +40,7 @@ async function begin() {
   if (root !== null && found !== null) {
     if (found.kind === "run") runView(root, found);
     else if (found.kind === "sweep") sweepView(root, found);
+    else if (found.kind === "connect") connectView(root);
     else if (found.kind === "plan") planView(root, found);
   }
   requestAnimationFrame(() => {

@@ -7,7 +7,7 @@ import { count, dollars, memory, percent, span } from "./format.js";
 /**
  * @typedef {import("./types").PlanDocument} PlanDocument
  * @typedef {import("./plan_state.js").Index} Index
- * @typedef {{moves: import("./types").Moves | null, changes: import("./types").Change[]}} Asked
+ * @typedef {{moves: import("./types").Moves | null, changes: import("./types").Change[], gone?: boolean}} Asked
  */
 
 /**
@@ -82,6 +82,10 @@ function showAsked(place, document, node, asked, waiting) {
   const { nodes } = document;
   const remedy = document.remedies[nodes.verdict[node]];
   const stays = nodes.action[node] < 0 && nodes.verdict[node] !== "eligible";
+  if (asked.gone) {
+    put(place, h("p", { class: "soft" }, "The node is gone by now."));
+    return;
+  }
   put(place,
     h("h4", null, "Where its pods would go"),
     waiting ? h("p", { class: "soft" }, "asking …") : asked.moves === null

@@ -1,5 +1,99 @@
 // Written by tools/build_web_types.py from report/schemas; do not edit.
 
+export type LiveDocument = {
+  kind: "live";
+  now: string;
+  source: LiveSource;
+  commands: CommandNow[];
+  next: Coming[];
+  calendar: CalendarPool[];
+  money: Money;
+  history: LiveHistory;
+  warnings: Texts;
+  plan: Record<string, unknown>;
+};
+
+export type LiveSource = {
+  kind: "cluster" | "capture" | "simulation";
+  name: string;
+  problem: string;
+  speed: number;
+  speeds: Numbers;
+  ended: boolean;
+};
+
+export type CommandNow = {
+  id: string;
+  by: string;
+  action: string;
+  reason: string;
+  seconds: number;
+  nodes: Texts;
+  replacements: Texts;
+  steps: Texts;
+  podsLeft: number;
+};
+
+export type Coming = {
+  at: string;
+  seconds: number;
+  what: string;
+  pool: string;
+  until: string;
+};
+
+export type CalendarPool = {
+  pool: string;
+  nodes: number;
+  used: number;
+  reasons: CalendarReason[];
+};
+
+export type CalendarReason = {
+  reason: string;
+  stretches: CalendarStretch[];
+};
+
+export type CalendarStretch = {
+  begin: string;
+  end: string;
+  allowed: number;
+};
+
+export type Money = {
+  costPerHour: number;
+  savedPerHour: number;
+  savedSoFar: number;
+  commands: number;
+  held: Held[];
+};
+
+export type Held = {
+  gate: string;
+  nodes: number;
+  costPerHour: number;
+};
+
+export type LiveHistory = {
+  since: string;
+  seconds: Numbers;
+  nodes: Numbers;
+  cost: Numbers;
+  pods: Numbers;
+  pending: Numbers;
+  events: LiveEvent[];
+};
+
+export type LiveEvent = {
+  at: string;
+  kind: "began" | "ended" | "came" | "went";
+  text: string;
+};
+
+export type Numbers = number[];
+
+export type Texts = string[];
+
 export type PlanDocument = {
   kind: "plan";
   title: string;
@@ -107,10 +201,6 @@ export type BudgetLeft = {
   used: number;
   left: number;
 };
-
-export type Numbers = number[];
-
-export type Texts = string[];
 
 export type RunDocument = {
   kind: "run";

@@ -1,0 +1,253 @@
+"""Where the live view looks: a capture, a running simulation, or a cluster.
+
+Each source returns the question that a round would answer now. What is under way is read off the cluster's own objects
+(`ui.commands`), so all three are shown by the same code. Sources run in threads of their own and never write.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from dovetail import __version__
+from dovetail.decide.question import Question
+from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
+from dovetail.lifecycle.store import Store
+from dovetail.live.client import ApiClient, ApiError
+from dovetail.live.credentials import Connection, UnreachableError
+from dovetail.live.resources import RESOURCES
+from dovetail.live.watch import Informer
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.names import MANAGE
+from dovetail.model.settings import Settings
+from dovetail.sim.run import add_controllers
+from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.scenarios.stage import Stage
+from dovetail.sim.world.clock import SECOND
+from dovetail.sim.world.world import World
+
+SPEEDS: Final = (0, 1, 10, 60, 300, 1800)
+_STEP_SECONDS: Final = 0.1
+_SHORT_STEP: Final = 20 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a source is doing, for people: `problem` is empty while all is well."""
+
+    kind: str
+    name: str
+    problem: str = ""
+    speed: int = -1
+    ended: bool = False
+
+
+class Source(Protocol):
+    """Something to look at."""
+
+    def start(self) -> None:
+        """Begin to follow it."""
+
+    def stop(self) -> None:
+        """Stop following it."""
+
+    def question(self) -> Question | None:
+        """Return what a round would be asked now; None while nothing is known yet."""
+
+    def status(self) -> Status:
+        """Return how it is doing."""
+
+    def set_speed(self, speed: int) -> bool:
+        """Change how fast time passes; False if it can't be changed."""
+
+
+class CaptureSource:
+    """A captured cluster: stands still."""
+
+    def __init__(self, name: str, question: Question) -> None:
+        self._name = name
+        self._question = question
+
+    def start(self) -> None:
+        """Do nothing: it was read already."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def question(self) -> Question | None:
+        """Return the capture."""
+        return self._question
+
+    def status(self) -> Status:
+        """Return how it is doing."""
+        return Status(kind="capture", name=self._name)
+
+    def set_speed(self, speed: int) -> bool:
+        """A capture has no time."""
+        return False
+
+
+class SimulationSource:
+    """A scenario that runs while you look; its time can be sped up, slowed down and stopped."""
+
+    def __init__(self, scenario: Scenario, policy: Policy, seed: int = 0, speed: int = 60) -> None:
+        self._name = f"{scenario.name}, policy {policy.name}, seed {seed}"
+        self._end = scenario.warm_up + scenario.until
+        self._speed = speed
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
+        world = Stage(scenario, policy, seed).build()
+        world.run(scenario.warm_up)
+        self._settings, hosts = add_controllers(world, policy)
+        for host in hosts:
+            host.start()
+        self._world: World = world
+        self._behind = 0.0
+
+    def start(self) -> None:
+        """Let time pass."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop time."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        before = time.monotonic()
+        while not self._stopping.wait(_STEP_SECONDS):
+            now = time.monotonic()
+            self._pass(min(now - before, 1.0))
+            before = now
+
+    def _pass(self, seconds: float) -> None:
+        """Let so many of our seconds pass in the world, in short steps so that a look never waits long."""
+        target = min(self._end, self._world.now + int(seconds * self._speed * SECOND))
+        while self._world.now < target and not self._stopping.is_set():
+            with self._lock:
+                self._world.run(min(target, self._world.now + _SHORT_STEP))
+
+    def question(self) -> Question | None:
+        """Return the world as it is now."""
+        with self._lock:
+            return Question(
+                cluster=self._world.store.cluster(),
+                catalogue=self._world.cloud.seen_catalogue(),
+                settings=self._settings,
+                now=self._world.clock.instant(),
+            )
+
+    def status(self) -> Status:
+        """Return how it is doing."""
+        return Status(kind="simulation", name=self._name, speed=self._speed, ended=self._world.now >= self._end)
+
+    def set_speed(self, speed: int) -> bool:
+        """Change how fast time passes; one of `SPEEDS`."""
+        if speed not in SPEEDS:
+            return False
+        self._speed = speed
+        return True
+
+
+class ClusterSource:
+    """A cluster, kept in view by list and watch."""
+
+    def __init__(self, name: str, connection: Connection, settings: Settings, catalogue: "CatalogueFor") -> None:
+        self._name = name
+        self._connection = connection
+        self._settings = settings
+        self._catalogue_for = catalogue
+        self._catalogue: Catalogue | None = None
+        self._store = Store()
+        self._lock = threading.Lock()
+        self._synced = False
+        self._problem = "reading the cluster"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
+
+    def start(self) -> None:
+        """Begin to list and watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all watches."""
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None and loop.is_running():
+            loop.call_soon_threadsafe(task.cancel)
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            try:
+                await self._watch()
+            except* (ApiError, UnreachableError) as errors:
+                self._problem = f"the cluster can't be read: {errors.exceptions[0]}"
+
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(main())
+
+    async def _watch(self) -> None:
+        async with ApiClient(self._connection, user_agent=f"dovetail/{__version__}") as client:
+            informers = [
+                Informer(client=client, resource=resource, deliver=self._deliver, note=self._note)
+                for resource in RESOURCES
+            ]
+            async with asyncio.TaskGroup() as group:
+                for informer in informers:
+                    group.create_task(informer.run())
+                for informer in informers:
+                    if informer.resource.essential:
+                        await informer.synced.wait()
+                self._synced, self._problem = True, ""
+
+    async def _deliver(self, event: Event) -> None:
+        with self._lock:
+            match event:
+                case ObjectObserved():
+                    self._store.observe(event.object)
+                case ObjectVanished():
+                    self._store.vanish(event.kind, event.namespace, event.name, event.uid)
+                case _:
+                    pass
+
+    def _note(self, kind: str, text: str) -> None:
+        self._problem = f"{kind}: {text}"
+
+    def question(self) -> Question | None:
+        """Return the cluster as it is known now; None until everything has been listed once."""
+        if not self._synced:
+            return None
+        with self._lock:
+            cluster = self._store.cluster()
+        if self._catalogue is None:
+            self._catalogue = self._catalogue_for(cluster)
+        self._problem = ""
+        labelled = [pool.metadata.name for pool in cluster.node_pools if pool.metadata.labels.get(MANAGE) == "true"]
+        return Question(
+            cluster=cluster,
+            catalogue=self._catalogue,
+            settings=self._settings,
+            now=datetime.now(UTC),
+            managed_pools=tuple(sorted({*labelled, *self._settings.pools})) or None,
+        )
+
+    def status(self) -> Status:
+        """Return how it is doing."""
+        return Status(kind="cluster", name=self._name, problem=self._problem)
+
+    def set_speed(self, speed: int) -> bool:
+        """A cluster's time is ours."""
+        return False
+
+
+CatalogueFor = Callable[[Cluster], Catalogue]
+"""Chooses the catalogue once the nodes are known."""

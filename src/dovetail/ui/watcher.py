@@ -1,0 +1,138 @@
+"""Looks at a source again and again, decides, remembers, and keeps the newest document for whoever shows it.
+
+One thread. Each look costs a round, so the time between looks grows with what a round takes: a large cluster is looked
+at less often, never without a pause.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
+from dovetail.decide.round import decide
+from dovetail.model.quantity import QuantityError
+from dovetail.plan.blockers import find_blockers
+from dovetail.plan.view import changes_of, moves_of
+from dovetail.ui.commands import commands_of
+from dovetail.ui.document import live_document, sample_of
+from dovetail.ui.history import History
+from dovetail.ui.sources import Source, Status
+
+Json = dict[str, Any]
+_EVERY_SECONDS: Final = 1.0
+_SHARE: Final = 3.0
+"""At most a third of the time is spent on rounds."""
+
+
+class Watcher:
+    """Keeps `document` and `version` up to date until stopped."""
+
+    def __init__(self, source: Source, history: History, every: float = _EVERY_SECONDS) -> None:
+        self.source = source
+        self.version = 0
+        self.document: Json | None = None
+        self.problem = ""
+        self._history = history
+        self._every = every
+        self._decider = Decider()
+        self._busy = threading.Lock()
+        self._seen: tuple[Question, RoundContext, RoundResult] | None = None
+        self._shown: tuple[Question, Status] | None = None
+        self._wake = threading.Event()
+        self._stopping = False
+        self._listeners: list[Callable[[], None]] = []
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call back, in the watcher's thread, after every new document."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Begin."""
+        self.source.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and close the history."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+        self.source.stop()
+        self._history.close()
+
+    def set_speed(self, speed: int) -> bool:
+        """Change how fast a simulation runs, and look at once."""
+        changed = self.source.set_speed(speed)
+        self._wake.set()
+        return changed
+
+    def _run(self) -> None:
+        while not self._stopping:
+            began = time.monotonic()
+            try:
+                self.look()
+            except (ArithmeticError, LookupError, TypeError, ValueError, QuantityError) as error:
+                self.problem = f"what is there can't be judged ({type(error).__name__}: {error})"
+                self._tell()
+            took = time.monotonic() - began
+            self._wake.wait(max(self._every, took * _SHARE))
+            self._wake.clear()
+
+    def look(self) -> bool:
+        """Look once; return whether there is something new to show."""
+        question, status = self.source.question(), self.source.status()
+        if question is None:
+            if status.problem != self.problem:
+                self.problem = status.problem
+                self._tell()
+            return False
+        if self._shown is not None and _same(self._shown, question, status):
+            return False
+        with self._busy:
+            context = self._decider.scene(question)
+            result = decide(context)
+            commands = commands_of(question.cluster)
+            prices = {name: price / 10**18 for name, price in result.prices.items()}
+            prices = {facts.name: prices.get(facts.name, 0.0) for facts in context.nodes}
+            self._history.take(sample_of(question, context, result, len(commands)), commands, prices)
+            document = live_document(question, context, result, commands, self._history, status)
+            self._seen = (question, context, result)
+        self._shown = (question, status)
+        self.problem = status.problem
+        self.document = document
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener()
+
+    # ------------------------------------------------------------ asked for one by one
+
+    def node(self, name: str) -> Json | None:
+        """Return where a node's pods would go and what would change its verdict; None if it is not there."""
+        with self._busy:
+            if self._seen is None or name not in self._seen[1].by_name:
+                return None
+            question, context, result = self._seen
+            moves = moves_of(context, name, result.commands)
+            return {"moves": moves, "changes": changes_of(question, name)}
+
+    def blockers(self) -> list[Json]:
+        """Return what holds back how much money."""
+        with self._busy:
+            if self._seen is None:
+                return []
+            return [entry.to_dict() for entry in find_blockers(self._seen[0])]
+
+
+def _same(shown: tuple[Question, Status], question: Question, status: Status) -> bool:
+    """Return whether nothing has changed: the very cluster, at the very time, in the same state."""
+    before, state = shown
+    return before.cluster is question.cluster and before.now == question.now and state == status
