@@ -156,6 +156,7 @@ class Engine:
         self._waste = WasteBook()
         self._steering = Steering()
         self._evictions_from = 0
+        self._surges_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
@@ -387,6 +388,8 @@ class Engine:
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
+            if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
+                self._surges_from = self._elapsed + RIGHT_MISSING
             ident, failure = run.id if run else "", event.failure.value
             self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
@@ -425,6 +428,7 @@ class Engine:
             launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            surges=self.settings.rules.surges,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
         )
@@ -623,6 +627,7 @@ class Engine:
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events=events,
             waste=self._waste.known(),
+            may_surge=self._elapsed >= self._surges_from,
         )
 
     @property

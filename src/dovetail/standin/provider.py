@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 Work = Callable[[], Awaitable[None]]
 FINALIZER: Final = "karpenter.sh/termination"
+DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
+"""An annotation on a Node: its stand-in kubelet says nothing any more, to try what repair does."""
 _TICK_SECONDS: Final = 0.5
 _LEASE_SECONDS: Final = 10.0
 _POD_EVENT_EVERY: Final = timedelta(seconds=10)
@@ -205,7 +207,7 @@ class Provider:
         await self._patch(BY_KIND["Node"], claim.metadata.name, {"status": status}, "status")
 
     async def _terminate(self, claim: NodeClaim) -> None:
-        """Taints, evicts, waits for the pods to go, removes the node, lets the claim go."""
+        """Taint, evict, wait for the pods to go or for the end of the drain, remove the node, let the claim go."""
         name = claim.status.node_name or claim.metadata.name
         node = self.store.get(Node, name)
         if node is not None:
@@ -217,6 +219,9 @@ class Provider:
             waiting = False
             for pod in tuple(self.store.pods_on(name)):
                 if _stays(pod):
+                    continue
+                if _is_overdue(claim):
+                    await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
                     continue
                 waiting = True
                 if pod.metadata.deletion_timestamp is None:
@@ -250,7 +255,7 @@ class Provider:
         works: list[Work] = []
         for node in self.store.nodes():
             name = node.metadata.name
-            if not node.spec.provider_id.startswith(self.machines):
+            if not node.spec.provider_id.startswith(self.machines) or DEAD_KUBELET in node.metadata.annotations:
                 continue
             if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
                 self._leases[name] = now
@@ -410,6 +415,16 @@ class Provider:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+
+def _is_overdue(claim: NodeClaim) -> bool:
+    """Return whether the drain has had its time: then Karpenter waits for no eviction and no kubelet."""
+    text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, "")
+    try:
+        until = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return until.tzinfo is not None and datetime.now(UTC) >= until
 
 
 def _needs_kubelet(pod: Pod) -> bool:

@@ -13,6 +13,7 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | occupied, if a pod on its node forbids it |
 | EvictPod | not-found, also if the uid differs | - |
+| SurgeDeployment | done | refused if it no longer asks for it, or is paused |
 | SetDisruptionReason | done, also if the uid differs | - |
 | NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
@@ -65,6 +66,7 @@ from dovetail.lifecycle.messages import (
     ReleaseNode,
     SetDisruptionReason,
     SetPoolCondition,
+    SurgeDeployment,
     TaintNode,
     UnmarkPod,
     UntaintNode,
@@ -80,6 +82,7 @@ Acted = (
     | DeleteNodeClaim
     | SetDisruptionReason
     | EvictPod
+    | SurgeDeployment
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption
@@ -133,6 +136,8 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
+        case EvictPod() | SurgeDeployment():
+            return _move(asked, known)
         case NoteDisruption() | ForgetDisruption():
             return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
         case CreateNodeClaim():
@@ -141,14 +146,24 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, known, context))
         case SetDisruptionReason():
             return _about(_claim(asked.name), known, lambda claim: _attribute(asked, claim, context))
-        case EvictPod():
-            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
             return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
             return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _move(asked: EvictPod | SurgeDeployment, known: Known) -> Outcome:
+    """Return what to do about pods that are to leave their node (spec sections 20 and 24)."""
+    match asked:
+        case EvictPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
+        case SurgeDeployment():
+            ref = Ref(kind="Deployment", name=asked.name, namespace=asked.namespace)
+            return _about(ref, known, lambda item: _surge(asked, ref, item))
         case _:
             assert_never(asked)
 
@@ -396,6 +411,19 @@ def _evict(asked: EvictPod, pod: Tree | None) -> Outcome:
     }
     ref = _pod(asked.namespace, asked.name)
     return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+
+
+def _surge(asked: SurgeDeployment, ref: Ref, item: Tree | None) -> Outcome:
+    if item is None:
+        return Done()
+    present = mapping(mapping(mapping(mapping(item, "spec"), "template"), "metadata"), "annotations")
+    if present.get(names.SURGED_AT) == asked.mark:
+        return Done()
+    if annotation(item, names.SURGE) != "true" or mapping(item, "spec").get("paused"):
+        detail = f"Deployment {asked.namespace}/{asked.name} is paused, or no longer asks to surge"
+        return Failed(failure=Failure.REFUSED, detail=detail)
+    marks = {names.SURGED_AT: asked.mark}
+    return Writes(writes=(_patch(ref, item, {"spec": {"template": {"metadata": {"annotations": marks}}}}),))
 
 
 def _mark(asked: MarkPod, pod: Tree | None) -> Outcome:

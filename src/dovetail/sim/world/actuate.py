@@ -22,7 +22,7 @@ from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
 from dovetail.sim.world.eviction import Answer as Eviction
 from dovetail.sim.world.karpenter import FINALIZER, Karpenter
-from dovetail.sim.world.store import Store
+from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
 """All controllers of a simulated cluster share one key, as the replicas of a real one do."""
@@ -37,7 +37,7 @@ class Actuator:
     more before it deletes its NodeClaim.
     """
 
-    def __init__(self, store: Store, clock: Clock, karpenter: Karpenter, *, holds: bool) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, karpenter: Karpenter, *, holds: bool) -> None:
         self.store = store
         self.clock = clock
         self.karpenter = karpenter

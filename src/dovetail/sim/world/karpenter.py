@@ -30,15 +30,14 @@ from dovetail.model.objects import (
 )
 from dovetail.model.quantity import format_amount
 from dovetail.scheduling.pods.events import event_nodes
-from dovetail.sim.world.clock import MINUTE, SECOND, Clock, Dice, Span, Timer
+from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span
 from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.draining import Draining
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 FINALIZER: Final = "karpenter.sh/termination"
 POD_EVENT_DEDUPE: Final = 10 * SECOND
 DRIFT_CHECK: Final = 5 * MINUTE
-LAUNCH_TIMEOUT: Final = 5 * MINUTE
 REGISTRATION_TIMEOUT: Final = 15 * MINUTE
 COLLECT_AFTER: Final = 2 * MINUTE
 NOT_READY_AFTER: Final = 40 * SECOND
@@ -75,7 +74,7 @@ def span_of(text: Scalar, default: int | None = None) -> int | None:
 class Karpenter:
     """NodeClaims and their Nodes."""
 
-    def __init__(self, store: Store, clock: Clock, cloud: Cloud, draining: Draining, dice: Dice) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, cloud: Cloud, draining: Draining, dice: Dice) -> None:
         self.store = store
         self.clock = clock
         self.cloud = cloud
@@ -92,7 +91,7 @@ class Karpenter:
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
         self.on_expired: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
-        self._consolidatable: dict[str, Timer] = {}
+        self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
         store.listen(self._hear)
 
