@@ -188,11 +188,8 @@ def test_a_shrunk_pod_keeps_its_room_until_it_is_actuated(start: Start) -> None:
         container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1500m"}}}
         for name, node in (("one", first), ("two", second)):
             meta = {"name": name, "namespace": "default", "labels": {"app": "sized"}}
-            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "gone", "controller": True}
             spec = {"nodeName": node, "containers": [container]}
-            world.create(
-                {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "ownerReferences": [owner]}, "spec": spec}
-            )
+            world.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         eventually(lambda: all(pod["status"].get("phase") == "Running" for pod in world.pods("sized")))
 
         def resize(name: str, cpu: str) -> None:
