@@ -2,12 +2,16 @@
 PYTHON ?= python3
 # More than there are cores: tests on a real API server mostly wait.
 WORKERS ?= 4
+# Which storms `make chaos` draws, and in how many clusters side by side; how long `make soak` runs.
+SEEDS ?= 0-9
+CHAOS_WORKERS ?= 2
+SOAK_SECONDS ?= 3600
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench e2e assets lock clean
+.PHONY: help demo test lint bench e2e assets lock clean chaos soak
 
 help: ## what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +43,12 @@ bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/ben
 
 e2e: $(READY) assets ## the end-to-end tests on a real control plane
 	$(BIN)/pytest -m "apiserver or e2e" -rs
+
+chaos: $(READY) assets ## the controller behind a proxy that breaks everything; SEEDS=0-99
+	CHAOS_SEEDS=$(SEEDS) $(BIN)/pytest -n $(CHAOS_WORKERS) --dist load -rs tests/chaos
+
+soak: $(READY) assets ## an hour of real disruption, memory and promises watched; SOAK_SECONDS=3600
+	$(BIN)/python -m tests.chaos.soak --seconds $(SOAK_SECONDS)
 
 assets: ## builds kube-apiserver, etcd and friends into .assets (needs Go; minutes when cold)
 	./tools/assets/build .assets

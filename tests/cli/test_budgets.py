@@ -33,7 +33,7 @@ def test_drawn_in_the_chosen_time_zone(file: str, capsys: pytest.CaptureFixture[
     arguments = ["budgets", "-f", file, "--now", "2026-05-13T06:00:00Z", "--days", "1", "--tz", "Europe/Berlin"]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "Wed 11:00 to Wed 19:00: 0 (budget 0)" in shown
+    assert "Wed 11:00 to Wed 19:00: 0 (budget 1)" in shown
     day = next(line for line in shown.splitlines() if line.strip().startswith("Wed 05-13"))
     slots = day.split("05-13  ")[1]
     assert slots[22:38] == "0" * 16
@@ -97,6 +97,6 @@ def test_when_a_budget_is_active(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file.write_text(json.dumps({**pool, "spec": {"template": {}, "disruption": {"budgets": budgets}}}))
     assert main(["budgets", "-f", str(file), "--tz", "UTC", "--now", "2026-11-16T10:00:00Z", "--days", "1"]) == 0
     said = capsys.readouterr()
-    assert 'budget 0: 0 nodes, "0 9 * * mon-fri" for 8h, all reasons (active until Mon 17:00)' in said.out
-    assert 'budget 1: 1 node, "0 0 1 1 *" for 24h, all reasons (not active before Fri 2027-01-01 00:00)' in said.out
+    assert 'budget 1: 0 nodes, "0 9 * * mon-fri" for 8h, all reasons (active until Mon 17:00)' in said.out
+    assert 'budget 2: 1 node, "0 0 1 1 *" for 24h, all reasons (not active before Fri 2027-01-01 00:00)' in said.out
     assert said.err == "note: there is no Node in the input, so percentages come to 0\n"

@@ -116,7 +116,7 @@ def _static(town: Town) -> None:
         pytest.param("instance-type-known", names.ZONE, {}, _no_zone, id="no zone"),
         pytest.param("stabilization", "3m more", {}, _settling, id="stabilization"),
         pytest.param(
-            "budget", "budget 0 (nodes: 0) allows 0", {"budgets": [{"nodes": "0"}]}, lambda t: None, id="budget"
+            "budget", "budget 1 (nodes: 0) allows 0", {"budgets": [{"nodes": "0"}]}, lambda t: None, id="budget"
         ),
         pytest.param(
             "simulation",

@@ -58,7 +58,7 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
 
         # Back to observing, with nodes that are still held: the hook has rights of its own to give them back.
         # It is Helm's Job, its pod is ours to run: there is no kubelet here.
-        helm("upgrade", "dovetail", str(CHART))
+        helm("upgrade", "dovetail", str(CHART), "--set=observe=true")
         assert _deployed(admin) == ["--observe"]
         annotations = {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "held", "annotations": annotations}}

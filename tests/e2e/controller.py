@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,17 @@ from tests.api.control_plane import eventually
 class Process:
     """A controller process. Logs go to a file, so that a killed one can still be read."""
 
-    def __init__(self, folder: Path, name: str, *flags: str) -> None:
+    program: tuple[str, ...] = (sys.executable, "-m", "dovetail.cli.main")
+
+    def __init__(
+        self, folder: Path, name: str, *flags: str, before: Sequence[str] = (), cwd: Path | None = None
+    ) -> None:
         self.log_path = folder / f"{name}-{time.monotonic_ns()}.log"
         environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dovetail.cli.main", "run", "--listen", "127.0.0.1:0", *flags],
+                [*self.program, *before, "run", "--listen", "127.0.0.1:0", *flags],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -10,11 +10,12 @@ import msgspec
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
+from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
-from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
+from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
 from dovetail.lifecycle.messages import (
@@ -76,6 +77,7 @@ class Found:
     next_change: datetime | None = None
     verdicts: tuple[NodeVerdict, ...] = ()
     could_save: dict[str, int | None] = field(default_factory=dict)
+    steering: SteeringPlan = NOTHING
 
 
 class ScriptedPlanner:
@@ -239,6 +241,8 @@ class World:
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
+        if ref.kind == PODS_ON:
+            return {"pods": tuple(pod for pod in self.all(Pod) if pod.spec.node_name == ref.name)}
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         return None if item is None else tree_of(item)
 

@@ -48,7 +48,11 @@ async def talking_to(answer: Script, tokens: TokenSource | None = None) -> Async
     """A server and a client of it."""
     server = FakeServer(answer)
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await server.handle(request)  # looked up each time: a test may put another one there
+
+    app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -196,6 +196,16 @@ def test_lines_of_a_watch(line: bytes) -> None:
     assert "trying again" in scene.log.getvalue() or "can't be read" in scene.log.getvalue()
 
 
+@pytest.mark.parametrize("page", [HTML, b"null", b"[]", b'{"kind": "Status"}', b'{"type": "ADDED", "obj'])
+def test_a_page_instead_of_a_watch(page: bytes) -> None:
+    """Without even an end of a line: it is malformed, not a watch that ended."""
+
+    def spoil(request: web.Request) -> web.StreamResponse | None:
+        return _raw(page) if request.path.endswith("/pods") and "watch" in request.query else None
+
+    assert _lives_on(spoil, "/api/v1/pods", watch=True).malformed("pods") >= 3
+
+
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r", b"\t \r"], ids=["nothing", "spaces", "return", "mixed"])
 def test_blank_lines_are_passed_over(line: bytes) -> None:
     """A blank line keeps a connection warm and says nothing."""

@@ -30,7 +30,7 @@ QUICK = replace(
     lease_duration=6 * SECOND,
     renew_deadline=2 * SECOND,
     retry_period=SECOND // 10,
-    view_age_maximum=2 * SECOND,
+    view_age_maximum=4 * SECOND,
     poll_interval=SECOND,
 )
 

@@ -29,6 +29,7 @@ from dovetail.model.settings import (
     Settings,
     Stabilization,
     StabilizationEnds,
+    Steering,
     WhenUnreachable,
 )
 
@@ -235,6 +236,8 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "steering": ("steering", _word(Steering)),
+    "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
     "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),

@@ -172,10 +172,37 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
         for problem in (*entry.policy.problems, *entry.policy.warnings):
             yield f"  ! {safe(problem)}"
         yield from _budget_lines(entry, now, zone)
+        if not entry.nodes and any(budget.nodes.endswith("%") for budget in entry.policy.budgets):
+            yield from _without_nodes(entry)
+            continue
         for reasons, stretches in _alike(entry):
             left, about = entry.now[reasons[0]], ", ".join(reason.value for reason in reasons)
             yield f"  {about}: {_amount(left.left)} of {_amount(left.allowed)} now"
             yield from _drawing(stretches, here, zone, days)
+
+
+def _without_nodes(entry: "PoolCalendar") -> Iterator[str]:
+    """Say what the budgets allow now of a pool whose nodes are not in the input: a share of none would be 0."""
+    said: dict[str, list[str]] = {}
+    for reason in entry.now:
+        there = [
+            budget
+            for budget, active in zip(entry.policy.budgets, entry.active, strict=True)
+            if (active or budget.problem is not None)
+            and not budget.topology_key
+            and (not budget.reasons or reason in budget.reasons)
+        ]
+        nothing = next((one for one in there if one.problem is not None or one.nodes.rstrip("%") == "0"), None)
+        if nothing is not None:
+            text = f"0 (budget {nothing.index + 1})"
+        else:
+            parts = [
+                f"{one.nodes}{' of the nodes' if '%' in one.nodes else ''} (budget {one.index + 1})" for one in there
+            ]
+            text = " and at most ".join(parts) or "no limit"
+        said.setdefault(text, []).append(reason.value)
+    for text, reasons in said.items():
+        yield f"  {', '.join(reasons)}: {text} now"
 
 
 def _moment(when: datetime, now: datetime, zone: tzinfo) -> str:
@@ -194,9 +221,10 @@ def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterato
         scope = f", per {budget.topology_key}" if budget.topology_key else ""
         order = ", one at a time" if budget.sequential else ""
         window = f', "{budget.schedule}" for {budget.duration}' if budget.schedule else ""
-        what = f"{budget.nodes} {'node' if budget.nodes == '1' else 'nodes'}"
+        of = "of the nodes" if budget.nodes.endswith("%") else "node" if budget.nodes == "1" else "nodes"
+        what = f"{budget.nodes} {of}"
         text = f"{what}{window}, {about}{scope}{order} ({state}{when})"
-        yield f"  budget {budget.index}: {safe(text)}"
+        yield f"  budget {budget.index + 1}: {safe(text)}"
 
 
 def _alike(entry: "PoolCalendar") -> Iterator[tuple[list["Reason"], tuple["Stretch", ...]]]:
@@ -241,7 +269,7 @@ def _slot(stretches: Sequence["Stretch"], local: datetime, zone: tzinfo | None) 
 def _decided(stretch: "Stretch") -> str:
     if stretch.budget is None:
         return "no limit"
-    return f"{_amount(stretch.allowed)} (budget {stretch.budget.index})"
+    return f"{_amount(stretch.allowed)} (budget {stretch.budget.index + 1})"
 
 
 def _amount(number: int) -> str:

@@ -47,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     print(as_text(found))
     print()
     print(sentence(found.story()))
-    path.write_text(as_page(found), encoding="utf-8")
+    path.write_text(as_page(found, f"dovetail demo --seed {args.seed}"), encoding="utf-8")
     print(f"\nThe whole story, with plots: {path}")
     return 0

@@ -1,6 +1,7 @@
 """`dovetail simulate`: a scenario under one or more policies, same seed, same world."""
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     policies = chosen_policies(scenario, args.policy)
     with progress_bar(f"simulating {scenario.name}") as progress:
         found = compare(scenario, policies, args.seed, parse_until(args.until), progress)
-    write(found, args.output)
+    write(found, args.output, again(args))
     return 1 if any(result.violations for result in found.results) else 0
 
 
@@ -116,23 +117,30 @@ def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, .
     return tuple(found)
 
 
-def write(found: "Comparison", output: str) -> None:
-    """Print a comparison."""
+def again(args: argparse.Namespace) -> str:
+    """Return the command that repeats a run: the file that was given, and every option that changes the result."""
+    words = ["dovetail", "simulate", args.scenario, *(word for entry in args.policy for word in ("--policy", entry))]
+    words += ["--until", args.until] if args.until else []
+    words += ["--trace", args.trace] if args.trace else []
+    return shlex.join([*words, "--seed", str(args.seed)])
+
+
+def write(found: "Comparison", output: str, repeat: str) -> None:
+    """Print a comparison; `repeat` is the command that gives it again."""
     if output == "json":
         print_json(found.figures())
     elif output == "html":
-        print_page(as_page(found))
+        print_page(as_page(found, repeat))
     else:
         print(as_text(found))
 
 
-def as_page(found: "Comparison") -> str:
-    """One self-contained page."""
+def as_page(found: "Comparison", repeat: str) -> str:
+    """Return one self-contained page."""
     from dovetail import __version__
     from dovetail.sim.pages.run_page import simulation_page
 
-    again = f"dovetail simulate {found.scenario} --seed {found.seed}"
-    return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {again}")
+    return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {repeat}")
 
 
 _COLUMNS = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
@@ -78,6 +79,20 @@ class BlockedMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRow:
+    """A CapacityBuffer: how many virtual pods it stands for, and the nodes that have room for some of them now."""
+
+    name: str
+    replicas: int
+    nodes: tuple[tuple[str, int], ...]
+
+    @property
+    def carried(self) -> int:
+        """How many of them nodes have room for."""
+        return sum(count for _, count in self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMove:
     """A cost action that was judged, for one pool of it: `score` only where the pool's policy is Balanced."""
 
@@ -108,12 +123,21 @@ class RoundResult:
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
     prices: Mapping[str, Money]
+    compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
     judged_moves: tuple[JudgedMove, ...] = ()
+    assumed: tuple[str, ...] = ()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    buffers: tuple[BufferRow, ...] = ()
     compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
     catalogue_source: str
     catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
+
+    @cached
+    def steering(self) -> SteeringPlan:
+        """What ought to be closing and marked (section 23); nothing where steering is off."""
+        return self.compute_steering()
 
     @cached
     def could_save(self) -> Mapping[str, Money | None]:

@@ -22,11 +22,13 @@ UNREADABLE_MAX = 20
 def warnings_of(context: RoundContext) -> tuple[str, ...]:
     """Return all warnings of a round: what the settings name first, then pools by name, then pods."""
     found: list[str] = list(unknown_names(context.settings, context.snapshot.cluster))
+    found.extend(context.snapshot.surroundings.overlaid.notes)
     broken = {pool.metadata.name: launch_problems(pool) for pool in context.snapshot.cluster.node_pools}
     for name in sorted(context.policies):
         policy = context.policies[name]
         found.extend(f"NodePool {name}: {text}" for text in (*policy.problems, *policy.warnings))
         found.extend(f"NodePool {name}: {text}; it launches no node until that is mended" for text in broken[name])
+        found.extend(_refused(context, name))
         found.extend(_forceful_first(context, name))
         found.extend(_marks(context, name))
     found.extend(unhealthy.warnings(context))
@@ -68,6 +70,16 @@ def _marks(context: RoundContext, pool: str) -> Iterator[str]:
         yield f"NodePool {pool}: {pause.warning}"
     if read_history(item) is None:
         yield f"NodePool {pool}: {RECENT_DISRUPTIONS} can't be read; its rate budgets count as used up"
+
+
+def _refused(context: RoundContext, pool: str) -> Iterator[str]:
+    """Say which required fields a pool lacks: the API server refuses it so, as `validate` does."""
+    item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
+    reference = item.spec.template.spec.node_class_ref
+    missing = [key for key in ("group", "kind", "name") if not getattr(reference, key)]
+    if missing:
+        fields = "" if len(missing) == 3 else f".{missing[0]}"
+        yield f"NodePool {pool}: spec.template.spec.nodeClassRef{fields} is missing; the API server refuses such a pool"
 
 
 def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:

@@ -9,9 +9,16 @@ from dovetail.model.money import Money
 _DOLLAR = 10**18
 
 
-def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 6) -> str:
-    """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places."""
+def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 4) -> str:
+    """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places.
+
+    An amount that would round to nothing keeps two digits that say something.
+    """
     places = 10 if bare else places
+    if not bare and amount and abs(amount) * 10**places < _DOLLAR:
+        places = min(
+            12, next(more for more in range(places, 19) if abs(amount) * 10**more >= _DOLLAR or more == 18) + 1
+        )
     written = _written if isinstance(amount, int) else _written.__wrapped__  # prices come again, sums hardly ever
     return written(amount, bare, places)
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
+from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.command import Command
 from dovetail.model.money import Money
 from dovetail.model.verdicts import NodeVerdict
@@ -42,6 +43,11 @@ class Decision(Protocol):
     @property
     def next_change(self) -> datetime | None:
         """When time alone could change the answer."""
+        ...
+
+    @property
+    def steering(self) -> SteeringPlan:
+        """What ought to be closing and marked (section 23)."""
         ...
 
     @property

@@ -18,6 +18,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
+from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
@@ -61,14 +62,16 @@ from dovetail.lifecycle.reports import (
     RoundEnded,
     ViewIsOld,
 )
+from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.lifecycle.waste import WasteBook
-from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
+from dovetail.model.managed import managed_pools
 from dovetail.model.money import as_float
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
+from dovetail.model.settings import Steering as SteeringMode
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
@@ -151,7 +154,9 @@ class Engine:
         self._regrowth = Regrowth()
         self._landing = Landing()
         self._waste = WasteBook()
+        self._steering = Steering()
         self._evictions_from = 0
+        self._surges_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
@@ -201,13 +206,10 @@ class Engine:
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
-            self._managed = {
-                item.metadata.name: None
-                for item in self.store.node_pools()
-                if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
-            }
+            pools = self.store.node_pools()
+            self._managed = dict.fromkeys(managed_pools(pools, self.settings))
             if self.observe and not self._managed:
-                self._managed = {item.metadata.name: None for item in self.store.node_pools()}
+                self._managed = dict.fromkeys(item.metadata.name for item in pools)
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
@@ -381,11 +383,13 @@ class Engine:
         if run is not None:
             run.attempts.answer(event, self._elapsed)
         else:
-            for asker in (self._holds, self._conditions, self._sweeps):
+            for asker in (self._holds, self._conditions, self._sweeps, self._steering):
                 asker.answer(event, self._elapsed)
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
+            if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
+                self._surges_from = self._elapsed + RIGHT_MISSING
             ident, failure = run.id if run else "", event.failure.value
             self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
@@ -424,6 +428,7 @@ class Engine:
             launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            surges=self.settings.rules.surges,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
         )
@@ -622,6 +627,7 @@ class Engine:
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events=events,
             waste=self._waste.known(),
+            may_surge=self._elapsed >= self._surges_from,
         )
 
     @property
@@ -648,12 +654,14 @@ class Engine:
         last = self.last_round
         if key == self._round_key and last is not None and (last.next_change is None or self._now < last.next_change):
             self.rounds_skipped += 1
+            self._steer(last)
             self._out.extend(self._announcer.verdicts_due(last, self._elapsed, publishes=self.acts))
             return
         self.rounds += 1
         result = self._decider.round(self._question())
         self.last_round, self._round_key = result, key
         self._waste.update(result.could_save, self.store, self._now)
+        self._steer(result)
         started = [command for command in result.commands if self._start(command)]
         self._out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
@@ -661,6 +669,13 @@ class Engine:
             wait = self.settings.validation_delay if self.settings.rules.waits_for_validation else 0
             self._round_at = self._elapsed + wait
         self._out.extend(self._announcer.announce(result, self._elapsed, publishes=self.acts))
+
+    def _steer(self, result: Decision) -> None:
+        """Mark next victims and closing nodes, or take back what is marked (spec section 23)."""
+        plan = NOTHING if self.settings.steering is SteeringMode.OFF else result.steering
+        if self.acts and (plan is not NOTHING or self.store.steered_pods or self.store.closing_nodes):
+            rate = self.settings.steering_writes_per_minute
+            self._out.extend(self._steering.wanted(plan, self.store, self._elapsed, rate))
 
     def _waits_for_holds(self) -> bool:
         """Return whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.

@@ -79,7 +79,8 @@ class _Column:
 class Store:
     """The mutable view. `version` grows with every change that a decision could see.
 
-    `marked_nodes` and `marked_claims` are those that carry a command's record or the disruption taint.
+    `marked_nodes` and `marked_claims` are those that carry a command's record or the disruption taint; `steered_pods`
+    and `closing_nodes` those that carry a mark of steering.
     """
 
     def __init__(self) -> None:
@@ -94,6 +95,8 @@ class Store:
         self.marked_nodes: dict[str, None] = {}
         self.marked_claims: dict[str, None] = {}
         self.marks_version = 0
+        self.steered_pods: dict[Place, None] = {}
+        self.closing_nodes: dict[str, None] = {}
         self.version = 0
 
     # ------------------------------------------------------------ feeding
@@ -156,6 +159,8 @@ class Store:
 
     def _learn(self, item: AnyObject, place: Place) -> None:
         if isinstance(item, Pod):
+            if names.STEERING_MARK in item.metadata.annotations:
+                self.steered_pods[place] = None
             node = item.spec.node_name
             if node:
                 self._pods_of_node.setdefault(node, {})[place] = None
@@ -170,6 +175,8 @@ class Store:
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             self._nodes_of_pool.setdefault(pool, {})[item.metadata.name] = None
+            if any(taint.key == names.CLOSING_TAINT for taint in item.spec.taints):
+                self.closing_nodes[item.metadata.name] = None
             if names.COMMAND in item.metadata.annotations or is_tainted(item):
                 self.marked_nodes[item.metadata.name] = None
                 self.marks_version += 1
@@ -177,6 +184,7 @@ class Store:
     def _forget(self, item: AnyObject, place: Place) -> None:
         if isinstance(item, Pod):
             self._pending.pop(place, None)
+            self.steered_pods.pop(place, None)
             pods = self._pods_of_node.get(item.spec.node_name)
             if pods is not None:
                 pods.pop(place, None)
@@ -193,6 +201,7 @@ class Store:
             if not nodes:
                 del self._nodes_of_pool[pool]
             self.marked_nodes.pop(item.metadata.name, None)
+            self.closing_nodes.pop(item.metadata.name, None)
 
     # ------------------------------------------------------------ asking
 
@@ -244,10 +253,6 @@ class Store:
             pod = self.get(Pod, name, namespace)
             if pod is not None:
                 yield pod
-
-    def has_pending_pods(self) -> bool:
-        """Return whether some pod waits for a node."""
-        return bool(self._pending)
 
     def pending_pods(self) -> Iterator[Pod]:
         """The pods that wait for a node, in order."""

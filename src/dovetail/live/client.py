@@ -24,15 +24,13 @@ from dovetail.report.words import safe
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 PAGE_SIZE: Final = 500
 _TIMEOUT_SECONDS: Final = 60.0
 _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
 _RETRY_AFTER_MOST: Final = 30.0
 _REFUSAL_BYTES_MAX: Final = 64 << 10
-_QUIET_SECONDS: Final = 90.0  # a watch without even a bookmark for so long may be dead: servers send one a minute
+QUIET_SECONDS: Final = 40.0  # a watch that says nothing for so long may be dead: it is opened anew
 _LINE_BYTES_MAX: Final = 64 << 20  # no object is that big: a line without an end must not fill the memory
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 Fence = Callable[[], bool]
@@ -59,7 +57,7 @@ class FencedError(UnreachableError):
 
 
 class QuietError(UnreachableError):
-    """A watch said nothing for longer than a server ever does."""
+    """A watch said nothing for a while: nothing has changed, or it is dead. Opened anew, it tells."""
 
 
 class _Status(msgspec.Struct):
@@ -84,7 +82,7 @@ class _Page(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ListResponse:
     """The items of a list or of a page of it, each as its JSON, and the version to watch from."""
 
     items: tuple[msgspec.Raw, ...]
@@ -179,7 +177,7 @@ class ApiClient:
         """Seconds to wait before the next try: doubling, spread by half."""
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
-    async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[Listing]:
+    async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[ListResponse]:
         """A collection page by page, so that no list is ever in memory as a whole; 410 where a page came too late."""
         token = ""
         while True:
@@ -192,11 +190,11 @@ class ApiClient:
             except UNREADABLE as error:
                 raise self.malformed(path, f"no list: {_reason(error)}") from None
             token = page.metadata.continue_
-            yield Listing(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
+            yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
             if not token:
                 return
 
-    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> Listing:
+    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> ListResponse:
         """Every item of a collection; starts over where a page's continuation has grown too old."""
         for attempt in range(1, _TRIES + 1):
             items: list[msgspec.Raw] = []
@@ -209,13 +207,23 @@ class ApiClient:
                 if error.status != 410 or attempt == _TRIES:
                     raise
             else:
-                return Listing(items=tuple(items), resource_version=version)
+                return ListResponse(items=tuple(items), resource_version=version)
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(
-        self, path: str, resource_version: str, params: Mapping[str, str] | None = None
+        self,
+        path: str,
+        resource_version: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        opened: Callable[[], None] = lambda: None,
+        quiet_seconds: float = QUIET_SECONDS,
     ) -> AsyncIterator[bytes]:
-        """The lines of a watch from that version on, bookmarks included, until the server or the network ends it."""
+        """Yield the lines of a watch from that version on, bookmarks included, until the server or the network ends it.
+
+        Raises QuietError where nothing comes for `quiet_seconds`. `opened` is called once the server has accepted the
+        watch: what has changed since the version follows at once.
+        """
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -223,11 +231,12 @@ class ApiClient:
             "timeoutSeconds": str(240 + int(self._jitter.random() * 120)),
             **(params or {}),
         }
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=_QUIET_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=quiet_seconds)
         token = await self.connection.tokens.token()
         try:
             async with self._ask("GET", path, token, timeout=timeout, params=query) as answer:
                 await self._raise_for(answer, token)
+                opened()
                 pending = b""
                 async for chunk in answer.content.iter_any():
                     *lines, pending = (pending + chunk).split(b"\n")
@@ -236,8 +245,12 @@ class ApiClient:
                             yield line
                     if len(pending) > _LINE_BYTES_MAX:
                         raise self.malformed(path, "a line of a watch without an end")
+                if pending.strip():  # a server ends a watch at the end of a line; a network cuts it with an error
+                    raise self.malformed(
+                        path, f"a watch that ends with {safe(pending[:60].decode(errors='replace'))!r}"
+                    )
         except aiohttp.SocketTimeoutError:
-            raise QuietError(f"nothing was said for {_QUIET_SECONDS:g} s") from None
+            raise QuietError(f"nothing was said for {quiet_seconds:g} s") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 

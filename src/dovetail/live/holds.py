@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.lifecycle.conditions import POLICY_READABLE
-from dovetail.lifecycle.effects.effect import hold_patch, release_patch
+from dovetail.lifecycle.effects.effect import hold_patch, open_patch, release_patch, unmark_patch
 from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.resources import BY_KIND, Resource
 from dovetail.model import names
+from dovetail.model.managed import is_labelled
 
 Tree = dict[str, Any]
 # A NodeClaim's annotations reach its Node when that registers: nodes are looked at after the claims are done.
@@ -59,12 +60,32 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
         for item in await listed_items(client, resource):
             if pools is not None and _pool(item) not in pools:
                 continue
-            await apply_change(client, resource, item, release_patch if pools is not None else leave_nothing, tally)
+            change = _release_and_open if pools is not None else leave_nothing
+            await apply_change(client, resource, item, change, tally)
+    await _take_marks_back(client, pools, tally)
     if pools is None:
         for item in await listed_items(client, BY_KIND["NodePool"]):
             if without_condition(item) is not None:
                 await apply_change(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
     return tally
+
+
+async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally: Tally) -> None:
+    """Take the marks of steering off pods, those of the pools' nodes or all (spec section 23)."""
+    ours: dict[str, None] | None = None
+    if pools is not None:
+        nodes = await listed_items(client, BY_KIND["Node"])
+        ours = {str(item["metadata"]["name"]): None for item in nodes if _pool(item) in pools}
+    for item in await listed_items(client, BY_KIND["Pod"]):
+        if unmark_patch(item) is not None and (ours is None or (item.get("spec") or {}).get("nodeName") in ours):
+            await apply_change(client, BY_KIND["Pod"], item, unmark_patch, tally)
+
+
+def _release_and_open(item: Tree) -> Tree | None:
+    """Take our hold off, and off a Node the soft taint of steering too."""
+    tree = release_patch(item) or {}
+    opened = open_patch(item) if item.get("kind") == "Node" else None
+    return {**tree, **(opened or {})} or None
 
 
 def without_condition(pool: Tree) -> Tree | None:
@@ -86,6 +107,10 @@ def leave_nothing(item: Tree) -> Tree | None:
     tree: Tree = {"metadata": {"annotations": patch}} if patch else {}
     taints = (item.get("spec") or {}).get("taints") or []
     ours = [taint for taint in taints if _is_ours(taint)]
+    if item.get("kind") == "Node" and any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
+        taints = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
+        tree.setdefault("metadata", {})
+        tree["spec"] = {"taints": taints or None}
     # Unsigned too, where a person took the record off and left the taint; on nodes of pools nobody else uses this one.
     if item.get("kind") == "Node" and ours and (names.COMMAND in annotations or _pool(item)):
         tree.setdefault("metadata", {})
@@ -107,8 +132,7 @@ async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[st
     return sorted(
         item["metadata"]["name"]
         for item in await listed_items(client, BY_KIND["NodePool"])
-        if (item["metadata"].get("labels") or {}).get(names.MANAGE) == "true"
-        and (pools is None or item["metadata"]["name"] in pools)
+        if is_labelled(item["metadata"].get("labels") or {}) and (pools is None or item["metadata"]["name"] in pools)
     )
 
 
@@ -145,7 +169,7 @@ async def apply_change(
     subresource: str = "",
 ) -> None:
     """Writes against the version that was listed; reads once more where it has moved on."""
-    name = item["metadata"]["name"]
+    name, namespace = item["metadata"]["name"], str(item["metadata"].get("namespace") or "")
     for _ in range(5):
         patch = change(item)
         if patch is None:
@@ -155,7 +179,7 @@ async def apply_change(
         try:
             await client.request(
                 "PATCH",
-                resource.path(name, subresource=subresource),
+                resource.path(name, namespace, subresource),
                 body=msgspec.json.encode(patch),
                 content_type=MERGE_PATCH,
                 params={"fieldManager": "dovetail"},
@@ -168,7 +192,7 @@ async def apply_change(
                 return
             item = {
                 "kind": resource.kind,
-                **msgspec.json.decode(await client.request("GET", resource.path(name))),
+                **msgspec.json.decode(await client.request("GET", resource.path(name, namespace))),
             }
         else:
             tally.changed.append(f"{resource.kind} {name}")

@@ -1,10 +1,10 @@
 """Keeps one kind in view: list, then watch, for ever; every change becomes an event for the engine.
 
-Lists page by page, resumes where a watch broke off, takes bookmarks so that a quiet kind never grows too old, and lists
-anew when the server says that it has (410), when it says nothing at all, or when it says what can't be read. After a
-new list, what is no longer there is reported as gone. An object that can't be decoded is left out and counted, never
-fatal: one odd object must not blind the controller. A pod that can't be decoded still counts as a pod that must not be
-disrupted. Knows how old its view is. Decides nothing; holds only names and versions.
+Lists page by page, resumes where a watch broke off or went quiet, takes bookmarks so that a quiet kind never grows too
+old, and lists anew when the server says that it has (410), or when it says what can't be read. After a new list, what
+is no longer there is reported as gone. An object that can't be decoded is left out and counted, never fatal: one odd
+object must not blind the controller. A pod that can't be decoded still counts as a pod that must not be disrupted.
+Knows how old its view is. Decides nothing; holds only names and versions.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dovetail.api.conservative import conservative, unreadable_pod
 from dovetail.api.decode import decode_item
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.live import clocks
-from dovetail.live.client import UNREADABLE, ApiClient, ApiError, MalformedError, QuietError
+from dovetail.live.client import QUIET_SECONDS, UNREADABLE, ApiClient, ApiError, MalformedError, QuietError
 from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import Resource
 from dovetail.model.objects import AnyObject
@@ -73,6 +73,7 @@ class Informer:
     note: Note
     listed: Callable[[str], None] = lambda kind: None
     unread: Callable[[str], None] = lambda kind: None
+    quiet_seconds: Callable[[], float] = lambda: QUIET_SECONDS
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     lists: int = 0
     watches: int = 0
@@ -81,11 +82,17 @@ class Informer:
     known: dict[Key, str] = field(default_factory=dict)
     _version: str = ""
     _heard_at: float | None = None
+    _opened_at: float | None = None
     _named: dict[Key, None] = field(default_factory=dict)
 
     @property
     def age(self) -> float:
-        """Return the seconds since the server last said what there is: a list, a change, or a bookmark."""
+        """Return the seconds since the server last said what there is: a list, a change, a bookmark, a quiet watch.
+
+        A watch that is accepted is told at once what it missed: one that was accepted and then stood quietly shows that
+        nothing had changed when it began. Servers send no bookmarks for a kind that nobody changes, so a quiet watch is
+        begun anew well before its view counts as old.
+        """
         return inf if self._heard_at is None else clocks.steady() - self._heard_at
 
     @property
@@ -111,8 +118,12 @@ class Informer:
                     self._version = ""
                 elif await self._is_denied(error):
                     continue
+            except QuietError:
+                if self._opened_at is not None:
+                    self._heard_at = max(self._heard_at or 0.0, self._opened_at)
+                failed = False  # nothing has changed, or the line is dead: opened anew, the watch tells
             except UnreachableError as error:
-                if isinstance(error, MalformedError | QuietError):
+                if isinstance(error, MalformedError):
                     self._version = ""  # what was missed can't be known: a new list is the way out
                 self.note(self.resource.kind, f"the watch broke ({error}); trying again")
             # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop,
@@ -177,7 +188,11 @@ class Informer:
 
     async def _watch(self) -> None:
         self.watches += 1
-        async for line in self.client.watch_lines(self.resource.path(), self._version):
+        self._opened_at = None
+        lines = self.client.watch_lines(
+            self.resource.path(), self._version, opened=self._opened, quiet_seconds=self.quiet_seconds()
+        )
+        async for line in lines:
             try:
                 event = msgspec.json.decode(line, type=_WatchEvent)
                 if event.type == "BOOKMARK":
@@ -191,6 +206,9 @@ class Informer:
             except UNREADABLE as error:
                 raise self._malformed(f"a line of a watch: {error}") from None
             self._heard_at = clocks.steady()
+
+    def _opened(self) -> None:
+        self._opened_at = clocks.steady()
 
     def _raise(self, status: _Gone) -> None:
         self._version = ""  # whatever it was: a new list is the way out

@@ -51,6 +51,7 @@ class Rules:
         True, "Expired nodes are retired gracefully, within the budgets; else Karpenter removes them."
     )
     pod_windows: bool = _rule(True, "A pod's own window keeps its node while it is closed.")
+    surges: bool = _rule(True, "A Deployment that asks for it is moved by its own rolling update where no eviction is.")
     unpriced_nodes_stay: bool = _rule(
         True, "A node whose price is unknown is not consolidated; else it counts as free."
     )
@@ -135,6 +136,9 @@ class Rules:
     )
     waits_for_launches: bool = _rule(False, "No round starts while a NodeClaim has not been launched.")
     remembers_regrowth: bool = _rule(True, "A pool in which a cost action did not hold (a node came back) waits.")
+    steers: bool = _rule(
+        True, "Nodes are helped to empty by themselves (`steering`), and the soft taint for that counts for nothing."
+    )
     plays_karpenter: bool = _rule(
         False,
         "In the simulator the engine is Karpenter itself: it holds no nodes and shares the provisioner's memory.",

@@ -50,6 +50,13 @@ class Search(StrEnum):
     VALUE = "value"
 
 
+class Steering(StrEnum):
+    """Whether nodes are helped to empty by themselves (spec section 23)."""
+
+    OFF = "Off"
+    PREFER = "Prefer"
+
+
 class StabilizationEnds(StrEnum):
     """When the pause after a cost command ends (spec section 25)."""
 
@@ -106,6 +113,8 @@ class Settings:
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
     jobs_wait: bool = False
+    steering: Steering = Steering.OFF
+    steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     launch_timeout: int = _MINUTE
     validation_delay: int = 15 * _SECOND

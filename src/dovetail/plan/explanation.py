@@ -13,15 +13,19 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
+from dovetail.model.command import Method
 from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
 from dovetail.model.policy import Budget, DisruptionPolicy
 from dovetail.model.verdicts import ELIGIBLE, Gate
 from dovetail.plan.counterfactual import Answer, Counterfactual, counterfactuals
+from dovetail.plan.node_detail import NodeDetail, detail_of
 from dovetail.plan.summary import LINE_MAX, prices_text
-from dovetail.report.words import safe
+from dovetail.report.table import paragraph, text_table
+from dovetail.report.words import safe, span
 
-_OTHER_METHODS = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+_BLOCKERS_MAX = 15
+_LANDINGS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ def explanation_document(question: Question, answer: Answer, opened: tuple[Count
         "policy": None if facts.policy is None else policy_document(facts.policy),
         "preferences": list(answer.preferences),
         "opens": [{"if": entry.if_, "opens": entry.opens, "then": entry.then, "gate": entry.gate} for entry in opened],
+        **detail_of(answer.context, facts).to_dict(),
     }
 
 
@@ -122,6 +127,7 @@ def _price(facts: NodeFacts) -> str:
 def explanation_text(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
     """Return everything in words."""
     facts = answer.facts
+    detail = detail_of(answer.context, facts)
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
@@ -140,13 +146,16 @@ def explanation_text(question: Question, answer: Answer, opened: tuple[Counterfa
     else:
         verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
     lines = [
-        head,
+        *paragraph(head),
+        *_figure_lines(detail),
         "",
-        verdict,
+        *paragraph(verdict),
+        *_blocker_lines(answer, detail),
         "",
         f"Gates ({answer.deciding.method.value}):",
         *_chain_lines(answer.deciding),
         *_other_lines(answer),
+        *_landing_lines(detail),
         *_preference_lines(answer),
         *_policy_lines(facts.policy),
         *_opening_lines(answer, opened),
@@ -160,12 +169,51 @@ def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
+def _figure_lines(detail: NodeDetail) -> list[str]:
+    used = [f"{name} {share:.0%}" for name, share in detail.utilisation.items()]
+    age = "age unknown" if detail.age is None else f"{span(max(0.0, detail.age.total_seconds()))} old"
+    parts = [age, f"requested: {', '.join(used)}" if used else "", f"{detail.daemons} pods of DaemonSets and the like"]
+    return paragraph("; ".join(filter(None, parts)))
+
+
+def _blocker_lines(answer: Answer, detail: NodeDetail) -> list[str]:
+    """Return all that is in the way, where that is more than the gate that decided."""
+    if answer.eligible or len(detail.blockers) <= 1:
+        return []
+    lines = ["", f"All that is in the way now ({len(detail.blockers)}):"]
+    for entry in detail.blockers[:_BLOCKERS_MAX]:
+        lines += paragraph(f"{entry.gate.value}: {entry.why}", indent="  ")
+    if len(detail.blockers) > _BLOCKERS_MAX:
+        lines.append(f"  and {len(detail.blockers) - _BLOCKERS_MAX} more (-o json lists all)")
+    return lines
+
+
+def _landing_lines(detail: NodeDetail) -> list[str]:
+    if not detail.landings:
+        return []
+    needed = f"; a new node is needed: {', '.join(detail.new_nodes)}" if detail.new_nodes else "; no new node is needed"
+    lines = ["", f"Where its pods would land{needed}:"]
+    rows = [
+        (f"  {entry.pod}", entry.node or (f"new: {entry.new}" if entry.new else "nowhere"), entry.why)
+        for entry in detail.landings[:_LANDINGS_MAX]
+    ]
+    lines += [line.rstrip() for line in text_table(("  POD", "TO", "WHY"), rows, flexible=(0, 1, 2))]
+    if len(detail.landings) > _LANDINGS_MAX:
+        lines.append(f"  and {len(detail.landings) - _LANDINGS_MAX} more (-o json lists all)")
+    return lines
+
+
+_QUESTIONS = {Gate.NOT_EMPTY: "empty", Gate.NOT_EXPIRED: "expired", Gate.NOT_DRIFTED: "drifted"}
+"""Gates that read better as a question: `expired  yes`, and not `pass  not-expired`."""
+
+
 def _chain_lines(chain: Chain) -> list[str]:
     lines = []
     for result in chain.results:
-        figures = ", ".join(f"{key}={value}" for key, value in result.figures.items())
-        tail = f"  [{figures}]" if figures else ""
-        lines.append(f"  {'pass' if result.passed else 'STOP'}  {result.gate.value:<26} {result.why}{tail}")
+        mark, name = "pass" if result.passed else "STOP", result.gate.value
+        if result.gate in _QUESTIONS and not (result.gate is Gate.NOT_EMPTY and chain.method is not Method.EMPTY):
+            mark, name = "yes" if result.passed else "no", _QUESTIONS[result.gate]
+        lines += paragraph(f"{mark:<4}  {name:<26} {result.why}", indent="  ")
     return lines
 
 
@@ -174,7 +222,9 @@ def _other_lines(answer: Answer) -> list[str]:
     for method, chain in answer.chains.items():
         if chain is not answer.deciding:
             last = chain.results[-1]
-            lines.append(f"  {method.value:<10} {'would take it' if chain.open else f'{last.gate.value}: {last.why}'}")
+            name = _QUESTIONS.get(last.gate, last.gate.value)
+            said = "would take it" if chain.open else f"{name}: {last.why}"
+            lines += paragraph(f"{method.value:<10} {said}", indent="  ")
     return lines if len(lines) > 2 else []
 
 
@@ -205,5 +255,8 @@ def _opening_lines(answer: Answer, opened: tuple[Counterfactual, ...]) -> list[s
     if answer.eligible:
         return []
     if not opened:
-        return ["", "Nothing that could be set would open that gate; it opens by what happens in the cluster."]
-    return ["", "What would open it (asked again, not guessed):", *(f"  {entry.if_}: {entry.then}" for entry in opened)]
+        return ["", "No setting changes this. It changes when pods or prices change."]
+    lines = ["", "What would open it (asked again, not guessed):"]
+    for entry in opened:
+        lines += paragraph(f"{entry.if_}: {entry.then}", indent="  ")
+    return lines

@@ -105,8 +105,8 @@ def replaced(
     return {id(old): new for old, new in pairs} if all(alike(old, new) for old, new in pairs) else None
 
 
-def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
-    """What the scheduler sees of a node."""
+def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True) -> StateNode:
+    """What the scheduler sees of a node; `soft_closing`: the soft taint of steering counts for nothing (section 23)."""
     node_labels = node.metadata.labels if node is not None else {}
     registered = claim is None or (node is not None and node_labels.get(names.REGISTERED_LABEL) == "true")
     initialized = claim is None or (node is not None and node_labels.get(names.INITIALIZED_LABEL) == "true")
@@ -114,13 +114,14 @@ def state_node(node: Node | None, claim: NodeClaim | None) -> StateNode:
     assert seen is not None, "a state node has a Node or a NodeClaim"
     meta = seen.metadata
     hostname = meta.labels.get(names.HOSTNAME) or meta.name
+    taints = _taints(node, claim, registered=registered, initialized=initialized)
     return StateNode(
         node=node,
         claim=claim,
         name=meta.name,
         labels=meta.labels,
         annotations=meta.annotations,
-        taints=_taints(node, claim, registered=registered, initialized=initialized),
+        taints=_without_closing(taints) if soft_closing else taints,
         hostname=hostname,
         registered=registered,
         initialized=initialized,
@@ -140,6 +141,12 @@ def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, ini
         return taints
     startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
     return tuple(taint for taint in taints if not _passes(taint) and (taint.key, taint.effect) not in startup)
+
+
+def _without_closing(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    if not any(taint.key == names.CLOSING_TAINT for taint in taints):
+        return taints
+    return tuple(taint for taint in taints if taint.key != names.CLOSING_TAINT)
 
 
 def _passes(taint: Taint) -> bool:

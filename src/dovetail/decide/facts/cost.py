@@ -37,12 +37,13 @@ def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tu
     """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
 
     `ranked`: Karpenter writes its own ranks as pod deletion costs (gate PodDeletionCostManagement), which are no costs
-    then. Karpenter's own annotation wins. Where its value is unreadable nothing stands in for it, as in Karpenter; we
-    say so.
+    then. A cost that Dovetail wrote for steering is none either (section 23). Karpenter's own annotation wins. Where
+    its value is unreadable nothing stands in for it, as in Karpenter; we say so.
     """
+    steered = annotations.get(names.STEERING_MARK)
     for key in _OWN_ONLY if ranked else _BOTH:
         text = annotations.get(key)
-        if text is not None:
+        if text is not None and (steered is None or text != steered or key != names.POD_DELETION_COST):
             number = _int32(text)
             return (0, f"{key}: {text!r}") if number is None else (number, None)
     return 0, None

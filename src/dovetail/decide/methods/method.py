@@ -43,9 +43,9 @@ def budget_result(context: RoundContext, method: Method, pool: str) -> GateResul
     if budget is not None and budget.per is not None and budget.problem is None:
         return _rate_result(context, pool, reason, allowance)
     if budget is not None and budget.problem is not None:
-        why = f"Budget {budget.index} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
+        why = f"Budget {budget.index + 1} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
     else:
-        which = "" if budget is None else f"budget {budget.index} (nodes: {budget.nodes}) "
+        which = "" if budget is None else f"budget {budget.index + 1} (nodes: {budget.nodes}) "
         why = (
             f"NodePool {pool} has no budget left for {reason.value}: {which}allows {allowance.allowed}, "
             f"{allowance.used} used."

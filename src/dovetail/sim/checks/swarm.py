@@ -39,7 +39,7 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
     is_true,
 )
-from dovetail.model.settings import DOVETAIL, Settings, Stabilization
+from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, Steering
 from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.checks.promises import Violation
@@ -157,6 +157,9 @@ class Trial:
             disruption["consolidationGracePeriod"] = dice.choice(("3m", "10m"))
         if dice.random() < 0.2:
             disruption["expireAfter"] = dice.choice(("2h", "4h"))
+        price = self.world.dice.stream(f"price/{name}").choice((None, None, 0.0005, 0.005))
+        if price is not None:
+            disruption["disruptionPrice"] = price
         values = (names.ON_DEMAND, names.SPOT) if self.spot else (names.ON_DEMAND,)
         pool = NodePool(
             metadata=ObjectMeta(name=name),
@@ -228,7 +231,24 @@ class Trial:
         window = self.dice.choice((0, 30 * SECOND, 5 * MINUTE))
         waits = Stabilization(empty=window, expired=window, drifted=window, cost=window)
         timeout = self.dice.choice((DOVETAIL.replacement_timeout, 3 * MINUTE))
-        return replace(DOVETAIL, stabilization=waits, replacement_timeout=timeout)
+        settings = replace(DOVETAIL, stabilization=waits, replacement_timeout=timeout)
+        return self._better(settings)
+
+    def _better(self, settings: Settings) -> Settings:
+        """Switch some of the better decisions on, by dice of their own: what else a seed draws stays the same."""
+        dice = self.world.dice.stream("better")
+        if dice.random() < 0.5:
+            return settings
+        self.notes.append("better decisions")
+        return replace(
+            settings,
+            search=dice.choice((Search.VALUE, Search.VALUE, Search.PREFIX)),
+            replacements_max=dice.choice((1, 4)),
+            evictions_in_order=dice.random() < 0.5,
+            stabilization_ends=dice.choice(tuple(StabilizationEnds)),
+            steering=dice.choice(tuple(Steering)),
+            jobs_wait=dice.random() < 0.5,
+        )
 
     def _line(self, name: str) -> Line:
         dice = self.dice

@@ -50,7 +50,7 @@ def sentence(comparison: Comparison) -> str:
     began = (
         f"In {span(comparison.seconds)}, {before.policy} moved pods {before.pods_disrupted:,} times "
         f"({count(before.pods_disrupted_more_than_once, 'pod')} more than once) and went through "
-        f"{count(before.nodes_started, 'new node')}, {before.short_lived_nodes:,} of which lived under 15 minutes"
+        f"{count(before.nodes_started, 'new node')}; {count(before.short_lived_nodes, 'node')} lived under 15 minutes"
     )
     if after is before:
         return f"{began}, for {dollars(before.cost, 2)}."

@@ -1,0 +1,139 @@
+"""Which nodes ought to empty by themselves, and which pod of each ReplicaSet should be the next to end (section 23).
+
+Nodes are ranked by what their going would be worth per pod. The first of them, as many as the room of the others could
+take in, are closing: new pods should prefer other nodes. Of each ReplicaSet one pod is the next victim: on the node
+that ought to go first, in the fullest zone of that ReplicaSet. What stands is kept unless something is clearly better,
+so that marks don't move every round. Proposes only; the engine writes, slowly. Sits in decide, beside the round.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
+from dovetail.model import names
+from dovetail.model.karpenter import FeatureGate
+from dovetail.model.objects import Pod
+from dovetail.model.settings import Steering
+
+YOUNG: Final = timedelta(minutes=5)
+"""Nodes younger than this are neither closing nor have victims."""
+STAYS: Final = 1.5
+"""How much better another node or pod must be to take the place of one that is closing or marked."""
+MARGIN: Final = 0.8
+"""How full the room of the other nodes may get, before another node is closing."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def steer(context: RoundContext) -> SteeringPlan:
+    """Return what ought to be closing and marked now; nothing where steering is off."""
+    if context.settings.steering is not Steering.PREFER or not context.settings.rules.steers:
+        return NOTHING
+    ranked = sorted(filter(lambda facts: _is_open(context, facts), context.nodes), key=_rank)
+    closing = _closing(context, ranked)
+    victims = () if _karpenter_marks(context) else _victims(ranked, frozenset(closing))
+    return SteeringPlan(
+        closing=tuple(facts.name for facts in closing),
+        victims=victims,
+        worth=tuple((facts.name, facts.savings_ratio) for facts in closing),
+    )
+
+
+def _karpenter_marks(context: RoundContext) -> bool:
+    """Return whether Karpenter manages deletion costs itself: two would fight over the same annotation."""
+    return context.snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST)
+
+
+def _is_open(context: RoundContext, facts: NodeFacts) -> bool:
+    """Return whether a node may be steered: ours, in use, neither leaving nor expected by pods nor young."""
+    managed = context.gate_context.managed_pools
+    policy, created = facts.policy, facts.created
+    return (
+        facts.claim is not None
+        and facts.initialized
+        and not facts.marked
+        and not facts.nominated
+        and policy is not None
+        and policy.consolidate_after is not None
+        and not policy.static
+        and (managed is None or facts.pool_name in managed)
+        and created is not None
+        and context.now - created >= YOUNG
+        and not facts.empty
+    )
+
+
+def _is_closing(facts: NodeFacts) -> bool:
+    return facts.node is not None and any(taint.key == names.CLOSING_TAINT for taint in facts.node.spec.taints)
+
+
+def _rank(facts: NodeFacts) -> tuple[float, str]:
+    """Order nodes: most dollars per pod first; one that is closing already stays so for a while."""
+    return -facts.savings_ratio * (STAYS if _is_closing(facts) else 1.0), facts.name
+
+
+def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
+    """Return the first nodes in rank whose pods the room of all others could take in."""
+    frame = context.snapshot.frame
+    count = frame.room.shape[1]
+    room: Floats = np.where(frame.open[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+    left: Floats = room.sum(axis=0)
+    asked: Floats = np.zeros(count)
+    chosen: list[NodeFacts] = []
+    for facts in ranked:
+        place = context.index_of(facts)
+        if place < 0:
+            continue
+        demand: Floats = np.zeros(count)
+        for column, amount in context.snapshot.movers(place).demand.total.items():
+            demand[column] = amount
+        margin = 1.0 if _is_closing(facts) else MARGIN
+        if bool(np.all(asked + demand <= margin * (left - room[place]))):
+            asked, left = asked + demand, left - room[place]
+            chosen.append(facts)
+        elif not _is_closing(facts):
+            break
+    return chosen
+
+
+def _victims(ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]) -> tuple[Victim, ...]:
+    """Return the next victim of every ReplicaSet of two pods or more that nobody else marks."""
+    pods: dict[str, list[tuple[Pod, NodeFacts]]] = {}
+    for facts in ranked:
+        for pod in facts.reschedulable:
+            for owner in pod.metadata.owner_references:
+                if owner.kind == "ReplicaSet":
+                    pods.setdefault(owner.uid, []).append((pod, facts))
+    found = []
+    for owner_uid, members in pods.items():
+        if len(members) > 1 and not any(_is_anothers(pod) for pod, _ in members):
+            pod = _victim(members, closing)
+            meta = pod.metadata
+            found.append(Victim(owner=owner_uid, namespace=meta.namespace, name=meta.name, uid=meta.uid))
+    return tuple(sorted(found, key=lambda victim: (victim.namespace, victim.name)))
+
+
+def _is_anothers(pod: Pod) -> bool:
+    """Return whether somebody else gave the pod a deletion cost."""
+    cost = pod.metadata.annotations.get(names.POD_DELETION_COST)
+    return cost is not None and cost != pod.metadata.annotations.get(names.STEERING_MARK)
+
+
+def _victim(members: Sequence[tuple[Pod, NodeFacts]], closing: frozenset[NodeFacts]) -> Pod:
+    zones: dict[str, int] = {}
+    for _, facts in members:
+        zones[facts.zone] = zones.get(facts.zone, 0) + 1
+    fullest = max(zones.values())
+
+    def key(entry: tuple[Pod, NodeFacts]) -> tuple[bool, bool, float, str]:
+        pod, facts = entry
+        stays = STAYS if names.STEERING_MARK in pod.metadata.annotations else 1.0
+        return zones[facts.zone] < fullest, facts not in closing, -facts.savings_ratio * stays, pod.metadata.name
+
+    return min(members, key=key)[0]

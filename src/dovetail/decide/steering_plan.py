@@ -1,0 +1,26 @@
+"""What steering proposes, as values (spec section 23). Sits in decide, below the round's outcome."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """The pod of a ReplicaSet that a scale-down should take next."""
+
+    owner: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteeringPlan:
+    """What should be closing and marked; `worth`: dollars per hour and pod of the nodes that are closing."""
+
+    closing: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    worth: tuple[tuple[str, float], ...] = ()
+
+
+NOTHING: Final = SteeringPlan()

@@ -1,0 +1,115 @@
+"""Writes the marks of steering, slowly: next victims and closing nodes (spec section 23).
+
+A round says what ought to be marked; what is marked is seen on the objects. The difference is written within a rate, at
+most one change per ReplicaSet a minute, old marks taken off before new ones are put on. Switched off, or where nothing
+is proposed any more, everything is taken back. A right that is missing ends it for a while. Sits in lifecycle, below
+`engine`.
+"""
+
+from typing import Final
+
+from dovetail.decide.steering_plan import SteeringPlan, Victim
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.messages import (
+    CloseNode,
+    Failure,
+    InstructionFailed,
+    InstructionSucceeded,
+    MarkPod,
+    OpenNode,
+    UnmarkPod,
+)
+from dovetail.lifecycle.store import Place, Store
+from dovetail.model.objects import Pod
+
+MINUTE: Final = 60 * SECOND
+RIGHT_MISSING: Final = 10 * MINUTE
+OPENS_AFTER: Final = 3 * MINUTE
+"""How long a node stays closing at least, unless it leaves."""
+
+Write = MarkPod | UnmarkPod | CloseNode | OpenNode
+
+
+class Steering:
+    """What was changed lately, and how many writes are left."""
+
+    def __init__(self) -> None:
+        self._attempts = Attempts()
+        self._changed_at: dict[str, int] = {}
+        self._closed_at: dict[str, int] = {}
+        self._writes: list[int] = []
+        self._barred: dict[str, int] = {}
+
+    def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
+        """Note an answer; False where it was not about steering."""
+        known = self._attempts.answer(event, elapsed)
+        if known and isinstance(event, InstructionFailed) and event.failure is Failure.FORBIDDEN:
+            self._barred[event.id.split("/")[1]] = elapsed + RIGHT_MISSING
+        return known
+
+    def wanted(self, plan: SteeringPlan, store: Store, elapsed: int, writes_per_minute: int) -> list[Write]:
+        """Word the writes that are due, as many as the rate allows."""
+        self._writes = [at for at in self._writes if at > elapsed - MINUTE]
+        asked: list[Write] = []
+        for write in (*self._nodes(plan, store, elapsed), *self._pods(plan, store, elapsed)):
+            kind = write.id.split("/")[1]
+            if len(self._writes) >= writes_per_minute or self._barred.get(kind, 0) > elapsed:
+                continue
+            if not self._attempts.due(write.id, elapsed):
+                continue
+            self._attempts.forget(write.id)
+            self._attempts.ask(write.id, elapsed)
+            self._note(write, plan, elapsed)
+            self._writes.append(elapsed)
+            asked.append(write)
+        return asked
+
+    def _nodes(self, plan: SteeringPlan, store: Store, elapsed: int) -> list[Write]:
+        wanted = dict.fromkeys(plan.closing)
+        opened: list[Write] = [
+            OpenNode(id=f"steer/node/open/{name}", node=name)
+            for name in sorted(store.closing_nodes)
+            if name not in wanted and (not plan.closing or self._closed_at.get(name, 0) + OPENS_AFTER <= elapsed)
+        ]
+        closed = [
+            CloseNode(id=f"steer/node/close/{name}", node=name) for name in wanted if name not in store.closing_nodes
+        ]
+        return [*opened, *closed]
+
+    def _pods(self, plan: SteeringPlan, store: Store, elapsed: int) -> list[Write]:
+        wanted: dict[Place, Victim] = {(victim.namespace, victim.name): victim for victim in plan.victims}
+        by_owner = {victim.owner: victim for victim in plan.victims}
+        taken_off: list[Write] = []
+        for namespace, name in sorted(store.steered_pods):
+            pod = store.get(Pod, name, namespace)
+            if pod is None or (namespace, name) in wanted or pod.metadata.deletion_timestamp is not None:
+                continue
+            owners = [owner.uid for owner in pod.metadata.owner_references if owner.uid in by_owner]
+            if all(self._may_change(owner, elapsed) for owner in owners):
+                taken_off.append(UnmarkPod(id=f"steer/pod/unmark/{namespace}/{name}", namespace=namespace, name=name))
+        put_on: list[Write] = [
+            MarkPod(
+                id=f"steer/pod/mark/{victim.namespace}/{victim.name}",
+                namespace=victim.namespace,
+                name=victim.name,
+                uid=victim.uid,
+            )
+            for place, victim in wanted.items()
+            if place not in store.steered_pods and self._may_change(victim.owner, elapsed)
+        ]
+        return [*taken_off, *put_on]
+
+    def _may_change(self, owner: str, elapsed: int) -> bool:
+        return self._changed_at.get(owner, -MINUTE) + MINUTE <= elapsed
+
+    def _note(self, write: Write, plan: SteeringPlan, elapsed: int) -> None:
+        """Remember when a ReplicaSet's mark and a node were last changed."""
+        if isinstance(write, CloseNode):
+            self._closed_at[write.node] = elapsed
+        elif isinstance(write, MarkPod):
+            for victim in plan.victims:
+                if (victim.namespace, victim.name) == (write.namespace, write.name):
+                    self._changed_at[victim.owner] = elapsed
+        for memory in (self._changed_at, self._closed_at):
+            for key in [key for key, at in memory.items() if at <= elapsed - RIGHT_MISSING]:
+                del memory[key]

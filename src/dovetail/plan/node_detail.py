@@ -1,0 +1,167 @@
+"""What people ask of one node beside its gates: age, utilisation, where each pod would land, all that is in the way.
+
+Gates are asked one by one here, all of them, where a round stops at the first that is closed. Simulations are the
+core's. Decides nothing. Sits in plan; `plan.explanation` and `plan.node_table` show it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.document import Json
+from dovetail.decide.facts.drainability import Guards, protection
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, POD_RULES, pod_name
+from dovetail.decide.methods.method import budget_result
+from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.verdicts import Gate, GateResult
+from dovetail.plan.owners import Owners
+
+_WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
+_RESOURCES = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Where a pod of the node would go: a node that exists, a new one, or nowhere."""
+
+    pod: str
+    owner: str
+    node: str | None
+    new: str | None
+    why: str
+
+    def to_dict(self) -> Json:
+        """Return it as JSON."""
+        return {"pod": self.pod, "owner": self.owner, "node": self.node, "newNode": self.new, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDetail:
+    """One node: figures, landings and everything that is in the way."""
+
+    age: timedelta | None
+    utilisation: dict[str, float]
+    pods: int
+    daemons: int
+    landings: tuple[Landing, ...]
+    new_nodes: tuple[str, ...]
+    blockers: tuple[GateResult, ...]
+
+    def to_dict(self) -> Json:
+        """Return it as JSON."""
+        return {
+            "ageSeconds": None if self.age is None else round(self.age.total_seconds()),
+            "utilisation": {key: round(share, 4) for key, share in self.utilisation.items()},
+            "daemonPods": self.daemons,
+            "landings": [entry.to_dict() for entry in self.landings],
+            "newNodes": list(self.new_nodes),
+            "blockers": [
+                {"gate": entry.gate.value, "why": entry.why, "figures": dict(entry.figures)} for entry in self.blockers
+            ],
+        }
+
+
+def utilisation_of(context: RoundContext, facts: NodeFacts) -> dict[str, float]:
+    """Return the share of the node's room that its pods ask for, by resource."""
+    place = context.index_of(facts)
+    if place < 0 or facts.node is None:
+        return {}
+    room = context.snapshot.states[place].allocatable
+    asked: dict[str, int] = {}
+    for pod in context.snapshot.pods_on[place]:
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            requests = context.snapshot.class_of(pod).info.requests
+            for name in _RESOURCES:
+                asked[name] = asked.get(name, 0) + requests.get(name, 0)
+    return {name: asked.get(name, 0) / room[name] for name in _RESOURCES if room.get(name)}
+
+
+def detail_of(context: RoundContext, facts: NodeFacts) -> NodeDetail:
+    """Look at one node."""
+    place = context.index_of(facts)
+    pods = context.snapshot.pods_on[place] if place >= 0 else ()
+    landings, new = _landings(context, facts)
+    return NodeDetail(
+        age=None if facts.created is None else context.now - facts.created,
+        utilisation=utilisation_of(context, facts),
+        pods=len(facts.reschedulable),
+        daemons=len(pods) - len(facts.reschedulable),
+        landings=landings,
+        new_nodes=new,
+        blockers=tuple(_blockers(context, facts)),
+    )
+
+
+def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[Landing, ...], tuple[str, ...]]:
+    if context.index_of(facts) < 0 or not facts.reschedulable:
+        return (), ()
+    found = context.simulate((facts,), for_cost=True)
+    owners = Owners(context.snapshot.cluster)
+    own = {pod_name(pod): pod for pod in facts.reschedulable}
+    landings: dict[str, Landing] = {}
+
+    def add(name: str, node: str | None = None, new: str | None = None, why: str = "") -> None:
+        if name in own:
+            owner = owners.of(own[name])
+            landings[name] = Landing(pod=name, owner=f"{owner.kind} {owner.name}", node=node, new=new, why=why)
+
+    for placement in found.placements:
+        for pod in placement.pods:
+            add(pod_name(pod), node=placement.node)
+    new_nodes = []
+    for entry in found.new_nodes:
+        kinds = [kind.name for kind in entry.instance_types]
+        label = f"{kinds[0] if kinds else 'a node'} of {entry.pool}"
+        if any(pod_name(pod) in own for pod in entry.pods):
+            new_nodes.append(label)
+        for pod in entry.pods:
+            add(pod_name(pod), new=label)
+    for stuck in found.unplaced:
+        add(pod_name(stuck.pod), why=stuck.why)
+    for name in own:
+        if name not in landings:
+            add(name, why="it does not take part: it can't be evicted now")
+    return tuple(landings[name] for name in sorted(landings)), tuple(new_nodes)
+
+
+def _blockers(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
+    """Yield every gate of a cost action (or of emptiness) that is closed now, and every pod that is in the way."""
+    gate_context = context.gate_context
+    if facts.claim is None or facts.node is None or facts.pool is None or facts.policy is None:
+        yield NODE_RULES[0](facts, gate_context)
+        return
+    method = Method.EMPTY if facts.empty else Method.SINGLE_NODE
+    for rule in NODE_RULES:
+        result = rule(facts, gate_context)
+        if not result.passed:
+            yield result
+    yield from _pod_vetoes(context, facts)
+    seen = (Gate.POD_DO_NOT_DISRUPT, Gate.PDB)
+    for rule in (*POD_RULES, *OWN_RULES[method]):
+        result = rule(facts, gate_context)
+        if not result.passed and result.gate not in (*seen, *_WRONG_METHOD):
+            yield result
+    if context.ledger.allowance(facts.pool_name, REASON_OF[method]).left <= 0:
+        yield budget_result(context, method, facts.pool_name)
+
+
+def _pod_vetoes(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
+    guards = Guards(context.snapshot.cluster.pdbs)
+    place = context.index_of(facts)
+    said = set()
+    for pod in context.snapshot.pods_on[place] if place >= 0 else ():
+        name = pod_name(pod)
+        guarded = protection(pod, context.now)
+        if guarded is not None:
+            why = f"Pod {name} says {names.DO_NOT_DISRUPT}={guarded.value}."
+            yield GateResult(gate=Gate.POD_DO_NOT_DISRUPT, passed=False, why=why, figures={"pod": name})
+        veto = guards.veto(pod, context.now)
+        if veto is not None and (veto.pdbs not in said or len(veto.pdbs) > 1):
+            said.add(veto.pdbs)
+            few = f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {name} now."
+            many = f"Pod {name} has {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)})."
+            why = few if len(veto.pdbs) == 1 else many
+            yield GateResult(gate=Gate.PDB, passed=False, why=why, figures={"pod": name, "pdb": ", ".join(veto.pdbs)})

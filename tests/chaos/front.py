@@ -1,0 +1,206 @@
+"""The proxy that makes the troubles of a plan happen, and checks every write that comes through against the server."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from dovetail.live.resources import plural_in
+from tests.chaos.storm import GARBAGE, Plan, Trouble
+from tests.live.proxy import _HOP, Proxy, Seen
+
+IDENTITY = "chaos"
+_KNOWN_AFTER_SECONDS = 5.0
+Tree = dict[str, Any]
+
+
+@dataclass
+class Front(Proxy):
+    """Begins calm; `blow` starts the plan's time, `calm` ends it. `violations` lists broken promises."""
+
+    admin: str = ""
+    plan: Plan | None = None
+    tokens: set[str] = field(default_factory=set)
+    violations: list[str] = field(default_factory=list)
+    _began: float | None = None
+    _rng: random.Random = field(default_factory=random.Random)
+
+    def blow(self, plan: Plan) -> None:
+        self.plan, self._rng, self._began = plan, random.Random(f"front-{plan.seed}"), time.monotonic()
+
+    def calm(self) -> None:
+        self._began = None
+
+    def on(self, kind: str, path: str = "") -> Trouble | None:
+        """Return the trouble of a kind that this request meets, if it meets one."""
+        if self._began is None or self.plan is None:
+            return None
+        at = time.monotonic() - self._began
+        for trouble in self.plan.troubles:
+            if trouble.kind == kind and trouble.is_on(at) and (not trouble.about or trouble.about == plural_in(path)):
+                return trouble if self._rng.random() < trouble.share else None
+        return None
+
+    async def _handle(self, request: web.Request, to: aiohttp.ClientSession) -> web.StreamResponse:
+        seen = Seen(request.method, request.path, request.query_string, await request.read())
+        self.seen.append(seen)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.tokens and token not in self.tokens:
+            return _status(401, "Unauthorized")
+        if seen.acts() and request.method != "GET":
+            await self._check(seen, to)
+        instead = await self._instead(seen)
+        if instead is not None:
+            return instead
+        return await self._forward(request, seen, to)
+
+    async def _instead(self, seen: Seen) -> web.Response | None:
+        if slow := self.on("slow", seen.path):
+            await asyncio.sleep(slow.amount)
+        while self.on("silent", seen.path):
+            await asyncio.sleep(0.2)
+        if self.on("throttled", seen.path):
+            return _status(429, "TooManyRequests", {"Retry-After": self._rng.choice(("1", "0", "²", "x"))})
+        if self.on("failing", seen.path):
+            return _status(self._rng.choice((500, 502, 503, 504)), "InternalError")
+        if self.on("forbidden", seen.path):
+            return _status(403, "Forbidden")
+        if self.on("html", seen.path):
+            return web.Response(text="<html><h1>Gateway</h1></html>", content_type="text/html")
+        return None
+
+    async def _forward(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.StreamResponse:
+        headers = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
+        headers |= {"Accept-Encoding": "identity", "Authorization": f"Bearer {self.admin}"}
+        try:
+            async with to.request(
+                request.method, self.upstream + request.path_qs, data=seen.body or None, headers=headers
+            ) as answer:
+                kept = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
+                if seen.is_watch and answer.status == 200:
+                    return await self._stream(request, answer, kept)
+                body = await answer.read()
+                self.after(seen, answer.status)
+                if self.on("garbage", seen.path):
+                    body = self._rng.choice(GARBAGE)
+                elif self.on("cut", seen.path):
+                    body = body[: len(body) // 2]
+                return web.Response(status=answer.status, body=body, headers=kept)
+        except aiohttp.ClientError:
+            return _status(503, "ServiceUnavailable")
+
+    async def _stream(
+        self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Copy a watch line by line, spoiled."""
+        response = web.StreamResponse(status=200, headers=headers)
+        await response.prepare(request)
+        path = request.path
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+        async def read() -> None:
+            pending = b""
+            async for chunk in answer.content.iter_any():
+                *whole, pending = (pending + chunk).split(b"\n")
+                for line in whole:
+                    await lines.put(line + b"\n")
+
+        reader = asyncio.create_task(read())
+        reader.add_done_callback(lambda _: lines.put_nowait(None))
+        self._watches.add(reader)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(1.0):
+                        line = await lines.get()
+                except TimeoutError:
+                    if request.transport is None or request.transport.is_closing():
+                        break
+                    if not self.on("garbage", path) and not self.on("cut", path):
+                        continue
+                    line = b'{"type": "ADDED", "object": {"metadata": {"na\n'
+                if line is None:
+                    break
+                while self.on("silent", path):
+                    await asyncio.sleep(0.2)
+                if self.on("garbage", path):
+                    line = self._rng.choice(GARBAGE) + b"\n"
+                elif self.on("cut", path):
+                    await response.write(line[: len(line) // 2])
+                    reader.cancel()
+                    break
+                await response.write(line)
+        except (ConnectionError, aiohttp.ClientError):
+            pass
+        finally:
+            self._watches.discard(reader)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+
+    # ------------------------------------------------------------ promises
+
+    async def _check(self, seen: Seen, to: aiohttp.ClientSession) -> None:
+        """Judge a write as it arrives: its sender holds the Lease; a deletion takes nothing that it must not."""
+        lease = await self._get(to, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail")
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder != IDENTITY:
+            self.violations.append(f"{seen.method} {seen.path} came while {holder!r} held the Lease")
+        if seen.method != "DELETE":
+            return
+        claim = await self._get(to, seen.path)
+        name = (claim.get("status") or {}).get("nodeName") or ""
+        if not name:
+            return
+        node = await self._get(to, f"/api/v1/nodes/{name}")
+        record = ((node.get("metadata") or {}).get("annotations") or {}).get("dovetail.dev/command", "")
+        is_candidate = f'"node":"{name}"' in record.replace(" ", "")
+        pods = await self._get(to, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
+        for pod in pods.get("items") or []:
+            if not is_candidate or not _was_there(pod):
+                continue
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get("karpenter.sh/do-not-disrupt") == "true":
+                self.violations.append(f"{seen.path} was deleted under protected pod {pod['metadata']['name']}")
+            elif "deleteEmpty" in record:
+                self.violations.append(f"{seen.path} was deleted as empty with pod {pod['metadata']['name']}")
+
+    async def _get(self, to: aiohttp.ClientSession, path: str) -> Tree:
+        headers = {"Authorization": f"Bearer {self.admin}"}
+        async with to.get(aiohttp.client.URL(self.upstream + path, encoded=True), headers=headers) as answer:
+            return dict(json.loads(await answer.read()))
+
+
+def _was_there(pod: Tree) -> bool:
+    """Return whether a pod has been bound for long enough that a last look must have seen it."""
+    if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - made).total_seconds() > _KNOWN_AFTER_SECONDS
+
+
+def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return web.Response(status=code, text=json.dumps(tree), content_type="application/json", headers=headers)
+
+
+@contextmanager
+def front_of(upstream: str, ca_path: Path, admin: str) -> Iterator[Front]:
+    """Run a front meanwhile."""
+    with Front(upstream=upstream, ca_path=ca_path, admin=admin).running() as front:
+        assert isinstance(front, Front)
+        yield front
+
+
+Check = Callable[[], Any]
