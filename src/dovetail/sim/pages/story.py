@@ -29,6 +29,8 @@ def theme(results: Sequence[Result]) -> str:
 
 def featured(comparison: Comparison) -> tuple[Result, ...]:
     """Return the policies to put side by side: the yardstick, and the best of the others for what the run is about."""
+    if comparison.pair:
+        return comparison.pair
     before = comparison.yardstick
     if len(comparison.results) == 1:
         return (before,)
