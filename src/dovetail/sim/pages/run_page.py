@@ -13,8 +13,10 @@ from dovetail.sim.pages.run_document import run_document
 from dovetail.sim.pages.story import featured, story
 
 
-def simulation_page(comparison: Comparison, footer: str, *, title: str = "", sections: Sequence[str] = ()) -> str:
-    """Return the page of a comparison; `sections` is markup that stands above the tables."""
+def simulation_page(
+    comparison: Comparison, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
+) -> str:
+    """Return the page of a comparison; `lead` and `sections`, which stand above the tables, are markup."""
     pair = featured(comparison)
     before, after = pair[0], pair[-1]
     policies = count(len(comparison.results), "policy", "policies")
@@ -46,7 +48,7 @@ def simulation_page(comparison: Comparison, footer: str, *, title: str = "", sec
             + (f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else ""),
         ),
     ]
-    return html.page(title, "", "".join(body), footer, above=above, document=run_document(comparison, title))
+    return html.page(title, lead, "".join(body), footer, above=above, document=run_document(comparison, title))
 
 
 def _change(before: str, after: str, label: str = "") -> str:

@@ -30,8 +30,8 @@ def whatif_page(answer: Answer, footer: str) -> str:
         story,
         footer,
         title=title,
+        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)}",
         sections=(
-            html.panel(advice, f"<p>{html.text(recommendation.why, 2000)}</p>"),
             html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"),
         ),
     )
