@@ -19,12 +19,12 @@ WHERE = {"whatif --for 24h": ("mixed-100",)}
 
 def run() -> list[dict[str, Any]]:
     """Return one row for every command and cluster."""
-    rows = []
-    for label, words in COMMANDS.items():
-        for name in WHERE.get(label, ("mixed-100", "mixed-1000")):
-            if name in there():
-                rows.append(one(label, words, name))
-    return rows
+    return [
+        one(label, words, name)
+        for label, words in COMMANDS.items()
+        for name in WHERE.get(label, ("mixed-100", "mixed-1000"))
+        if name in there()
+    ]
 
 
 def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
