@@ -79,8 +79,9 @@ examples:
 class Parser(argparse.ArgumentParser):
     """Says wrong usage in one sentence, with exit status 2; its description fits a plain terminal."""
 
-    def __init__(self, *args: Any, description: str | None = None, **options: Any) -> None:
-        super().__init__(*args, description=description and textwrap.fill(description, 79), **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.description = self.description and textwrap.fill(self.description, 79)
 
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence that says what is wrong and where to look."""

@@ -35,7 +35,7 @@ examples:
   dovetail plan -f cluster.json --compare karpenter-1.15
   dovetail plan -f cluster.json --every-method          what each would do
   dovetail plan -f cluster.json -o json | jq .actions   for programs
-  dovetail plan --watch                                 the live cluster, read only
+  dovetail plan --watch                                 on the live cluster
 """
 _ROUNDS = (1, 100_000)
 WATCH_SECONDS = 10.0
