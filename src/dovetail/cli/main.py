@@ -49,6 +49,7 @@ COMMANDS: Final = (
     CommandEntry("replay", "replay", "play a recording of a real run again under other policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
     CommandEntry("ui", "ui", "watch a cluster, a capture or a simulation in a browser"),
+    CommandEntry("top", "top", "watch a cluster, a capture or a simulation in the terminal"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
