@@ -101,7 +101,7 @@ def test_not_blind(beside: Beside, front: Front, process: Chaotic, code: int) ->
     world.create(guard)
     world.wait_running("guard", 1)
     eventually(lambda: process.get("/readyz")[0] == 503)
-    assert "Pod" in process.get("/readyz")[1]
+    eventually(lambda: "Pod" in process.get("/readyz")[1])
     time.sleep(20)
     assert [seen for seen in front.seen if seen.method == "DELETE" and "nodeclaims" in seen.path] == []
     front.rule = lambda seen: None

@@ -58,7 +58,7 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
-_QUIET_SHARE: Final = 3.0  # a quiet watch is begun anew so often before its view would count as old
+_QUIET_SHARE: Final = 4.0  # a quiet watch is begun anew so often before its view would count as old
 _NOTHING_MANAGED: Final = (
     f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
     "settings, or start with --observe to look at all"
