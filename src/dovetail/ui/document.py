@@ -136,20 +136,20 @@ def coming(context: RoundContext, result: RoundResult) -> list[Json]:
         if facts.policy is None:
             continue
         for what, timer in (
-            ("consolidateAfter ends", facts.consolidate_after),
-            ("grace period ends", facts.grace_period),
+            ("consolidateAfter ends for {nodes}", facts.consolidate_after),
+            ("grace period ends for {nodes}", facts.grace_period),
         ):
             note(what, facts.pool_name, None if timer is None else timer.until)
         protection = facts.protection
-        note("a pod's do-not-disrupt ends", facts.pool_name, None if protection is None else protection.until)
-        note("expires", facts.pool_name, facts.expires_at)
+        note(
+            "a pod's do-not-disrupt ends on {nodes}", facts.pool_name, None if protection is None else protection.until
+        )
+        note("expiry of {nodes}", facts.pool_name, facts.expires_at)
     rows = [
         {
             "at": clock(min(times)),
             "seconds": int((min(times) - now).total_seconds()),
-            "what": f"{what} for {count(len(times), 'node')}"
-            if what != "expires"
-            else f"{count(len(times), 'node')} {what}",
+            "what": what.format(nodes=count(len(times), "node")),
             "pool": pool,
             "until": clock(max(times)),
         }
