@@ -352,14 +352,14 @@ def test_a_renewal_counts_from_before_its_write() -> None:
             async def lost() -> None:
                 return None
 
-            async def slow() -> bool:
-                await asyncio.sleep(0.3)
-                return True
+            class Slow(LeaderElection):
+                """Its calls take a while."""
 
-            election = LeaderElection(
-                client=client, namespace="default", name="x", identity="me", gained=gained, lost=lost
-            )
-            election._try = slow  # type: ignore[method-assign]
+                async def _try(self) -> bool:
+                    await asyncio.sleep(0.3)
+                    return True
+
+            election = Slow(client=client, namespace="default", name="x", identity="me", gained=gained, lost=lost)
             task = asyncio.create_task(election.run())
             await until(lambda: bool(ages))
             task.cancel()

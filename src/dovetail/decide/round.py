@@ -174,7 +174,7 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Candidate
     outcome: Command | Move | Refusal
     if method is Method.DRIFTED:
         outcome = leaving.alone(context, method, facts)
-        why = "Every pod finds a place." if isinstance(outcome, Command) else outcome.why
+        why = leaving.why_it_goes(outcome) if isinstance(outcome, Command) else outcome.why
     else:
         outcome = single_node.unscored(context, facts)
         refusal = score(context, outcome) if isinstance(outcome, Move) else outcome
