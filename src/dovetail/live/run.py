@@ -219,6 +219,9 @@ class Controller:
         self.log.warning("no longer leading; another process may act", identity=self.identity)
         for task in self._acting.values():
             task.cancel()
+        # A task that is cancelled before its first step never cleans up: its lane would take instructions for ever.
+        self._acting.clear()
+        self._lanes.clear()
         await self.put(LeadershipLost())
 
     async def _first_sync(self) -> None:
