@@ -242,7 +242,8 @@ class ReferencePacker:
         if moved is None:
             moved = [pod for name in candidates for pod in self.movable(name)]
         of_leaving = [pod for state in leaving if state.node for pod in self.movable(state.node.metadata.name)]
-        run = _Run(self, staying, [*self.pending, *moved, *of_leaving], closed=closed, moved=moved)
+        apart = () if self.settings.rules.others_pods_count else of_leaving
+        run = _Run(self, staying, [*self.pending, *moved, *of_leaving], closed=closed, moved=moved, first=apart)
         packing = run.solve()
         safe = {identity(pod) for pod in of_leaving}
         for node in run.existing:
@@ -282,9 +283,14 @@ class _Run:
         *,
         closed: Collection[str] = (),
         moved: Sequence[Pod] = (),
+        first: Sequence[Pod] = (),
         strict_reservations: bool = False,
     ) -> None:
+        """`first`: pods of nodes that leave anyway; they come first and share no new node with those that are moved."""
         self.packer = packer
+        self._first = {identity(pod) for pod in first}
+        self._of_first: set[int] = set()
+        self._of_moved: set[int] = set()
         self.pods = list(pods)
         self._closed = set(closed)
         self._moved = {identity(pod) for pod in moved}
@@ -344,6 +350,7 @@ class _Run:
     def solve(self) -> Packing:
         """Places pod after pod, largest first; those that fail are tried again as long as others still land."""
         queue = sorted(self.pods, key=_size_order)
+        queue.sort(key=lambda pod: identity(pod) not in self._first)
         length_when_put_back: dict[str, int] = {}
         failed: dict[str, str] = {}
         while queue and length_when_put_back.get(identity(queue[0])) != len(queue):
@@ -399,14 +406,30 @@ class _Run:
         self.claims.sort(key=lambda claim: len(claim.pods))
         volumes = self.volume_alternatives.get(identity(pod), [])
         for claim in self.claims:
+            if not self._may_share(pod, claim):
+                continue
             try:
                 fit = claim.fit(pod, needs, strict, volumes, relax_min_values=False)
             except ReservedError:
                 continue
             if fit is not None:
                 claim.add(pod, fit)
+                self._note_owner(pod, claim)
                 return True
         return False
+
+    def _may_share(self, pod: Pod, claim: NewClaim) -> bool:
+        if identity(pod) in self._first:
+            return id(claim) not in self._of_moved
+        return identity(pod) not in self._moved or id(claim) not in self._of_first
+
+    def _note_owner(self, pod: Pod, claim: NewClaim, *, opened: bool = False) -> None:
+        if not self._first:
+            return
+        if opened and identity(pod) in self._first:
+            self._of_first.add(id(claim))
+        if identity(pod) in self._moved:
+            self._of_moved.add(id(claim))
 
     def _add_to_new(self, pod: Pod, needs: Requirements, strict: Requirements) -> bool:
         volumes = self.volume_alternatives.get(identity(pod), [])
@@ -436,6 +459,7 @@ class _Run:
                 continue
             claim.add(pod, fit)
             self.claims.append(claim)
+            self._note_owner(pod, claim, opened=True)
             self._limits[template.name] = _less_the_largest(left, claim.kinds)
             return True
         return False
