@@ -242,10 +242,10 @@ class ReferencePacker:
         if moved is None:
             moved = [pod for name in candidates for pod in self.movable(name)]
         of_leaving = [pod for state in leaving if state.node for pod in self.movable(state.node.metadata.name)]
-        apart = () if self.settings.rules.others_pods_count else of_leaving
-        run = _Run(self, staying, [*self.pending, *moved, *of_leaving], closed=closed, moved=moved, first=apart)
-        packing = run.solve()
+        run = _Run(self, staying, [*self.pending, *moved, *of_leaving], closed=closed, moved=moved)
         safe = {identity(pod) for pod in of_leaving}
+        # Karpenter's rules know no order among commands; by ours, the pods of nodes that are leaving come first.
+        packing = run.solve(first=frozenset() if self.settings.rules.others_pods_count else safe)
         for node in run.existing:
             if not node.state.initialized:
                 packing.uninitialized += [name_of(pod) for pod in node.pods if identity(pod) not in safe]
@@ -283,17 +283,13 @@ class _Run:
         *,
         closed: Collection[str] = (),
         moved: Sequence[Pod] = (),
-        first: Sequence[Pod] = (),
         strict_reservations: bool = False,
     ) -> None:
-        """`first`: pods of nodes that leave anyway; they come first and share no new node with those that are moved."""
         self.packer = packer
-        self._first = {identity(pod) for pod in first}
-        self._of_first: set[int] = set()
-        self._of_moved: set[int] = set()
         self.pods = list(pods)
         self._closed = set(closed)
         self._moved = {identity(pod) for pod in moved}
+        self._first: frozenset[str] = frozenset()
         self._strict = strict_reservations
         self._settings = packer.settings
         self._ignore_preferences = self._settings.preference_policy is PreferencePolicy.IGNORE
@@ -347,10 +343,13 @@ class _Run:
 
     # Solving
 
-    def solve(self) -> Packing:
-        """Places pod after pod, largest first; those that fail are tried again as long as others still land."""
-        queue = sorted(self.pods, key=_size_order)
-        queue.sort(key=lambda pod: identity(pod) not in self._first)
+    def solve(self, first: Collection[str] = ()) -> Packing:
+        """Place pod after pod, `first` before all others, then the largest.
+
+        Pods that fail are tried again as long as others still land.
+        """
+        self._first = frozenset(first)
+        queue = sorted(self.pods, key=lambda pod: (identity(pod) not in first, _size_order(pod)))
         length_when_put_back: dict[str, int] = {}
         failed: dict[str, str] = {}
         while queue and length_when_put_back.get(identity(queue[0])) != len(queue):
@@ -414,22 +413,18 @@ class _Run:
                 continue
             if fit is not None:
                 claim.add(pod, fit)
-                self._note_owner(pod, claim)
                 return True
         return False
 
     def _may_share(self, pod: Pod, claim: NewClaim) -> bool:
-        if identity(pod) in self._first:
-            return id(claim) not in self._of_moved
-        return identity(pod) not in self._moved or id(claim) not in self._of_first
+        """Return False where a new node for pods of leaving nodes would be shared with pods of the candidates.
 
-    def _note_owner(self, pod: Pod, claim: NewClaim, *, opened: bool = False) -> None:
-        if not self._first:
-            return
-        if opened and identity(pod) in self._first:
-            self._of_first.add(id(claim))
-        if identity(pod) in self._moved:
-            self._of_moved.add(id(claim))
+        A command launches only what the pods of its own nodes need; pending pods may land on any new node.
+        """
+        owners = [identity(other) for other in claim.pods]
+        if identity(pod) in self._first:
+            return all(owner in self._first or owner not in self._moved for owner in owners)
+        return identity(pod) not in self._moved or owners[0] not in self._first
 
     def _add_to_new(self, pod: Pod, needs: Requirements, strict: Requirements) -> bool:
         volumes = self.volume_alternatives.get(identity(pod), [])
@@ -459,7 +454,6 @@ class _Run:
                 continue
             claim.add(pod, fit)
             self.claims.append(claim)
-            self._note_owner(pod, claim, opened=True)
             self._limits[template.name] = _less_the_largest(left, claim.kinds)
             return True
         return False
