@@ -10,6 +10,7 @@ from dovetail.api.findings import InputError
 from dovetail.api.versions import version_note
 from dovetail.live.client import ApiError
 from dovetail.live.neighbour import Neighbour, server_note
+from dovetail.live.resources import FEATURE_RESOURCES, as_asked
 from dovetail.model.karpenter import FeatureGate
 from tests.karpenter_features.world import told
 
@@ -104,3 +105,29 @@ def test_a_name_that_is_none(where: str) -> None:
     """NAMESPACE/NAME, both."""
     with pytest.raises(InputError):
         Neighbour(where)
+
+
+ASKED: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "nothing": ({}, set()),
+    "overlays": ({"featureGates": "NodeOverlay=true"}, {"NodeOverlay"}),
+    "overlays off": ({"featureGates": "NodeOverlay=false"}, set()),
+    "buffers": ({"featureGates": "CapacityBuffer=true"}, {"CapacityBuffer", "PodTemplate", "Deployment"}),
+    "default spread": (
+        {
+            "schedulerConfig": {
+                "podTopologySpread": {
+                    "defaultConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]
+                }
+            }
+        },
+        {"Service"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_a_kind_that_the_settings_ask_for_is_missed_aloud(case: str) -> None:
+    """A role that may not read what a named gate needs is worth a warning; the other kinds are not."""
+    karpenter, loud = ASKED[case]
+    found = as_asked(FEATURE_RESOURCES, told(**karpenter).karpenter)
+    assert {resource.kind for resource in found if not resource.quiet} == loud

@@ -24,8 +24,8 @@ examples:
   dovetail whatif -f cluster.json.gz --set consolidateAfter=5m
   dovetail whatif -f cluster.json.gz --pool web --for 6h \\
     --set consolidateAfter=5m --set consolidationGracePeriod=30m
-  dovetail whatif -f cluster.json.gz --set 'budgets=[{nodes: "20%"}]' -o html > whatif.html
-  dovetail whatif -f cluster.json.gz --set consolidateAfter=5m -o yaml > patch.yaml
+  dovetail whatif --set 'budgets=[{nodes: "20%"}]' -o html > whatif.html
+  dovetail whatif --set consolidateAfter=5m -o yaml > patch.yaml
   kubectl patch nodepool web --type merge --patch-file patch.yaml
 """
 _LONGEST_HOURS = 24 * 31
