@@ -45,6 +45,8 @@ SPARE: Final = 15
 """Seconds of processor time that come on top of that."""
 PATIENCE: Final = 1800
 """Seconds of the clock after which a mutant that waits for something without working counts as noticed."""
+FILE_MAX: Final = 20
+"""Seconds of processor time for the footprints of one file of tests; what comes later in it is left out."""
 TESTS: Final = (
     "tests/designs",
     "tests/decide",
@@ -346,7 +348,10 @@ class Trials:
         """Run tests; note for each which functions it calls."""
         names = {id(function.__code__): _name_of(function.__code__) for function in _live_functions()}
         notes = os.open(book, os.O_WRONLY | os.O_APPEND)
+        spent = dict.fromkeys((item.path for item in items), 0.0)
         for at, item in enumerate(items):
+            if spent[item.path] > FILE_MAX:
+                continue
             hits: set[int] = set()
 
             def look(frame: FrameType, event: str, arg: object, hits: set[int] = hits) -> None:
@@ -362,6 +367,7 @@ class Trials:
             finally:
                 sys.settrace(None)
             cost = round(time.process_time() - began, 4)
+            spent[item.path] += cost
             footprint = Footprint(cost, sorted({names[hit] for hit in hits}), good)
             os.write(notes, (json.dumps([item.nodeid, asdict(footprint)]) + "\n").encode())
         return 0
