@@ -28,7 +28,7 @@ from tests.golden.decisions import question_of
 LONG = bool(os.environ.get("DOVETAIL_LONG"))
 VERDICTS_EVERY = 1 if LONG else 10
 """Of how many rounds one is read to the last verdict: verdicts take most of the time."""
-_LAZY = ("compute_verdicts", "list_methods")
+_LAZY = ("compute_verdicts", "compute_steering", "compute_could_save", "list_methods")
 
 
 class BothWays(Decider):
@@ -55,6 +55,8 @@ def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
         if field.name not in _LAZY:
             assert getattr(one, field.name) == getattr(other, field.name), field.name
     assert one.methods == other.methods
+    assert one.could_save == other.could_save
+    assert one.steering == other.steering
     if number % VERDICTS_EVERY == 0:
         assert one.verdicts == other.verdicts
 

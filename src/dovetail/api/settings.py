@@ -84,9 +84,9 @@ def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
     )
     if not any(wanted for _, wanted, _ in asked):
         return ()
-    nodes = {node.metadata.name for node in cluster.nodes}
+    named = (*cluster.nodes, *cluster.node_claims) if asked[0][1] or asked[1][1] else ()
     there = {
-        "node": nodes | {claim.metadata.name for claim in cluster.node_claims},
+        "node": {item.metadata.name for item in named},
         "NodePool": {pool.metadata.name for pool in cluster.node_pools},
     }
     return tuple(
