@@ -18,6 +18,7 @@ from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
+from dovetail.model.money import Money, parse_money
 from dovetail.model.settings import (
     PROFILES,
     AlertGate,
@@ -175,6 +176,12 @@ def _word(words: type[StrEnum]) -> _Reader:
     return read
 
 
+def _dollars(value: Any, key: str, _: Settings) -> Money:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
+        raise InputError(f"{key} is {shown(value)}; write dollars such as 0.01")
+    return parse_money(value)
+
+
 def _names(value: Any, key: str, _: Settings) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -238,6 +245,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
     "steering": ("steering", _word(Steering)),
     "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
+    "wasteFloor": ("waste_floor", _dollars),
     "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),

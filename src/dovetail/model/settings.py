@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.model.karpenter import KarpenterSettings
+from dovetail.model.money import Money
 from dovetail.model.rules import DOVETAIL_RULES, KARPENTER_RULES, Rules
 
 _SECOND: Final = 1_000_000_000
@@ -113,6 +114,7 @@ class Settings:
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
     jobs_wait: bool = False
+    waste_floor: Money = 0
     steering: Steering = Steering.OFF
     steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
