@@ -43,10 +43,10 @@ def one(name: str) -> dict[str, Any]:
     decoded = time.perf_counter()
     snapshot = Snapshot.build(cluster, catalogue, settings, datetime.fromisoformat(about["now"]))
     built = time.perf_counter()
-    for index in range(len(snapshot.nodes)):
+    for index in range(len(snapshot.states)):
         simulate(snapshot, [index], new_nodes_max=1)
     passed = time.perf_counter()
-    nodes = len(snapshot.nodes)
+    nodes = len(snapshot.states)
     return {
         "cluster": name,
         "nodes": nodes,

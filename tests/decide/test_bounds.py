@@ -123,7 +123,7 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
         town.pod("larger", "goes", cpu="1900m")
         town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
     context = RoundContext(town.question())
-    found = context.unready.destination((context.place(context.by_name["asked"]),))
+    found = context.unready.destination((context.index_of(context.by_name["asked"]),))
     assert (found is not None) == (first == "neither")
 
 

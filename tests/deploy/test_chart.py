@@ -265,3 +265,27 @@ def test_the_plain_manifests_are_current() -> None:
     assert kinds[0] == "Namespace"
     assert "Job" not in kinds
     assert NAMESPACE in builder.OUT.read_text()
+
+
+def test_what_features_of_karpenter_need_is_opt_in() -> None:
+    """By default neither buffers, overlays, Services nor any Deployment may be read; one value each adds just that."""
+    words = ("nodeoverlays", "capacitybuffers", "deployments", "services", "podtemplates")
+    roles = [tree for tree in render() if tree["kind"] in ("Role", "ClusterRole")]
+    assert not any(word in rule["resources"] for role in roles for rule in role["rules"] for word in words)
+    added = [tree for tree in render("--set=karpenter.features=true") if tree["metadata"]["name"].endswith("-features")]
+    (role,) = [tree for tree in added if tree["kind"] == "ClusterRole"]
+    assert sorted(word for rule in role["rules"] for word in rule["resources"]) == sorted(words)
+    assert all(rule["verbs"] == ["list", "watch"] for rule in role["rules"])
+
+
+def test_karpenters_deployment_is_opt_in() -> None:
+    """One Deployment by name, in its own namespace, and the flag that asks for it."""
+    trees = render("--set=karpenter.deployment.namespace=kube-system")
+    (role,) = [tree for tree in trees if tree["kind"] == "Role" and tree["metadata"]["name"].endswith("-karpenter")]
+    assert role["metadata"]["namespace"] == "kube-system"
+    assert role["rules"] == [
+        {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["karpenter"], "verbs": ["get"]}
+    ]
+    (deployment,) = [tree for tree in trees if tree["kind"] == "Deployment"]
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--karpenter-deployment=kube-system/karpenter" in args

@@ -29,6 +29,7 @@ from dovetail.lifecycle.messages import (
     ObjectObserved,
     PublishEvent,
     ReleaseNode,
+    SetDisruptionReason,
     SetPoolCondition,
     TaintNode,
     UntaintNode,
@@ -250,8 +251,16 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
     there = await asyncio.to_thread(made.admin.get, tree)
     if there is not None:
         uid = there["metadata"]["uid"]
+        # Karpenter's finalizer keeps a claim that is being deleted: only then is it said why.
+        kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+        path, kind = made.admin.path_of(tree), "application/merge-patch+json"
+        await asyncio.to_thread(made.admin.request, "PATCH", path, kept, kind=kind)
         answers.append(await actuator.carry_out(DeleteNodeClaim(id="7", command_id="c1", name=new, uid=uid)))
+        why = SetDisruptionReason(id="12", command_id="c1", name=new, uid=uid, reason="Drifted")
+        answers.append(await actuator.carry_out(why))
         await asyncio.to_thread(made.admin.delete, tree)
+        freed = {"metadata": {"finalizers": None}}
+        await asyncio.to_thread(made.admin.request, "PATCH", path, freed, kind=kind)
     failed = [answer for answer in answers if isinstance(answer, InstructionFailed)]
     return [answer.detail for answer in failed if answer.failure is Failure.FORBIDDEN]
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from dovetail.cli.main import main
 from tests.api.control_plane import ControlPlane, eventually
 from tests.e2e.controller import Process, controller
 from tests.e2e.history import History
-from tests.e2e.world import Tree, World, pool, write_catalogue, write_settings
+from tests.e2e.world import Tree, World, pool, replica_set, write_catalogue, write_settings
 from tests.live.background import Cloud, cloud_on
 
 
@@ -93,3 +94,89 @@ def test_pause_and_resume(
         assert "unknown" in capsys.readouterr().err
         assert main(["resume", "--all", *config]) == 0
         eventually(lambda: not world.nodes())
+
+
+def deployment(app: str, replicas: int) -> Tree:
+    """Build a Deployment that rolls without losing a pod and asks to be moved that way."""
+    template = replica_set(app, replicas)["spec"]["template"]
+    template["metadata"] = {"labels": {"app": app}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": app, "namespace": "default", "annotations": {"dovetail.dev/surge": "true"}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": app}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": template,
+        },
+    }
+
+
+def is_ready(item: Tree) -> bool:
+    """Return whether a pod serves."""
+    conditions = item["status"].get("conditions") or []
+    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+
+
+class Client:
+    """Asks ten times a second how many pods of an app serve."""
+
+    def __init__(self, cluster: ControlPlane, app: str) -> None:
+        self._cluster, self._app = cluster, app
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.counts: list[int] = []
+
+    def _ask(self) -> None:
+        with self._cluster.client() as api:
+            found = World(api)
+            while not self._over.wait(0.1):
+                self.counts.append(sum(map(is_ready, found.pods(self._app))))
+
+    def __enter__(self) -> "Client":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def test_one_replica_behind_a_pdb_moves_without_a_gap(
+    cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
+) -> None:
+    """A drifted node with the only pod of a Deployment goes; at no moment is there no ready pod."""
+    web = world.pool(pool("web", consolidateAfter="Never"))
+    world.node("old", web)
+    world.create(deployment("shop", 1))
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "shop"}}}
+    meta = {"name": "guard", "namespace": "default"}
+    world.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
+    world.wait_running("shop", 1)
+    eventually(lambda: any(map(is_ready, world.pods("shop"))))
+    with Client(cluster, "shop") as client, started(cluster, tmp_path, "one"):
+        world.patch(web, {"spec": {"template": {"metadata": {"labels": {"example.com/round": "two"}}}}})
+        eventually(lambda: "old" not in world.nodes())
+        world.wait_running("shop", 1)
+    assert len(client.counts) > 10
+    assert min(client.counts) >= 1
+    assert not world.leftovers()
+
+
+def test_a_node_whose_kubelet_died_is_repaired(
+    cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
+) -> None:
+    """Its pods get a new node, and it goes, within the bounded drain."""
+    rule = {"condition": "Ready", "status": "Unknown", "for": "1s", "drainFor": "0s"}
+    web = world.pool(pool("web", consolidateAfter="Never", repair=[rule]))
+    for name in ("sick", "well", "fine"):
+        world.node(name, web)
+    world.fill("app", ["sick", "well", "fine"])
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "sick"}}
+    world.patch(node, {"metadata": {"annotations": {"dovetail.dev/stand-in-dead-kubelet": "true"}}})
+    with started(cluster, tmp_path, "one") as process:
+        eventually(lambda: "sick" not in world.nodes())
+        world.wait_running("app", 3)
+        assert process.said("", action="deleteUnhealthy") or process.said("", action="replaceUnhealthy")
+    assert {"well", "fine"} <= set(world.nodes())

@@ -215,6 +215,9 @@ class HttpGround(_Live):
         path = path.removesuffix("/status")
         tree = json.loads(body) if body else {}
         known = self.objects.get(path)
+        if path == "/api/v1/pods":
+            items = [tree for where, tree in self.objects.items() if where.startswith(COLLECTIONS["Pod"])]
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         if method == "POST" and path.endswith("/eviction"):
             return self.answer("DELETE", path.removesuffix("/eviction"), json.dumps(tree["deleteOptions"]).encode())
         if method == "POST":

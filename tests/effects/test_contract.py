@@ -383,6 +383,51 @@ def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
     assert failure(ground.do(gone)) is Failure.NOT_FOUND
 
 
+def pod(name: str, **annotations: str) -> Tree:
+    """A pod that is bound to the node `effect-busy`."""
+    meta = {
+        "name": name,
+        "namespace": "default",
+        "annotations": {k.replace("__", "/"): v for k, v in annotations.items()},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"nodeName": "effect-busy", "containers": [{"name": "main", "image": "none"}]},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "order", "kept"),
+    [
+        ([], {"only_empty": True}, False),
+        ([pod("effect-p")], {"only_empty": True}, True),
+        ([pod("effect-p")], {}, False),
+        ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {}, True),
+        ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {"spares_protected": False}, False),
+        ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {"node": ""}, False),
+    ],
+    ids=["empty", "no-longer-empty", "moved", "protected", "lifted", "a-replacement"],
+)
+def test_the_pods_have_the_last_word(ground: Ground, pods: list[Tree], order: Tree, kept: bool) -> None:
+    """A pod that came since the decision keeps its node, on every cluster."""
+    tree = claim(ground, "effect-old", node_name="effect-busy")
+    tree["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    ground.put(tree)
+    for entry in pods:
+        ground.put(entry)
+    found = ground.get("NodeClaim", "effect-old")
+    assert found is not None
+    given = {"id": "1", "command_id": "c", "name": "effect-old", "uid": found["metadata"]["uid"], "node": "effect-busy"}
+    answer = ground.do(DeleteNodeClaim(**{**given, **order}))
+    assert failure(answer) is (Failure.OCCUPIED if kept else None)
+    after = ground.get("NodeClaim", "effect-old")
+    assert after is not None
+    assert ("deletionTimestamp" in after["metadata"]) is not kept
+
+
 def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
     """Claim and Node are cleared; a record of another command stays where it is, on either."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))

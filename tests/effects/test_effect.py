@@ -45,7 +45,8 @@ from dovetail.lifecycle.messages import (
 from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
 
-CONTEXT = EffectContext(now=datetime(2026, 1, 1, tzinfo=UTC), seal=Seal((b"sixteen bytes and more",)))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CONTEXT = EffectContext(now=NOW, seal=Seal((b"sixteen bytes and more",)))
 EVERY: tuple[Acted, ...] = (
     TaintNode(id="1", command_id="c", node="n", record="r"),
     UntaintNode(id="1", command_id="c", node="n"),
@@ -68,13 +69,20 @@ EVERY: tuple[Acted, ...] = (
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
     SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
+    NoteDisruption(id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=NOW, keep=10**12),
+    ForgetDisruption(id="1", command_id="c", node_pool="p"),
 )
 KEYS = st.sampled_from(
     ["metadata", "annotations", "spec", "status", "taints", "key", "value", "effect", "template", "conditions", "type",
      "nodeName", "resourceVersion", "uid", "dovetail.dev/command", "karpenter.sh/disruption", "series", "count",
-     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp"]
+     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp", "dovetail.dev/recent-disruptions"]
 )  # fmt: skip
-LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["", "disrupting", "T", "junk", "é"])
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "disrupting", "T", "junk", "é", "[]", "[1]", "[" * 5000])
+)
 TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5))
 OBJECTS = st.none() | st.dictionaries(KEYS, TREES, max_size=6)
 

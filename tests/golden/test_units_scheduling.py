@@ -42,8 +42,6 @@ def test_pod_filters(question: dict[str, Any], answer: dict[str, Any]) -> None:
         "stuckTerminating": pods.is_stuck_terminating(pod, now),
         "toleratesDisrupted": pods.tolerates_disruption(pod),
         "drainable": pods.is_drainable(pod, now),
-        "waitingEviction": pods.is_waiting_eviction(pod, now),
-        "requiredAntiAffinity": pods.has_required_anti_affinity(pod),
         "doNotDisruptActive": protected,
         "disruptable": not pods.is_active(pod) or not protected,
     }

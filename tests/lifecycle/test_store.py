@@ -94,7 +94,7 @@ def test_pending_pods(phase: str) -> None:
     store.observe(pod("runs", "n"))
     assert [item.metadata.name for item in store.pending_pods()] == ["waits"]
     store.observe(pod("waits", "n"))
-    assert not store.has_pending_pods()
+    assert not tuple(store.pending_pods())
     assert [item.metadata.name for item in store.pods_on("n")] == ["runs", "waits"]
 
 

@@ -15,7 +15,7 @@ from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
-from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
+from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import violations
 from dovetail.lifecycle.messages import (
@@ -241,6 +241,8 @@ class World:
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
+        if ref.kind == PODS_ON:
+            return {"pods": tuple(pod for pod in self.all(Pod) if pod.spec.node_name == ref.name)}
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         return None if item is None else tree_of(item)
 

@@ -1,16 +1,16 @@
 """Nothing is decided on an old view, and nothing is deleted without a fresh look at the node's pods."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from dovetail.lifecycle.messages import DeleteNodeClaim, Failure
+from dovetail.lifecycle.commands.seal import Seal
+from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, InstructionFailed, InstructionSucceeded
 from dovetail.live import clocks
+from dovetail.live.actuate import Actuator
 from dovetail.live.client import QuietError
-from dovetail.live.last_look import LastLook
 from tests.live.fake_server import talking_to, until
 from tests.live.test_supervision import calm, controlled
 
@@ -244,13 +244,20 @@ def test_a_replacement_that_is_undone_needs_no_look() -> None:
 
 
 def _look(answer: Any, **changes: Any) -> Failure | None:
+    def with_a_claim(request: web.Request, number: int) -> Any:
+        if request.path.startswith("/apis/karpenter.sh/v1/nodeclaims"):
+            return {"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}}
+        return answer(request, number)
+
     async def context() -> Failure | None:
-        async with talking_to(answer) as (_, client):
-            look = LastLook(client=client, clock=lambda: datetime.now(UTC))
+        async with talking_to(with_a_claim) as (server, client):
+            actuator = Actuator(client=client, identity="me", seal=Seal((b"the key of these tests",)))
             order = DeleteNodeClaim(
                 **{"id": "c/delete/n", "command_id": "c", "name": "n", "uid": "u", "node": "n", **changes}
             )
-            told = await look.before(order)
-            return None if told is None else told.failure
+            told = await actuator.carry_out(order)
+            deleted = [request for request in server.requests if request.method == "DELETE"]
+            assert len(deleted) == isinstance(told, InstructionSucceeded)
+            return told.failure if isinstance(told, InstructionFailed) else None
 
     return asyncio.run(context())

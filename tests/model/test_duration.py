@@ -11,7 +11,6 @@ from dovetail.model.duration import (
     format_duration,
     go_format,
     parse_go_duration,
-    parse_hours_minutes,
     parse_nillable,
     parse_simple,
 )
@@ -76,29 +75,6 @@ def test_never_is_none() -> None:
     """The word Never, and only that, is no duration at all."""
     assert parse_nillable("Never") is None
     assert format_duration(None) == "Never"
-
-
-@pytest.mark.parametrize(
-    ("text", "duration"),
-    [
-        ("8h", 8 * HOUR),
-        ("30m", 30 * MINUTE),
-        ("8h0m0s", 8 * HOUR),
-        ("8h0s", 8 * HOUR),
-        ("1h30m", 90 * MINUTE),
-        ("10m0s", 10 * MINUTE),
-    ],
-)
-def test_a_budget_lasts_hours_and_minutes(text: str, duration: int) -> None:
-    """Go writes a trailing 0s; it is taken for what it is."""
-    assert parse_hours_minutes(text) == duration
-
-
-@pytest.mark.parametrize("text", ["30s", "8h10s", "", "0s", "30m8h", "1d", "8"])
-def test_a_budget_does_not_last_seconds(text: str) -> None:
-    """Anything else is refused with a remedy."""
-    with pytest.raises(DurationError, match="write hours and minutes such as"):
-        parse_hours_minutes(text)
 
 
 @pytest.mark.parametrize(

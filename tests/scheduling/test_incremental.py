@@ -16,9 +16,9 @@ CATALOGUE = Catalogue(instance_types=KINDS)
 
 def _answers(seen: Snapshot) -> list[object]:
     found: list[object] = [homes(place(seen))]
-    for view in seen.nodes:
-        result = simulate(seen, [view.index])
-        found.append((view.name, homes(result), [u.pod.metadata.name for u in result.blocking]))
+    for index, state in enumerate(seen.states):
+        result = simulate(seen, [index])
+        found.append((state.name, homes(result), [u.pod.metadata.name for u in result.blocking]))
     return found
 
 
@@ -52,14 +52,14 @@ def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
 
 
 def test_what_did_not_change_is_not_read_again() -> None:
-    """Views of nodes on which nothing changed are the very same objects."""
+    """Nodes, and the pods of nodes on which nothing changed, are the very same objects."""
     first, second = node("n1"), node("n2")
     running, other = pod("a", on="n1"), pod("b", on="n2")
     before = snapshot(pool_ := pool(), first, second, running, other)
-    views = before.nodes
     after = snapshot(pool_, first, second, running, pod("b", on="n2"), previous=before)
-    assert after.nodes[0].pods is views[0].pods
-    assert after.nodes[1] is not views[1]
+    assert after.states[0] is before.states[0]
+    assert after.pods_on[0] is before.pods_on[0]
+    assert after.pods_on[1] is not before.pods_on[1]
 
 
 def test_new_selectors_look_at_labels_anew() -> None:

@@ -189,8 +189,8 @@ def test_leaving_nodes_take_nothing_and_their_pods_move() -> None:
     seen = snapshot(pool(), leaving, node("n2"), node("n3"), pod("l", on="n1"), pod("a", on="n3"))
     assert homes(without(seen, "n3")) == {"l": "n2", "a": "n2"}
     tainted = node("n1", taints=[{"key": "karpenter.sh/disruption", "effect": "NoSchedule"}])
-    assert snapshot(pool(), tainted).nodes[0].marked
-    assert not snapshot(pool(), tainted, settings=KARPENTER_1_15).nodes[0].marked
+    assert snapshot(pool(), tainted).marked[0]
+    assert not snapshot(pool(), tainted, settings=KARPENTER_1_15).marked[0]
 
 
 def test_a_landing_on_a_node_that_has_not_started_counts_as_none() -> None:

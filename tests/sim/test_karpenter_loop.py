@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.sim.checks.swarm import small_catalogue
-from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.karpenter import with_condition
 from dovetail.sim.world.world import World, WorldConfig
 from tests.sim.rogue import QUICK, pool_named, settle, small_world, work
 
 
-def looking_on(world: World) -> Ledger:
+def looking_on(world: World) -> RunLedger:
     """Karpenter at work, and someone who writes down what it does."""
-    ledger = Ledger(world, step=10 * SECOND)
+    ledger = RunLedger(world, step=10 * SECOND)
     ledger.begin()
     host = world.add_karpenter()
     ledger.follow(host)
@@ -36,7 +36,7 @@ def plain_world(nodes: int, **disruption: Any) -> World:
     return world
 
 
-def closed(ledger: Ledger) -> Result:
+def closed(ledger: RunLedger) -> Result:
     """The books so far."""
     return ledger.result("karpenter-1.15", ())
 

@@ -78,16 +78,15 @@ def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | N
     catalogue = load_catalogue_option(args, cluster)
     from dovetail.decide.question import Question
 
-    pools = None if getattr(args, "files", None) else managed_pools(cluster, settings)
+    pools = None if getattr(args, "files", None) else managed_or_all(cluster, settings)
     return Question(cluster=cluster, catalogue=catalogue, settings=settings, now=now, managed_pools=pools)
 
 
-def managed_pools(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
+def managed_or_all(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
     """Return the pools of a live cluster that Dovetail manages (spec section 10); None, which means all, if none is."""
-    from dovetail.model.names import MANAGE
+    from dovetail.model.managed import managed_pools
 
-    labelled = [p.metadata.name for p in cluster.node_pools if p.metadata.labels.get(MANAGE) == "true"]
-    return tuple(sorted({*labelled, *settings.pools})) or None
+    return managed_pools(cluster.node_pools, settings) or None
 
 
 def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:

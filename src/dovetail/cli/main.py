@@ -9,6 +9,7 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 
 import argparse
 import contextlib
+import difflib
 import errno
 import importlib
 import importlib.util
@@ -17,6 +18,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NoReturn
 
 from dovetail import __version__
@@ -54,6 +56,7 @@ COMMANDS: Final = (
     CommandEntry("resume", "pause", "let paused or halted pools go on"),
     CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
     CommandEntry("crds", "crds", "print the CRDs"),
+    CommandEntry("completion", "completion", "print a completion script for bash, zsh or fish"),
 )
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -121,12 +124,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    _check_command(arguments)
     parser = build_parser(arguments)
     try:
         parsed, unknown = parser.parse_known_args(arguments)
         if unknown:
             words = " ".join(unknown)
-            Parser(prog=f"dovetail {_wanted(arguments) or ''}".rstrip()).error(f"{one_line(words)} is not known here")
+            near = _near_option(parser, _wanted(arguments), unknown[0])
+            hint = f"; did you mean {near}?" if near else ""
+            prog = f"dovetail {_wanted(arguments) or ''}".rstrip()
+            Parser(prog=prog).error(f"{one_line(words)} is not known here{hint}")
     except SystemExit as leaving:  # --help, --version and wrong usage
         return leaving.code if isinstance(leaving.code, int) else 0
     if not hasattr(parsed, "run"):
@@ -136,10 +143,32 @@ def _run(arguments: Sequence[str]) -> int:
     return status
 
 
+def _check_command(arguments: Sequence[str]) -> None:
+    """Raise for a command that is not there, with the nearest one."""
+    wanted, known = _wanted(arguments), [entry.name for entry in COMMANDS]
+    if wanted is None or wanted in known or arguments[0] != wanted:
+        return
+    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "'dovetail --help' lists them"
+    raise InputError(f"there is no command {one_line(wanted)}; {hint}")
+
+
+def _near_option(parser: argparse.ArgumentParser, command: str | None, word: str) -> str | None:
+    """Return the option of the command that is spelled most like the word, if any is."""
+    if not word.startswith("--"):
+        return None
+    known: list[str] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and command in action.choices:
+            known = [name for option in action.choices[command]._actions for name in option.option_strings]
+    near = difflib.get_close_matches(word.partition("=")[0], known, n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
 def build_parser(arguments: Sequence[str]) -> Parser:
     """Make the parser; only the command that was asked for gets its options."""
     parser = Parser(
-        prog="dovetail",
+        prog=_program(),
         description="Node disruption for Kubernetes beside Karpenter: plan it, simulate it, carry it out.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -155,6 +184,11 @@ def build_parser(arguments: Sequence[str]) -> Parser:
         if command.name not in subparsers.choices:
             subparsers.add_parser(command.name, help=command.summary)
     return parser
+
+
+def _program() -> str:
+    """Return what was typed: `kubectl dovetail` where kubectl started this program."""
+    return "kubectl dovetail" if Path(sys.argv[0]).name.startswith("kubectl-dovetail") else "dovetail"
 
 
 def _wanted(arguments: Sequence[str]) -> str | None:

@@ -4,6 +4,7 @@ Only writing; what is written was made elsewhere.
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,8 +49,26 @@ def yaml_bytes(tree: Any) -> bytes:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print lines for people."""
-    print("\n".join(lines))
+    """Print lines for people; with colour on a terminal, which never says anything that the words don't."""
+    paint = _painted if has_colour() else str
+    print("\n".join(map(paint, lines)))
+
+
+def has_colour() -> bool:
+    """Return whether standard output is a terminal that wants colour (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_BOLD, _RED, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
+_MARKS = {"STOP": _RED, "NEVER": _RED, "Not recommended.": _RED, "pass": _GREEN, "Apply it.": _GREEN}
+_MARKED = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, _MARKS))})(?![\w-])")
+_HEADING = re.compile(r"[A-Z0-9<$/+ -]{4,}|[A-Z][^.]*:")
+
+
+def _painted(line: str) -> str:
+    if _HEADING.fullmatch(line) and any(letter.isupper() for letter in line):
+        return f"{_BOLD}{line}{_PLAIN}"
+    return _MARKED.sub(lambda found: f"{_MARKS[found[0]]}{found[0]}{_PLAIN}", line, count=1)
 
 
 def print_page(page: str) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import gc
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ examples:
   dovetail plan --watch                                  again whenever it changes
 """
 _ROUNDS = (1, 100_000)
+WATCH_SECONDS = 10.0
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -62,6 +65,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     group.add_argument(
         "--every-candidate", action="store_true", help="also what drift and one-node cost would do with each candidate"
     )
+    group.add_argument(
+        "-w", "--watch", action="store_true", help="look again every ten seconds and print the plan when it changes"
+    )
     add_output_option(parser, ("text", "wide", "json", "yaml", "html"), "text")
     parser.set_defaults(run=run)
 
@@ -70,9 +76,40 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan."""
     gc.disable()  # a short life: nothing made here is worth looking through
     _check(args)
+    if args.watch:
+        return _watch(args)
     question = load_question(args, capture=lambda: capture_live(args))
     note_unmanaged(args, question)
     print_plan(args, question)
+    return 0
+
+
+def _watch(args: argparse.Namespace, rounds: int | None = None) -> int:
+    """Print the plan again whenever what would be done, or what holds nodes back, has changed; until Ctrl-C."""
+    from dovetail.decide.decider import Decider
+
+    if args.files and "-" in args.files:
+        raise InputError("--watch can't read standard input again; name a file, or watch the live cluster")
+    if args.output == "html":
+        raise InputError("--watch prints plans one after the other; write -o text, wide, json or yaml")
+    gc.enable()
+    decider, before = Decider(), None
+    while rounds is None or rounds > 0:
+        question = load_question(args, capture=lambda: capture_live(args))
+        with naming_the_culprit(question.cluster):
+            result = decider.round(question)
+            seen = (result.commands, tuple((entry.node, entry.verdict) for entry in result.verdicts))
+        if seen != before:
+            if before is None:
+                note_unmanaged(args, question)
+            elif args.output != "json":
+                print("\n---")
+            print_plan(args, question)
+            sys.stdout.flush()
+            before = seen
+        rounds = None if rounds is None else rounds - 1
+        if rounds != 0:
+            time.sleep(WATCH_SECONDS)
     return 0
 
 

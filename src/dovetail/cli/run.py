@@ -47,6 +47,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--notify", metavar="FOLDER", help="webhooks: a folder with the files slack and/or json, a URL in each"
     )
+    parser.add_argument(
+        "--karpenter-deployment",
+        metavar="NAMESPACE/NAME",
+        help="read Karpenter's feature gates off its Deployment; the settings' own key `karpenter` wins",
+    )
     parser.add_argument("--observe", action="store_true", help="decide and report, touch nothing")
     parser.add_argument(
         "--listen",
@@ -100,12 +105,20 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
     from dovetail.live.crd_check import look_at_crd
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
+    from dovetail.live.neighbour import Neighbour, server_note
     from dovetail.live.price_feed import begin, live_prices, watch_prices
     from dovetail.live.record_key import KeyRefusedError, load_seal
     from dovetail.live.run import Controller
     from dovetail.live.serve import PortError, serving
 
     settings = load_settings(args.settings, args.profile)
+    neighbour = Neighbour(args.karpenter_deployment) if args.karpenter_deployment else None
+    if neighbour is not None:
+        await neighbour.look(client)
+        settings = neighbour.merged(settings)
+    for note in (await server_note(client), neighbour.note if neighbour is not None else ""):
+        if note:
+            log.warning(note)
     crd = await look_at_crd(client)
     if crd.note:
         log.warning(crd.note)
@@ -120,7 +133,10 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
 
         background_tasks.append(Notifier(targets=read_targets(args.notify), log=log).background_task)
     if args.settings:
-        background_tasks.append(watch_settings(args.settings, args.profile))
+        adjust = neighbour.merged if neighbour is not None else (lambda found: found)
+        background_tasks.append(watch_settings(args.settings, args.profile, adjust))
+    if neighbour is not None:
+        background_tasks.append(neighbour.background_task(lambda: load_settings(args.settings, args.profile)))
     if args.provider == "simulated":
         from dovetail.standin.provider import simulated_provider
 

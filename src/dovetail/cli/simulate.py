@@ -143,48 +143,32 @@ def as_page(found: "Comparison", repeat: str) -> str:
     return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {repeat}")
 
 
-_COLUMNS = (
-    ("policy", "policy"),
-    ("nodes", "nodes"),
-    ("started", "started"),
-    ("short", "under 15 min"),
-    ("moved", "pods moved"),
-    ("again", "moved again"),
-    ("most", "one pod, most"),
-    ("waited", "pods waited"),
-    ("cost", "cost"),
-)
+_HEAD = ("POLICY", "NODES", "NEW", "<15M", "MOVED", "TWICE+", "MOST", "WAITED", "COST")
 
 
 def as_text(found: "Comparison") -> str:
     """A table, and what was broken if anything was."""
     from dovetail.model.duration import format_duration
+    from dovetail.report.table import text_table
 
     rows = [_row(entry) for entry in found.figures()["policies"]]
-    heads = dict(_COLUMNS)
-    widths = {key: max(len(row[key]) for row in (heads, *rows)) for key, _ in _COLUMNS}
-
-    def line(row: dict[str, str]) -> str:
-        cells = [row["policy"].ljust(widths["policy"])]
-        cells += [row[key].rjust(widths[key]) for key, _ in _COLUMNS[1:]]
-        return "  ".join(cells).rstrip()
-
-    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", "", line(heads)]
-    lines += [line(row) for row in rows]
+    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", ""]
+    lines += text_table(_HEAD, rows, right=range(1, 9), flexible=(0,))
+    lines += ["", "<15M: nodes that lived under 15 minutes; MOVED: pods moved; TWICE+: pods again"]
     for result in found.results:
         lines += [f"{result.policy}: broken promise {v.rule} at {v.at} s: {v.what}" for v in result.violations[:5]]
     return "\n".join(lines)
 
 
-def _row(entry: dict[str, Any]) -> dict[str, str]:
-    return {
-        "policy": entry["policy"],
-        "nodes": f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
-        "started": str(entry["nodesStarted"]),
-        "short": str(entry["shortLivedNodes"]),
-        "moved": str(entry["podsDisrupted"]),
-        "again": str(entry["podsDisruptedMoreThanOnce"]),
-        "most": f"{entry['podsDisruptedMost']} x",
-        "waited": f"{entry['pendingPodSeconds']:.0f} s",
-        "cost": f"${float(entry['cost']):.2f}",
-    }
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        entry["policy"],
+        f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
+        str(entry["nodesStarted"]),
+        str(entry["shortLivedNodes"]),
+        str(entry["podsDisrupted"]),
+        str(entry["podsDisruptedMoreThanOnce"]),
+        f"{entry['podsDisruptedMost']} x",
+        f"{entry['pendingPodSeconds']:.0f} s",
+        f"${float(entry['cost']):.2f}",
+    )

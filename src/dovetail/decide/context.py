@@ -20,7 +20,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
-from dovetail.decide.gates.budgets import Ledger
+from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
@@ -35,9 +35,9 @@ from dovetail.model.money import Money
 from dovetail.model.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
+from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import carried_by_nodes, simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -73,7 +73,9 @@ class RoundContext:
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
-        self.gate_context = GateContext(settings=settings, now=question.now, managed_pools=managed, buffered=buffered)
+        self.gate_context = GateContext(
+            settings=settings, now=question.now, managed_pools=managed, may_surge=question.may_surge, buffered=buffered
+        )
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}
@@ -113,10 +115,10 @@ class RoundContext:
         return {pool.metadata.name: effective_policy(pool, self.settings) for pool in pools}
 
     @cached
-    def ledger(self) -> Ledger:
+    def ledger(self) -> BudgetLedger:
         """The budgets."""
         pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
-        return Ledger(
+        return BudgetLedger(
             self.nodes,
             self.policies,
             self.settings,
@@ -173,7 +175,7 @@ class RoundContext:
     def closed(self) -> tuple[int, ...]:
         """Nodes that a cost action may not move pods to."""
         hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
-        return tuple(self.place(facts) for facts in hidden)
+        return tuple(self.index_of(facts) for facts in hidden)
 
     @cached
     def bounds(self) -> Bounds:
@@ -293,8 +295,8 @@ class RoundContext:
         required = required_of(self.sources((facts,)), self.settings)
         return required.numerator, required.denominator
 
-    def place(self, facts: NodeFacts) -> int:
-        """Return the place of a node in the snapshot; -1 where the scheduler does not see it yet."""
+    def index_of(self, facts: NodeFacts) -> int:
+        """Return the index of a node in the snapshot; -1 if the scheduler does not see it yet."""
         place = self.snapshot.node_index(facts.name)
         return -1 if place is None else place
 
@@ -306,7 +308,7 @@ class RoundContext:
         A cost action may open few new nodes and not move pods to closed nodes; without closed ones the unbounded answer
         to the same question serves as well. `launchable`: instance types that new nodes may be of.
         """
-        chosen = tuple(map(self.place, nodes))
+        chosen = tuple(map(self.index_of, nodes))
         key = (tuple(sorted(chosen)), for_cost, launchable)
         if key in self._simulations:
             return self._simulations[key]
@@ -328,7 +330,7 @@ class RoundContext:
 
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is known already where the pods of a node that has to go would land."""
-        return ((self.place(facts),), False, ALL_TYPES) in self._simulations
+        return ((self.index_of(facts),), False, ALL_TYPES) in self._simulations
 
 
 class Chains(Mapping[str, dict[Method, Chain]]):

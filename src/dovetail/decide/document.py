@@ -35,6 +35,19 @@ def plan_document(result: RoundResult) -> Json:
             for row in result.budgets
         ],
         "warnings": list(result.warnings),
+        "karpenter": {
+            "featureGates": dict(result.feature_gates),
+            "assumed": list(result.assumed),
+            "buffers": [
+                {
+                    "buffer": row.name,
+                    "replicas": row.replicas,
+                    "carried": row.carried,
+                    "nodes": [{"node": node, "virtualPods": count} for node, count in row.nodes],
+                }
+                for row in result.buffers
+            ],
+        },
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
         "prices": prices(result.catalogue_source, result.catalogue_date),

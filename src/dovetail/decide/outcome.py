@@ -79,6 +79,20 @@ class BlockedMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRow:
+    """A CapacityBuffer: how many virtual pods it stands for, and the nodes that have room for some of them now."""
+
+    name: str
+    replicas: int
+    nodes: tuple[tuple[str, int], ...]
+
+    @property
+    def carried(self) -> int:
+        """How many of them nodes have room for."""
+        return sum(count for _, count in self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMove:
     """A cost action that was judged, for one pool of it: `score` only where the pool's policy is Balanced."""
 
@@ -111,6 +125,9 @@ class RoundResult:
     prices: Mapping[str, Money]
     compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
     judged_moves: tuple[JudgedMove, ...] = ()
+    assumed: tuple[str, ...] = ()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    buffers: tuple[BufferRow, ...] = ()
     compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
     catalogue_source: str
     catalogue_date: str

@@ -24,7 +24,8 @@ class Question:
     disrupted; None: all. `cost_held_until`: no cost action starts before this time, in any pool (stabilization, S4);
     `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or left nodes, by node,
     where somebody watched; of a captured cluster only its objects say.
-    `alert`: why the alert gate holds all pools (spec section 17); empty: it does not.
+    `alert`: why the alert gate holds all pools (spec section 17); empty: it does not. `may_surge`:
+    whether Deployments may be patched (spec section 20).
     `waste`: what nodes have wasted so far, by name (section 22).
     """
 
@@ -37,6 +38,7 @@ class Question:
     cost_held_until: datetime | None = None
     cost_held_by: str = ""
     alert: str = ""
+    may_surge: bool = True
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
     waste: Mapping[str, Wasted] = field(default_factory=dict)
 

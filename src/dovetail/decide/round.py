@@ -14,7 +14,7 @@ from dovetail.decide.horizon import next_change
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
-from dovetail.decide.outcome import CandidateAlone, JudgedMove, MethodResult, RoundResult
+from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
 from dovetail.decide.steering import steer
@@ -22,7 +22,9 @@ from dovetail.decide.verdict import verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
+from dovetail.model.karpenter import FeatureGate, assumptions
 from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.scheduling.simulate import buffers_by_name
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
     Method.UNHEALTHY: unhealthy.run,
@@ -81,6 +83,9 @@ def decide(
         next_change=next_change(context, refused),
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         judged_moves=tuple(_judged_moves(context, runs)),
+        assumed=assumptions(context.settings.karpenter, context.snapshot.surroundings.features),
+        feature_gates={gate.value: context.snapshot.surroundings.features.has(gate) for gate in FeatureGate},
+        buffers=_buffers(context),
         catalogue_source=context.snapshot.catalogue.source,
         catalogue_date=context.snapshot.catalogue.as_of,
         compute_steering=lambda: steer(context),
@@ -111,6 +116,19 @@ def _method_results(
         _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
         for method in _methods(context)
     )
+
+
+def _buffers(context: RoundContext) -> tuple[BufferRow, ...]:
+    """Return the CapacityBuffers that take part, by name, with the nodes that carry them."""
+    found = []
+    for name, entries in buffers_by_name(context.snapshot).items():
+        counts: dict[str, int] = {}
+        for index in entries:
+            if index is not None:
+                node = context.snapshot.states[index].name
+                counts[node] = counts.get(node, 0) + 1
+        found.append(BufferRow(name=name, replicas=len(entries), nodes=tuple(sorted(counts.items()))))
+    return tuple(found)
 
 
 def _judged_moves(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:

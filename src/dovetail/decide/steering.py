@@ -87,7 +87,7 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     asked: Floats = np.zeros(count)
     chosen: list[NodeFacts] = []
     for facts in ranked:
-        place = context.place(facts)
+        place = context.index_of(facts)
         if place < 0:
             continue
         demand: Floats = np.zeros(count)

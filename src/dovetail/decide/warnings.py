@@ -22,6 +22,7 @@ UNREADABLE_MAX = 20
 def warnings_of(context: RoundContext) -> tuple[str, ...]:
     """Return all warnings of a round: what the settings name first, then pools by name, then pods."""
     found: list[str] = list(unknown_names(context.settings, context.snapshot.cluster))
+    found.extend(context.snapshot.surroundings.overlaid.notes)
     broken = {pool.metadata.name: launch_problems(pool) for pool in context.snapshot.cluster.node_pools}
     for name in sorted(context.policies):
         policy = context.policies[name]

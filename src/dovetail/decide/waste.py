@@ -41,7 +41,7 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 
 def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
-    place = context.place(facts)
+    place = context.index_of(facts)
     for least, launch in context.bounds.replacement_at_least(place):
         if least > context.new_nodes_max:
             return None

@@ -65,9 +65,9 @@ from dovetail.lifecycle.reports import (
 from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.lifecycle.waste import WasteBook
-from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
+from dovetail.model.managed import managed_pools
 from dovetail.model.money import as_float
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.settings import Settings, StabilizationEnds
@@ -156,6 +156,7 @@ class Engine:
         self._waste = WasteBook()
         self._steering = Steering()
         self._evictions_from = 0
+        self._surges_from = 0
         self._pod_events = PodEvents()
         self._proposed: CommandProposed | CommandDropped | None = None
         self._reset()
@@ -205,13 +206,10 @@ class Engine:
         key = (self.store.version_of(NodePool), self._settings_version)
         if key != self._managed_key:
             self._managed_key = key
-            self._managed = {
-                item.metadata.name: None
-                for item in self.store.node_pools()
-                if item.metadata.labels.get(names.MANAGE) == "true" or item.metadata.name in self.settings.pools
-            }
+            pools = self.store.node_pools()
+            self._managed = dict.fromkeys(managed_pools(pools, self.settings))
             if self.observe and not self._managed:
-                self._managed = {item.metadata.name: None for item in self.store.node_pools()}
+                self._managed = dict.fromkeys(item.metadata.name for item in pools)
         return pool in self._managed
 
     def managed_pools(self) -> tuple[str, ...]:
@@ -390,6 +388,8 @@ class Engine:
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
                 self._evictions_from = self._elapsed + RIGHT_MISSING
+            if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
+                self._surges_from = self._elapsed + RIGHT_MISSING
             ident, failure = run.id if run else "", event.failure.value
             self._out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
 
@@ -428,6 +428,7 @@ class Engine:
             launch_timeout=self.settings.launch_timeout,
             manages=self.manages,
             evicts=self.settings.evictions_in_order and self._elapsed >= self._evictions_from,
+            surges=self.settings.rules.surges,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
         )
@@ -626,6 +627,7 @@ class Engine:
             cost_held_by=self._pacing.settles_by(self._elapsed),
             pod_events=events,
             waste=self._waste.known(),
+            may_surge=self._elapsed >= self._surges_from,
         )
 
     @property

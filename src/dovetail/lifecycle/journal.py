@@ -51,7 +51,7 @@ _INSTRUCTIONS: Final = {kind.__name__: msgspec.json.Decoder(kind) for kind in ge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One line, read."""
 
     at: datetime
@@ -99,7 +99,7 @@ def decode_header(line: bytes) -> Header:
     return header
 
 
-def decode_line(line: bytes, number: int) -> Entry:
+def decode_line(line: bytes, number: int) -> JournalEntry:
     """Read any other line."""
     try:
         raw = _LINE.decode(line)
@@ -107,10 +107,10 @@ def decode_line(line: bytes, number: int) -> Entry:
         out = tuple(_INSTRUCTIONS[name].decode(text) for name, text in raw.out)
     except (msgspec.DecodeError, KeyError) as error:
         raise JournalError(f"line {number} can't be read: {error}") from None
-    return Entry(at=raw.at, event=event, instructions=out)
+    return JournalEntry(at=raw.at, event=event, instructions=out)
 
 
-def read(lines: Iterable[bytes]) -> Iterator[Entry]:
+def read(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
     """Read all lines after the header, one by one."""
     for number, line in enumerate(lines, start=1):
         if number > 1 and line.strip():

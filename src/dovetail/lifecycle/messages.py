@@ -219,6 +219,17 @@ class EvictPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SurgeDeployment:
+    """Begin the rolling update of a Deployment by a mark in its pod template (spec section 20), once per mark."""
+
+    id: str
+    command_id: str
+    namespace: str
+    name: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClearRecord:
     """Take the command's record off a replacement whose command has ended well, and off its Node (Karpenter copies it).
 
@@ -347,6 +358,7 @@ Instruction = (
     | DeleteNodeClaim
     | SetDisruptionReason
     | EvictPod
+    | SurgeDeployment
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.pod import is_active, is_daemon, is_mirror
+from dovetail.scheduling.pods.events import event_nodes
 
 
 class PodEvents:
@@ -22,13 +22,9 @@ class PodEvents:
 
     def note(self, old: Pod | None, new: Pod | None, elapsed: int) -> None:
         """Compare a pod with what was known of it: coming, ending, beginning to terminate and vanishing count."""
-        before, after = _place(old), _place(new)
-        if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
-            return
-        for node in (before, after):
-            if node:
-                self._at[node] = elapsed
-                self._told = None
+        for node in event_nodes(old, new):
+            self._at[node] = elapsed
+            self._told = None
 
     def forget(self, node: str) -> None:
         """Drop a node that is gone."""
@@ -42,10 +38,3 @@ class PodEvents:
             found = {node: zero + timedelta(microseconds=at // 1000) for node, at in self._at.items()}
             self._told = (zero, found)
         return self._told[1]
-
-
-def _place(pod: Pod | None) -> str:
-    """Return the node that a pod counts on: bound, and neither ended, terminating, a DaemonSet's nor a mirror pod."""
-    if pod is None or not pod.spec.node_name or not is_active(pod) or is_daemon(pod) or is_mirror(pod):
-        return ""
-    return pod.spec.node_name

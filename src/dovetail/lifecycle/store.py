@@ -254,10 +254,6 @@ class Store:
             if pod is not None:
                 yield pod
 
-    def has_pending_pods(self) -> bool:
-        """Return whether some pod waits for a node."""
-        return bool(self._pending)
-
     def pending_pods(self) -> Iterator[Pod]:
         """The pods that wait for a node, in order."""
         for namespace, name in sorted(self._pending):

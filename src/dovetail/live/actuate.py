@@ -17,10 +17,24 @@ import msgspec
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
-from dovetail.lifecycle.effects.writes import Create, Delete, Done, Failed, Patch, Read, Ref, Tree, Write, Writes, text
+from dovetail.lifecycle.effects.writes import (
+    PODS_ON,
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Patch,
+    Read,
+    Ref,
+    Tree,
+    Write,
+    Writes,
+    text,
+)
 from dovetail.lifecycle.messages import Failure, Instruction, InstructionFailed, InstructionSucceeded
 from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError
+from dovetail.live.last_look import read_pods_on
 from dovetail.live.resources import BY_KIND, EVENT, Resource
 
 __all__ = ["Actuator", "Answer"]
@@ -39,6 +53,7 @@ class Actuator:
     seal: Seal
     uid_of: Callable[[str, str], str] = lambda kind, name: ""
     may_act: Callable[[], bool] = lambda: True
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     writes: int = 0
 
     def acts_on(self, instruction: Instruction) -> bool:
@@ -59,7 +74,7 @@ class Actuator:
 
     async def _carry_out(self, asked: Acted) -> Answer:
         for attempt in range(1, CONFLICT_TRIES + 1):
-            context = EffectContext(now=datetime.now(UTC), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
+            context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
             known: dict[Ref, Tree | None] = {}
             while isinstance(outcome := effect(asked, known, context), Read):
                 known[outcome.ref] = await self._read(outcome.ref)
@@ -84,6 +99,8 @@ class Actuator:
         raise AssertionError("the loop returns or raises")
 
     async def _read(self, ref: Ref) -> Tree | None:
+        if ref.kind == PODS_ON:
+            return await read_pods_on(self.client, ref.name)
         try:
             body = await self.client.request("GET", _RESOURCES[ref.kind].path(ref.name, ref.namespace))
         except ApiError as error:

@@ -24,8 +24,6 @@ from dovetail.report.words import safe
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
 PAGE_SIZE: Final = 500
 _TIMEOUT_SECONDS: Final = 60.0
 _TRIES: Final = 5
@@ -84,7 +82,7 @@ class _Page(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ListResponse:
     """The items of a list or of a page of it, each as its JSON, and the version to watch from."""
 
     items: tuple[msgspec.Raw, ...]
@@ -179,7 +177,7 @@ class ApiClient:
         """Seconds to wait before the next try: doubling, spread by half."""
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
-    async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[Listing]:
+    async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[ListResponse]:
         """A collection page by page, so that no list is ever in memory as a whole; 410 where a page came too late."""
         token = ""
         while True:
@@ -192,11 +190,11 @@ class ApiClient:
             except UNREADABLE as error:
                 raise self.malformed(path, f"no list: {_reason(error)}") from None
             token = page.metadata.continue_
-            yield Listing(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
+            yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
             if not token:
                 return
 
-    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> Listing:
+    async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> ListResponse:
         """Every item of a collection; starts over where a page's continuation has grown too old."""
         for attempt in range(1, _TRIES + 1):
             items: list[msgspec.Raw] = []
@@ -209,7 +207,7 @@ class ApiClient:
                 if error.status != 410 or attempt == _TRIES:
                     raise
             else:
-                return Listing(items=tuple(items), resource_version=version)
+                return ListResponse(items=tuple(items), resource_version=version)
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(

@@ -24,6 +24,7 @@ from dovetail.live.logs import Log
 from dovetail.live.resources import BY_KIND
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import Node
+from dovetail.model.settings import Settings
 
 if TYPE_CHECKING:
     from dovetail.live.run import Controller
@@ -56,8 +57,13 @@ def _nodes(items: Iterable[msgspec.Raw]) -> Iterator[Node]:
             yield node
 
 
-def watch_settings(path: str, profile: str) -> "Callable[[Controller], Awaitable[None]]":
-    """Reads the settings file again whenever it changes; a broken one is reported and the old settings stay."""
+def watch_settings(
+    path: str, profile: str, adjust: Callable[[Settings], Settings] = lambda settings: settings
+) -> "Callable[[Controller], Awaitable[None]]":
+    """Read the settings file again whenever it changes; a broken one is reported and the old settings stay.
+
+    `adjust`: what else is known is put under the file's settings.
+    """
 
     async def settings_file(controller: "Controller") -> None:
         seen = _stamp(path)
@@ -68,7 +74,7 @@ def watch_settings(path: str, profile: str) -> "Callable[[Controller], Awaitable
                 continue
             seen = now
             try:
-                settings = load_settings(path, profile)
+                settings = adjust(load_settings(path, profile))
             except InputError as error:
                 controller.log.error("the settings file can't be used; the old settings stay", why=str(error))
                 continue

@@ -16,6 +16,7 @@ from dovetail.lifecycle.effects.effect import hold_patch, open_patch, release_pa
 from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.resources import BY_KIND, Resource
 from dovetail.model import names
+from dovetail.model.managed import is_labelled
 
 Tree = dict[str, Any]
 # A NodeClaim's annotations reach its Node when that registers: nodes are looked at after the claims are done.
@@ -131,8 +132,7 @@ async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[st
     return sorted(
         item["metadata"]["name"]
         for item in await listed_items(client, BY_KIND["NodePool"])
-        if (item["metadata"].get("labels") or {}).get(names.MANAGE) == "true"
-        and (pools is None or item["metadata"]["name"] in pools)
+        if is_labelled(item["metadata"].get("labels") or {}) and (pools is None or item["metadata"]["name"] in pools)
     )
 
 

@@ -1,14 +1,10 @@
 """Reads a node's pods from the server right before its NodeClaim is deleted; without that answer nothing is deleted."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from dovetail.api.conservative import conservative, unreadable_pod
 from dovetail.api.decode import decode_item
-from dovetail.lifecycle.commands.last_look import objection
-from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, InstructionFailed
+from dovetail.lifecycle.effects.writes import Tree
 from dovetail.live.client import UNREADABLE, ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError
 from dovetail.live.resources import BY_KIND
@@ -17,38 +13,26 @@ from dovetail.model.objects import Pod
 _PODS: Final = BY_KIND["Pod"]
 
 
-@dataclass(slots=True, kw_only=True)
-class LastLook:
-    """Asks the server, not the view: a list without a resource version is answered from the store itself."""
+async def read_pods_on(client: ApiClient, node: str) -> Tree:
+    """Return the pods bound to a node as an effect wants them (`PODS_ON`).
 
-    client: ApiClient
-    clock: Callable[[], datetime]
-
-    async def before(self, order: DeleteNodeClaim) -> InstructionFailed | None:
-        """Return why the deletion must not be sent; None where it may be."""
-        if not order.node:
-            return None
+    Asks the server, not the view: a list without a resource version is answered from the store itself.
+    """
+    try:
+        listing = await client.list_all(_PODS.path(), {"fieldSelector": f"spec.nodeName={node}"})
+    except ApiError as error:
+        if error.status == 403:
+            raise
+        raise UnreachableError(f"the pods of {node} can't be read: {error}") from None
+    pods: list[Pod] = []
+    for raw in listing.items:
         try:
-            why = await self._objection(order)
-        except ApiError as error:
-            failure = Failure.FORBIDDEN if error.status == 403 else Failure.UNREACHABLE
-            return InstructionFailed(id=order.id, failure=failure, detail=f"the pods of {order.node}: {error}")
-        except UnreachableError as error:
-            detail = f"the pods of {order.node} can't be read: {error}"
-            return InstructionFailed(id=order.id, failure=Failure.UNREACHABLE, detail=detail)
-        return InstructionFailed(id=order.id, failure=Failure.OCCUPIED, detail=why) if why else None
-
-    async def _objection(self, order: DeleteNodeClaim) -> str:
-        pods: list[Pod] = []
-        listing = await self.client.list_all(_PODS.path(), {"fieldSelector": f"spec.nodeName={order.node}"})
-        for raw in listing.items:
-            try:
-                pod, _ = conservative(decode_item(raw, "Pod"))
-            except UNREADABLE:
-                stand_in = unreadable_pod(raw)
-                if stand_in is None:
-                    return f"a pod on node {order.node} can't be read"
-                pod = stand_in
-            assert isinstance(pod, Pod)
-            pods.append(pod)
-        return objection(order, pods, self.clock())
+            pod, _ = conservative(decode_item(raw, "Pod"))
+        except UNREADABLE:
+            stand_in = unreadable_pod(raw)
+            if stand_in is None:
+                return {"unreadable": f"a pod on node {node} can't be read"}
+            pod = stand_in
+        assert isinstance(pod, Pod)
+        pods.append(pod)
+    return {"pods": tuple(pods)}

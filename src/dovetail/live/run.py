@@ -24,7 +24,6 @@ from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
-    DeleteNodeClaim,
     Event,
     Failure,
     Instruction,
@@ -42,7 +41,6 @@ from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.client import UNREADABLE, ApiClient
 from dovetail.live.lag import watch_lag
-from dovetail.live.last_look import LastLook
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
@@ -98,13 +96,13 @@ class Controller:
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _election: LeaderElection | None = None
     _tasks: Tasks = field(init=False)
-    _last_look: LastLook = field(init=False)
     _in_view: bool = False
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _wakes: list[datetime] = field(default_factory=list)
     _informers: list[Informer] = field(default_factory=list)
     _leading: bool = False
     _beat: float = 0.0
+    _assumed: tuple[str, ...] = ()
     _rounds_seen: tuple[int, int] = (0, 0)
     _round_ended: float = 0.0
     _held: dict[str, None] = field(default_factory=dict)
@@ -120,9 +118,9 @@ class Controller:
             seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
+            clock=lambda: self.clock(),
         )
         self._tasks = Tasks(failed=self._failed)
-        self._last_look = LastLook(client=self.client, clock=lambda: self.clock())
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
@@ -386,6 +384,9 @@ class Controller:
         reason = REASON_OF[ended_by].value.lower()
         metrics.evaluation.labels(reason, CONSOLIDATION_TYPE.get(ended_by, "")).observe(seconds)
         if isinstance(last, RoundResult):
+            if last.assumed != self._assumed:
+                self._assumed = last.assumed
+                self.log.info("assumed of Karpenter", assumed="; ".join(last.assumed))
             for method in last.methods:
                 metrics.eligible.labels(method.reason.value.lower()).set(len(method.candidates))
             for move in last.judged_moves:
@@ -426,12 +427,9 @@ class Controller:
                 del self._acting[lane]
 
     async def _carry_out(self, instruction: Any) -> Answer:
-        """Execute one instruction; a deletion only after a last look at the node's pods."""
-        refusal = None
-        if isinstance(instruction, DeleteNodeClaim):
-            refusal = await self._last_look.before(instruction)
+        """Execute one instruction."""
         try:
-            return refusal or await self._actuator.carry_out(instruction)
+            return await self._actuator.carry_out(instruction)
         except _ODD_SHAPES as error:
             # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
             why = f"an object of an unexpected shape: {type(error).__name__}: {error}"

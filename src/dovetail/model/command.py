@@ -70,6 +70,7 @@ class Placement:
 class Command:
     """One decision: these nodes go, these replacements come first, these pods move there, for this money.
 
+    `surges`: Deployments (`namespace/name`) whose rolling update moves pods (spec section 20).
     `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
     `terminate_first`: why a node goes before the one that takes its place, by Karpenter's word; empty: it does not.
     """
@@ -84,6 +85,7 @@ class Command:
     disruption_cost: float = 0.0
     pods: int = 0
     launchable: tuple[str, ...] = ()
+    surges: tuple[str, ...] = ()
     terminate_first: str = ""
 
     @property

@@ -118,14 +118,6 @@ def parse_simple(text: str, units: str = "smh") -> Duration:
 _HOURS_MINUTES = re.compile(r"((?:[0-9]+[hm])|(?:[0-9]+h[0-9]+m))(?:0s)?")
 
 
-def parse_hours_minutes(text: str) -> Duration:
-    """Read a budget's duration: hours, minutes, or hours then minutes; Go's trailing ``0s`` is fine (S3, budgets)."""
-    match = _HOURS_MINUTES.fullmatch(text)
-    if match is None:
-        raise DurationError(text, f"write hours and minutes such as {_EXAMPLES['mh']}, without seconds")
-    return parse_simple(match[1], "mh")
-
-
 def parse_nillable(text: str, units: str = "smh") -> Nillable:
     """Read a duration of such units, or the word Never, which gives ``None``."""
     if text == NEVER:

@@ -4,15 +4,59 @@ Decides nothing: `scheduling.buffers`, `scheduling.launch.overlays` and `schedul
 cluster without these kinds works. Sits in the model; `model.objects` hands them on.
 """
 
-from dovetail.model.object_parts import ApiStruct, Condition, ObjectMeta, ResourceList, Scalar, SelectorRequirement
-from dovetail.model.pod_objects import PodTemplate, WorkloadSpec
+from dovetail.model.object_parts import (
+    ApiStruct,
+    Condition,
+    LabelSelectorSpec,
+    ObjectMeta,
+    ResourceList,
+    Scalar,
+    SelectorRequirement,
+)
+from dovetail.model.pod_objects import PodTemplate
+
+
+class RollingUpdate(ApiStruct, frozen=True):
+    """How far a rolling update may go beyond the wanted number of pods, and below it."""
+
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class DeploymentStrategy(ApiStruct, frozen=True):
+    """How a Deployment replaces its pods."""
+
+    type: str = ""
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class DeploymentSpec(ApiStruct, frozen=True):
+    """What a Deployment's owner writes."""
+
+    replicas: int | None = None
+    selector: LabelSelectorSpec | None = None
+    template: PodTemplate = PodTemplate()
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    paused: bool = False
+
+
+class DeploymentStatus(ApiStruct, frozen=True):
+    """How a Deployment is doing."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class Deployment(ApiStruct, frozen=True, tag_field="kind", tag="Deployment"):
     """A Deployment."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
 
 
 class ServiceSpec(ApiStruct, frozen=True):

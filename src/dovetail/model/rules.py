@@ -51,6 +51,7 @@ class Rules:
         True, "Expired nodes are retired gracefully, within the budgets; else Karpenter removes them."
     )
     pod_windows: bool = _rule(True, "A pod's own window keeps its node while it is closed.")
+    surges: bool = _rule(True, "A Deployment that asks for it is moved by its own rolling update where no eviction is.")
     unpriced_nodes_stay: bool = _rule(
         True, "A node whose price is unknown is not consolidated; else it counts as free."
     )

@@ -191,7 +191,7 @@ class _Vetoes:
         annotation = self._node_veto(facts)
         if annotation and not draining:
             keys.append(self._hold(("Node", facts.name, Gate.NODE_DO_NOT_DISRUPT.value), facts, annotation, _OFF_NODE))
-        place = self._context.place(facts)
+        place = self._context.index_of(facts)
         for pod in self._context.snapshot.pods_on[place] if place >= 0 else ():
             for key in self._of_pod(facts, pod, draining=draining):
                 if key not in keys:

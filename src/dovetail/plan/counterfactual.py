@@ -68,7 +68,7 @@ class Answer:
         A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
         """
         asked = self.last.gate in PRICE_GATES or self.last.gate is Gate.NEW_NODES
-        if self.eligible or not asked or self.context.place(self.facts) < 0:
+        if self.eligible or not asked or self.context.index_of(self.facts) < 0:
             return ()
         found = self.context.simulate((self.facts,), for_cost=True).new_nodes
         return tuple(

@@ -66,7 +66,7 @@ class NodeDetail:
 
 def utilisation_of(context: RoundContext, facts: NodeFacts) -> dict[str, float]:
     """Return the share of the node's room that its pods ask for, by resource."""
-    place = context.place(facts)
+    place = context.index_of(facts)
     if place < 0 or facts.node is None:
         return {}
     room = context.snapshot.states[place].allocatable
@@ -81,7 +81,7 @@ def utilisation_of(context: RoundContext, facts: NodeFacts) -> dict[str, float]:
 
 def detail_of(context: RoundContext, facts: NodeFacts) -> NodeDetail:
     """Look at one node."""
-    place = context.place(facts)
+    place = context.index_of(facts)
     pods = context.snapshot.pods_on[place] if place >= 0 else ()
     landings, new = _landings(context, facts)
     return NodeDetail(
@@ -96,7 +96,7 @@ def detail_of(context: RoundContext, facts: NodeFacts) -> NodeDetail:
 
 
 def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[Landing, ...], tuple[str, ...]]:
-    if context.place(facts) < 0 or not facts.reschedulable:
+    if context.index_of(facts) < 0 or not facts.reschedulable:
         return (), ()
     found = context.simulate((facts,), for_cost=True)
     owners = Owners(context.snapshot.cluster)
@@ -150,7 +150,7 @@ def _blockers(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
 
 def _pod_vetoes(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
     guards = Guards(context.snapshot.cluster.pdbs)
-    place = context.place(facts)
+    place = context.index_of(facts)
     said = set()
     for pod in context.snapshot.pods_on[place] if place >= 0 else ():
         name = pod_name(pod)

@@ -75,6 +75,7 @@ def plan_text(
     if result.next_change is not None:
         wait = seconds(result.next_change - result.now)
         lines += paragraph(f"By time alone this could change at {clock(result.next_change)} (in {wait}).")
+    lines += _of_karpenter(result, wide=wide)
     if result.warnings:
         lines += ["", f"{count(len(result.warnings), 'warning')}:"]
         shown = result.warnings if wide else result.warnings[:WARNINGS_MAX]
@@ -244,3 +245,14 @@ def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
         if len(shown) < len(entry.alone):
             lines.append(f"  and {len(entry.alone) - len(shown):,} more (-o wide or -o json lists all)")
     return lines
+
+
+def _of_karpenter(result: RoundResult, *, wide: bool) -> list[str]:
+    """Say what is assumed of Karpenter: all of it where asked, else what differs from its defaults; and its buffers."""
+    lines = []
+    for row in result.buffers:
+        where = ", ".join(f"{count} on {node}" for node, count in row.nodes) or "on no node"
+        lines.append(f"  CapacityBuffer {row.name}: {count(row.replicas, 'virtual pod')}, {where}")
+    said = [text for text in result.assumed if wide or "default" not in text]
+    lines += [f"  assumed of Karpenter: {text}" for text in said]
+    return ["", *lines] if lines else []

@@ -211,7 +211,7 @@ def _all_moves(context: RoundContext, verdicts: Sequence[NodeVerdict], commands:
 def moves_of(context: RoundContext, node: str, commands: Sequence[Command]) -> Json | None:
     """Return where a node's pods would go: by the command that takes it, else if it alone were gone."""
     facts = context.by_name.get(node)
-    if facts is None or facts.empty or context.place(facts) < 0:
+    if facts is None or facts.empty or context.index_of(facts) < 0:
         return None
     own = frozenset(_name(pod) for pod in facts.reschedulable)
     command = next((entry for entry in commands if node in entry.nodes), None)

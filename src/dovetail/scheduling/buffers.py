@@ -41,6 +41,12 @@ def is_virtual(pod: Pod) -> bool:
     return pod.metadata.annotations.get(FAKE_POD) == "true"
 
 
+def buffer_of(pod: Pod) -> str:
+    """Return the buffer of a virtual pod as `namespace/name`."""
+    annotations = pod.metadata.annotations
+    return f"{annotations.get(_NAMESPACE, '')}/{annotations.get(_NAME, '')}"
+
+
 def virtual_pods(cluster: Cluster) -> tuple[Pod, ...]:
     """Return the virtual pods of all buffers, by buffer and number."""
     if not cluster.capacity_buffers:

@@ -14,9 +14,9 @@ from dovetail.model import names
 from dovetail.model.labels import Requirements
 from dovetail.model.objects import Pod, Taint
 from dovetail.model.quantity import format_amount
-from dovetail.scheduling.engine import Engine, Entry
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import HOST_PLACEHOLDER, Template, short_values
+from dovetail.scheduling.packer import Entry, Packer
 from dovetail.scheduling.pods.pod import untolerated
 from dovetail.scheduling.pods.variants import Rule, Variant
 from dovetail.scheduling.topology import AFFINITY, INVERSE, SPREAD
@@ -32,7 +32,7 @@ def explain_uninitialized(pod: Pod, node: str) -> Callable[[], str]:
     return lambda: f"{pod.metadata.namespace}/{pod.metadata.name} would land on {node}, which is not initialized yet"
 
 
-def explain(snapshot: "Snapshot", engine: Engine, entry: Entry) -> Callable[[], str]:
+def explain(snapshot: "Snapshot", engine: Packer, entry: Entry) -> Callable[[], str]:
     """A pod that no node and no pool takes."""
     return lambda: _Reasons(snapshot, engine, entry).sentence()
 
@@ -55,7 +55,7 @@ def taint_words(taint: Taint) -> str:
 
 
 class _Reasons:
-    def __init__(self, snapshot: "Snapshot", engine: Engine, entry: Entry) -> None:
+    def __init__(self, snapshot: "Snapshot", engine: Packer, entry: Entry) -> None:
         self.snapshot = snapshot
         self.engine = engine
         self.entry = entry

@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
-from dovetail.scheduling.engine import ALL_TYPES, Engine, Entry, sorted_types
+from dovetail.scheduling.buffers import buffer_of
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.nodes import StateNode
+from dovetail.scheduling.packer import ALL_TYPES, Entry, Packer, sorted_types
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
@@ -43,7 +44,7 @@ def simulate(
     under_way: UnderWay = NOTHING_UNDER_WAY,
     credited: str = "",
 ) -> SimulationResult:
-    """Places what must move when the candidates (indexes into `snapshot.nodes`) go.
+    """Places what must move when the candidates (indexes into `snapshot.states`) go.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
     blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
@@ -78,6 +79,15 @@ def simulate(
     return _result(snapshot, tuple(candidates), engine, count)
 
 
+def buffers_by_name(snapshot: Snapshot) -> dict[str, list[int | None]]:
+    """Return the CapacityBuffers (`namespace/name`) with the node that carries each virtual pod now; None: no node."""
+    carried_by_nodes(snapshot)
+    found: dict[str, list[int | None]] = {}
+    for entry in snapshot.virtual:
+        found.setdefault(buffer_of(entry.pod), []).append(snapshot.carried_at.get(id(entry.pod)))
+    return dict(sorted(found.items()))
+
+
 def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
     """Return how many virtual pods of buffers nodes have room for now, by node; worked out once per snapshot.
 
@@ -91,6 +101,7 @@ def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
             own = [virtual[id(pod)] for pod in place.pods if id(pod) in virtual]
             for entry in own:
                 entry.carried = True
+                snapshot.carried_at[id(entry.pod)] = place.index
             if own:
                 snapshot.carried[place.index] = len(own)
     return snapshot.carried
@@ -107,7 +118,7 @@ def _prepare(
     include_leaving: bool,
     strict_reserved: bool,
     launchable: TypeBits,
-) -> tuple[Engine, list[Entry], list[Entry]]:
+) -> tuple[Packer, list[Entry], list[Entry]]:
     entries: list[Entry] = []
     others: list[Entry] = []
     moving: Leaving = []
@@ -128,7 +139,7 @@ def _prepare(
         for index, _ in snapshot.leaving:
             if index not in chosen:
                 others.extend(snapshot.movers(index).waiting)
-    engine = Engine(
+    engine = Packer(
         snapshot.frame,
         candidates,
         moving,
@@ -163,7 +174,7 @@ def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[i
     return frozenset(int(index) for index in closed)
 
 
-def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Engine, pods_simulated: int) -> SimulationResult:
+def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pods_simulated: int) -> SimulationResult:
     # By spec section 5 only the candidates' pods count; Karpenter also stops at those of nodes that leave anyway.
     lenient = not snapshot.settings.rules.others_pods_count
     unplaced = [

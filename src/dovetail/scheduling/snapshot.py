@@ -14,17 +14,13 @@ from datetime import datetime
 
 import numpy as np
 
-from dovetail.api.policy import effective_policy
 from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
-from dovetail.model.money import Money
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.engine import Entry
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.launch.daemons import Daemons
 from dovetail.scheduling.launch.machines import Machines, Mask, Resources
@@ -39,53 +35,19 @@ from dovetail.scheduling.nodes import (
     replaced,
     state_node,
 )
+from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, NodeNames
-from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, PodRecord, flags_of
+from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.validation import why_ignored
 
 _REGISTRY_MAX = 20_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeView:
-    """One node as decisions see it. `marked`: why it is leaving, in a few words; empty where it stays.
-
-    `price` is that of the first offering with the node's zone and capacity type, available or not; None and 0.0 where
-    there is none (facts: V P12, P13). `reschedulable` are the pods that must move when the node goes.
-    """
-
-    index: int
-    name: str
-    node: Node | None
-    claim: NodeClaim | None
-    pool: NodePool | None
-    pool_name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    pods: tuple[Pod, ...]
-    reschedulable: tuple[Pod, ...]
-    instance_type: InstanceType | None
-    instance_type_name: str
-    zone: str
-    capacity_type: str
-    price: Money | None
-    price_float: float
-    initialized: bool
-    registered: bool
-    ready: bool
-    marked: str
-    nominated: bool
-
-    @property
-    def managed(self) -> bool:
-        """Return whether a NodeClaim stands behind it."""
-        return self.claim is not None
 
 
 _Entry = tuple[StateNode, str, int, int]
@@ -111,7 +73,7 @@ class _Memory:
 
 
 class Snapshot:
-    """See the module. Build it with `Snapshot.build`; all else is for asking."""
+    """Immutable; construct with `build`."""
 
     def __init__(
         self,
@@ -130,24 +92,20 @@ class Snapshot:
         self.catalogue = self.surroundings.catalogue
         if previous is not None and (previous.is_bloated or self._must_start_afresh(previous)):
             previous = None
+        self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
         self._virtual_classes: tuple[PodClass, ...] = self._class_virtual_pods()
-        same = previous is not None and previous.catalogue is self.catalogue
         self._earlier_columns: NodeColumns | None = (
             previous.frame.columns if previous is not None and "frame" in vars(previous) else None
-        )
-        self._earlier_nodes: dict[str, NodeView] = (
-            {view.name: view for view in previous.nodes}
-            if previous is not None and same and "nodes" in vars(previous)
-            else {}
         )
         self.bindings: Bindings = self._bindings(previous)
         self._read_nodes(previous)
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
-        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known)
+        self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
+        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
         self._movers.keep_only(self._index)
 
     @staticmethod
@@ -253,7 +211,7 @@ class Snapshot:
         if entry is None:
             state = state_node(node, claim, soft_closing=self.settings.rules.steers)
             for name in state.allocatable:
-                self._memory.resources.place(name)
+                self._memory.resources.column_of(name)
             code = self._memory.names.code(node.metadata.name) if node is not None else 0
             entry = (state, leaving_reason(state, self.settings), self._memory.sizes.code(state.allocatable), code)
         self._memory.states[mark] = entry
@@ -264,9 +222,8 @@ class Snapshot:
         self.states: tuple[StateNode, ...] = tuple([entry[0] for entry in found])
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
-        self._nominated = frozenset(self.settings.nominated_nodes)
-        self._marked: list[str] = [MARKED if state.name in marked else why for state, why, _, _ in found]
-        self.staying: Mask = np.array([not why for why in self._marked], dtype=np.bool_)
+        self.marked: list[str] = [MARKED if state.name in marked else why for state, why, _, _ in found]
+        self.staying: Mask = np.array([not why for why in self.marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
         """Puts pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
@@ -288,12 +245,6 @@ class Snapshot:
 
     # What decisions ask
 
-    @cached
-    def nodes(self) -> tuple[NodeView, ...]:
-        """All nodes, in the order in which pods are offered to them."""
-        earlier, self._earlier_nodes = self._earlier_nodes, {}
-        return tuple(self._view(i, earlier.get(state.name)) for i, state in enumerate(self.states))
-
     def kind_of(self, name: str, pool: str) -> InstanceType | None:
         """Return an instance type as a pool sees it; None where the catalogue has none of that name."""
         return self._memory.machines.kind_of(name, pool)
@@ -311,11 +262,6 @@ class Snapshot:
     def pools(self) -> dict[str, NodePool]:
         """All pools, by name."""
         return {pool.metadata.name: pool for pool in self.cluster.node_pools}
-
-    @cached
-    def policies(self) -> dict[str, DisruptionPolicy]:
-        """The effective disruption policy of every pool, by name."""
-        return {name: effective_policy(pool, self.settings) for name, pool in self.pools.items()}
 
     @cached
     def pending(self) -> tuple[Pod, ...]:
@@ -364,7 +310,7 @@ class Snapshot:
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """The pods of leaving nodes that move in every simulation, by node."""
         return tuple(
-            (i, self.movable(i)) for i, why in enumerate(self._marked) if why and self.states[i].node is not None
+            (i, self.movable(i)) for i, why in enumerate(self.marked) if why and self.states[i].node is not None
         )
 
     def movable(self, index: int) -> tuple[Pod, ...]:
@@ -401,62 +347,6 @@ class Snapshot:
         """The identities of the pending pods."""
         return frozenset(map(id, (*self.pending, *self.surroundings.virtual)))
 
-    def _view(self, index: int, earlier: NodeView | None) -> NodeView:
-        state = self.states[index]
-        labels = state.labels
-        pods = self.pods_on[index]
-        pool_name = labels.get(names.NODEPOOL, "")
-        if earlier is not None and self._is_same(earlier, state, pods):
-            return earlier if earlier.index == index else replace(earlier, index=index)
-        flags = self.bindings.bits
-        type_name = labels.get(names.INSTANCE_TYPE, "")
-        zone, capacity_type = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
-        machines = self._memory.machines
-        kind = machines.kind_of(type_name, pool_name)
-        price: Money | None = None
-        price_float = 0.0
-        for offering in kind.offerings if kind is not None else ():
-            if offering.zone == zone and offering.capacity_type == capacity_type:
-                price, price_float = offering.price, offering.price_float
-                break
-        conditions = state.node.status.conditions if state.node is not None else ()
-        return NodeView(
-            index=index,
-            name=state.name,
-            node=state.node,
-            claim=state.claim,
-            pool=self.pools.get(pool_name),
-            pool_name=pool_name,
-            labels=labels,
-            annotations=state.annotations,
-            pods=pods,
-            reschedulable=tuple(
-                p for p, at in zip(pods, self.bindings.on_node(index), strict=True) if flags[at] & RESCHEDULABLE
-            ),
-            instance_type=kind,
-            instance_type_name=type_name,
-            zone=zone,
-            capacity_type=capacity_type,
-            price=price,
-            price_float=price_float,
-            initialized=state.initialized,
-            registered=state.registered,
-            ready=is_true(conditions, "Ready"),
-            marked=self._marked[index],
-            nominated=state.name in self._nominated,
-        )
-
-    def _is_same(self, earlier: NodeView, state: StateNode, pods: tuple[Pod, ...]) -> bool:
-        """Return whether a view of the snapshot before still holds; objects are compared by identity first."""
-        return (
-            earlier.node is state.node
-            and earlier.claim is state.claim
-            and earlier.pool is self.pools.get(earlier.pool_name)
-            and earlier.marked == self._marked[self._index[state.name]]
-            and earlier.nominated == (state.name in self._nominated)
-            and earlier.pods is pods
-        )
-
     # What simulations ask
 
     @cached
@@ -470,7 +360,7 @@ class Snapshot:
         daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
         for daemon in daemons:
             for name in daemon.requests:
-                memory.resources.place(name)
+                memory.resources.column_of(name)
         memory.machines.widen(len(memory.resources.names))
         terms, templates = memory.shelf.templates(
             pools,

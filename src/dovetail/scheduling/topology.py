@@ -25,13 +25,6 @@ AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2
 INVERSE: Final = 3
 
-KIND_WORDS: Final = {
-    SPREAD: "topology spread",
-    AFFINITY: "pod affinity",
-    ANTI_AFFINITY: "pod anti-affinity",
-    INVERSE: "another pod's anti-affinity",
-}
-
 
 class NodeFilter:
     """Which nodes take part in a spread: those that the pod could use, unless its policies say otherwise."""

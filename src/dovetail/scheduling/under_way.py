@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from dovetail.model.command import Placement, Replacement
 from dovetail.model.labels import Requirements
-from dovetail.scheduling.engine import Engine, Entry
 from dovetail.scheduling.launch.claims import Claim
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.launch.templates import Template
+from dovetail.scheduling.packer import Entry, Packer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class UnderWay:
 NOTHING_UNDER_WAY = UnderWay()
 
 
-def settle(engine: Engine, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
+def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
     """Put pods of leaving nodes where it was planned; return those without a plan, or whose plan no longer works."""
     waiting = {_name(entry): entry for entry in leaving}
     templates = {template.name: template for template in engine.frame.templates}
@@ -54,7 +54,7 @@ def _name(entry: Entry) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def _launch(engine: Engine, template: Template, launch: Replacement, entries: Sequence[Entry]) -> None:
+def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> None:
     """Count a planned launch: against the pool's limits and in the topology; nobody else's pods may join it."""
     machines = engine.frame.machines
     claim = Claim(engine.next_number(), template, _types(engine, template, launch))
@@ -65,7 +65,7 @@ def _launch(engine: Engine, template: Template, launch: Replacement, entries: Se
         engine.count_on_claim(entry, claim)
 
 
-def _types(engine: Engine, template: Template, launch: Replacement) -> TypeBits:
+def _types(engine: Packer, template: Template, launch: Replacement) -> TypeBits:
     named: TypeBits = 0
     for name in launch.instance_types:
         place = engine.frame.machines.place.get(name)

@@ -45,7 +45,7 @@ _DOLLAR: Final = 10**18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class ActionMark:
     """One command that was carried out: when (seconds), what, on which nodes with how many pods, what it saves."""
 
     at: float
@@ -110,7 +110,7 @@ class Result:
     nodes_at_start: int
     nodes_at_end: int
     moves: dict[int, int]
-    commands: tuple[Action, ...]
+    commands: tuple[ActionMark, ...]
     lives: tuple[Life, ...]
     series: Series
     commands_failed: int = 0
@@ -140,7 +140,7 @@ class Result:
         }
 
 
-class Ledger:
+class RunLedger:
     """Counts while a world runs; `begin` starts the measured part, `result` closes the books."""
 
     def __init__(self, world: World, step: int) -> None:
@@ -159,7 +159,7 @@ class Ledger:
         self._pods_disrupted = 0
         self._waiting: dict[str, int] = {}
         self._waited = 0
-        self._commands: dict[str, Action] = {}
+        self._commands: dict[str, ActionMark] = {}
         self._details: dict[str, tuple[int, float]] = {}
         self._failed = 0
         self._gates: dict[str, dict[str, int]] = {}
@@ -288,7 +288,7 @@ class Ledger:
             if pod.metadata.deletion_timestamp is None
         )
         replacements, savings = self._details.get(asked.command_id, (len(record.replacements), 0.0))
-        self._commands[asked.command_id] = Action(
+        self._commands[asked.command_id] = ActionMark(
             at=self._since(self.world.now),
             action=record.action.value,
             nodes=nodes,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.model.settings import Settings
 from dovetail.sim.checks.checkers import Watch
-from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
@@ -41,7 +41,7 @@ def _run(
     world = Stage(scenario, policy, seed).build()
     watch = Watch(world)
     step = max(SECOND, length // SAMPLES)
-    ledger = Ledger(world, step=step)
+    ledger = RunLedger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
     # Verdicts are for the plot of gates: no more of them than it has points.
     _, hosts = add_controllers(world, policy, verdicts_every=max(VERDICTS_EVERY, step))

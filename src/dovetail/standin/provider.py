@@ -32,6 +32,7 @@ from dovetail.model.command import Replacement
 from dovetail.model.objects import Condition, Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.settings import Settings
 from dovetail.scheduling.place import place
+from dovetail.scheduling.pods.events import event_nodes
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 Work = Callable[[], Awaitable[None]]
 FINALIZER: Final = "karpenter.sh/termination"
+DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
+"""An annotation on a Node: its stand-in kubelet says nothing any more, to try what repair does."""
 _TICK_SECONDS: Final = 0.5
 _LEASE_SECONDS: Final = 10.0
 _POD_EVENT_EVERY: Final = timedelta(seconds=10)
@@ -113,14 +116,8 @@ class Provider:
         return self.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
 
     def _pod_event(self, before: Pod | None, after: Pod | None) -> None:
-        """A pod bound, ended, ending or gone counts; pods of DaemonSets and of the node don't (spec section 2)."""
-        pod = after or before
-        if pod is None or any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
-            return
-        if _place_of(before) != _place_of(after):
-            node = pod.spec.node_name or (before.spec.node_name if before is not None else "")
-            if node:
-                self._events[node] = datetime.now(UTC)
+        for node in event_nodes(before, after):
+            self._events[node] = datetime.now(UTC)
 
     # ------------------------------------------------------------ the loop
 
@@ -210,7 +207,7 @@ class Provider:
         await self._patch(BY_KIND["Node"], claim.metadata.name, {"status": status}, "status")
 
     async def _terminate(self, claim: NodeClaim) -> None:
-        """Taints, evicts, waits for the pods to go, removes the node, lets the claim go."""
+        """Taint, evict, wait for the pods to go or for the end of the drain, remove the node, let the claim go."""
         name = claim.status.node_name or claim.metadata.name
         node = self.store.get(Node, name)
         if node is not None:
@@ -222,6 +219,9 @@ class Provider:
             waiting = False
             for pod in tuple(self.store.pods_on(name)):
                 if _stays(pod):
+                    continue
+                if _is_overdue(claim):
+                    await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
                     continue
                 waiting = True
                 if pod.metadata.deletion_timestamp is None:
@@ -255,7 +255,7 @@ class Provider:
         works: list[Work] = []
         for node in self.store.nodes():
             name = node.metadata.name
-            if not node.spec.provider_id.startswith(self.machines):
+            if not node.spec.provider_id.startswith(self.machines) or DEAD_KUBELET in node.metadata.annotations:
                 continue
             if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
                 self._leases[name] = now
@@ -417,11 +417,14 @@ class Provider:
                 raise
 
 
-def _place_of(pod: Pod | None) -> tuple[str, bool]:
-    """Where a pod counts as present: its node, unless it has ended or is ending."""
-    if pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ("Succeeded", "Failed"):
-        return ("", False)
-    return (pod.spec.node_name, bool(pod.spec.node_name))
+def _is_overdue(claim: NodeClaim) -> bool:
+    """Return whether the drain has had its time: then Karpenter waits for no eviction and no kubelet."""
+    text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, "")
+    try:
+        until = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return until.tzinfo is not None and datetime.now(UTC) >= until
 
 
 def _needs_kubelet(pod: Pod) -> bool:

@@ -159,7 +159,8 @@ class FactsCache:
 
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str]) -> None:
         """Remember what pods came to; not where time alone may change it."""
-        if any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations):
+        timed = any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations)
+        if timed or sums.surges:  # a Deployment that rolls is not among what is compared
             self._sums.pop(node, None)
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
@@ -217,7 +218,7 @@ class FactsCache:
     def keep_open(self, facts: NodeFacts, methods: tuple[Method, ...], now: datetime) -> None:
         """Remember the methods that a node is open to, until one of its times comes."""
         known = self._nodes.get(facts.name)
-        if known is not None:
+        if known is not None and not facts.surges:
             times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
             known.open_to, known.managed, known.since = methods, self._managed, now
             known.until = min((when for when in times if when > now), default=None)

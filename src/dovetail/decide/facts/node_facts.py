@@ -20,6 +20,7 @@ from dovetail.model.duration import NEVER, DurationError, later, parse_go_durati
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.policy import DisruptionPolicy
+from dovetail.scheduling.pods.surge import Surge
 
 
 @lru_cache(maxsize=1024)
@@ -105,6 +106,8 @@ class NodeFacts:
     rebooting: bool = False
     pod_windows: tuple[tuple[Pod, PodWindow], ...] = ()
     """Pods that would move and may only do so in a window of their own (spec section 18)."""
+    surges: tuple[tuple[Pod, Surge], ...] = ()
+    """Deployments that move by their own rolling update, each with a pod that is here (spec section 20)."""
 
     def timer(self, period: int | None) -> Timer | None:
         """Return a timer that its last pod event started; None where there is none or no event is known."""

@@ -9,6 +9,7 @@ from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
+from dovetail.scheduling.pods.surge import NO_SURGES, Surge, Surges
 from dovetail.scheduling.snapshot import Snapshot
 
 
@@ -23,6 +24,7 @@ class PodSums:
         "protection",
         "ranked",
         "reschedulable",
+        "surges",
         "tracked",
         "unreadable",
         "veto",
@@ -38,6 +40,7 @@ class PodSums:
         self.claiming: Pod | None = None
         self.unreadable: list[str] = []
         self.windows: list[tuple[Pod, PodWindow]] = []
+        self.surges: dict[str, tuple[Pod, Surge]] = {}
 
     def add(self, pod: Pod, flags: int) -> None:
         """Count a pod's cost in."""
@@ -62,15 +65,28 @@ class PodSums:
             where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
             self.unreadable.append(f"{where}: {names.DISRUPTION_WINDOW}: {entry.problem}; it never opens")
 
-    def ask(self, pod: Pod, guards: Guards, now: datetime) -> None:
+    def ask(self, pod: Pod, guards: Guards, surges: Surges, now: datetime) -> None:
         """Ask an active pod what it has against being disrupted."""
         annotations = pod.metadata.annotations
         if annotations:
             if self.protection is None and names.DO_NOT_DISRUPT in annotations:
                 self.protection = protection(pod, now)
             self._note_unreadable(pod)
-        if self.veto is None and pod.metadata.namespace in guards.namespaces:
-            self.veto = guards.veto(pod, now)
+        surge = surges.of(pod)
+        veto = guards.veto(pod, now) if pod.metadata.namespace in guards.namespaces else None
+        if surge is not None and (veto is not None or surge.is_single):
+            self.surges.setdefault(surge.name, (pod, surge))
+        elif self.veto is None:
+            self.veto = veto
+
+    def count_surges(self, node: str) -> None:
+        """Count every pod of the Deployments that roll, once: a rolling update replaces all (spec section 20)."""
+        for _, surge in self.surges.values():
+            for pod in surge.pods:
+                if pod.spec.node_name != node:
+                    amount = cost.eviction_cost(pod, ranked=self.ranked)
+                    self.moving += amount
+                    self.positive += max(amount, 0)
 
     def _note_unreadable(self, pod: Pod) -> None:
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
@@ -87,15 +103,18 @@ class PodSums:
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
     """Count the pods of a node."""
     sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
-    bindings, guarded = snapshot.bindings, guards.namespaces
+    bindings, guarded, surges = snapshot.bindings, guards.namespaces, snapshot.surges
+    asks_all = surges is not NO_SURGES
     for pod, place in zip(snapshot.pods_on[index], bindings.on_node(index), strict=True):
         flags = bindings.bits[place]
         sums.add(pod, flags)
         meta = pod.metadata
-        if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded):
-            sums.ask(pod, guards, now)
+        if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded or asks_all):
+            sums.ask(pod, guards, surges, now)
         if flags & RESCHEDULABLE and bindings.class_at(place).info.claims and sums.claiming is None:
             movers = snapshot.movers(index)
             pairs = zip(movers.pods, movers.classes, strict=True)
             sums.claiming = next((mover for mover, cls in pairs if cls.info.claims), None)
+    if sums.surges:
+        sums.count_surges(snapshot.states[index].name)
     return sums

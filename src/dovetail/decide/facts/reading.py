@@ -158,6 +158,7 @@ class Reader:
             claiming=sums.claiming,
             rebooting=is_true(conditions, names.CONDITION_REBOOTING),
             pod_windows=tuple(sums.windows),
+            surges=tuple(sums.surges.values()),
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:

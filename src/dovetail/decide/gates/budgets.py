@@ -129,7 +129,7 @@ def rate_allowance(
     return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 and used >= amount else None)
 
 
-class Ledger:
+class BudgetLedger:
     """All budgets of a round. Built once; asking does not change it.
 
     `histories`: per pool the nodes that began to leave of late, None where that can't be read. `hold`: what holds a

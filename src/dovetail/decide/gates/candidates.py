@@ -34,6 +34,7 @@ class GateContext:
     settings: Settings
     now: datetime
     managed_pools: frozenset[str] | None = None
+    may_surge: bool = True
     buffered: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -200,6 +201,22 @@ def _pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> GateResult
     )
 
 
+def _can_surge(facts: NodeFacts, gate_context: GateContext) -> GateResult:
+    gate = Gate.SURGE
+    if not facts.surges:
+        return passed(gate, "No pod needs its Deployment to roll.")
+    for pod, surge in facts.surges:
+        name = pod_name(pod)
+        if not gate_context.may_surge:
+            why = f"Pod {name} moves with Deployment {surge.name}, which Dovetail has no right to patch."
+            return stopped(gate, why, pod=name, deployment=surge.name)
+        if surge.problem:
+            why = f"Pod {name} moves with Deployment {surge.name}, but {surge.problem}."
+            return stopped(gate, why, pod=name, deployment=surge.name)
+    rolled = ", ".join(surge.name for _, surge in facts.surges)
+    return GateResult(gate=gate, passed=True, why=f"It goes after a rolling update of {rolled}.", figures={})
+
+
 def _is_open(entry: PodWindow, now: datetime) -> bool:
     return entry.window is not None and entry.window.active(now)
 
@@ -214,7 +231,7 @@ NODE_RULES: tuple[Rule, ...] = (
     _not_nominated,
     _node_may_be_disrupted,
 )
-POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows_open)
+POD_RULES: tuple[Rule, ...] = (_pods_may_be_disrupted, _pdbs_allow, _pod_windows_open, _can_surge)
 
 
 # ---------------------------------------------------------------- gate 7: each method's own conditions
@@ -467,7 +484,9 @@ def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, C
         return {}
     results = _run(REPAIR_RULES, facts, gate_context)
     if results[-1].passed and facts.sickness is not None:
-        pods = _run(POD_RULES[:2], facts, gate_context)  # a workload's window is for voluntary disruption
+        pods = _run(
+            (_pods_may_be_disrupted, _pdbs_allow, _can_surge), facts, gate_context
+        )  # a workload's window is for voluntary disruption
         bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
         results += tuple(_waived(result) for result in pods) if bounded else pods
     return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}

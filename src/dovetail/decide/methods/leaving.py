@@ -74,7 +74,7 @@ def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) ->
         return None
     result = simulate(
         context.snapshot,
-        (context.place(facts),),
+        (context.index_of(facts),),
         strict_reserved=True,
         under_way=context.in_flight.under_way,
         credited=reservation,

@@ -21,8 +21,8 @@ from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.buffers import is_virtual
-from dovetail.scheduling.engine import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
+from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
@@ -73,7 +73,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
     """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
     if len(nodes) == 1:
         return _hopeless_alone(context, nodes[0])
-    places = tuple(map(context.place, nodes))
+    places = tuple(map(context.index_of, nodes))
     refusal = _refuse_unready(context, places)
     if refusal:
         return refusal
@@ -85,7 +85,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
-    place, launch = context.place(facts), None
+    place, launch = context.index_of(facts), None
     for least, launch in context.bounds.replacement_at_least(place):
         if least > context.new_nodes_max:
             return _too_many_for_certain(least, context.new_nodes_max)
@@ -276,6 +276,7 @@ def _command(
         disruption_cost=context.disruption_cost(nodes),
         pods=sum(len(facts.reschedulable) for facts in nodes),
         launchable=launchable,
+        surges=tuple(sorted({surge.name for facts in nodes for _, surge in facts.surges})),
     )
 
 

@@ -32,7 +32,8 @@ def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
 def run(context: RoundContext) -> MethodRun:
     """Return the command for the largest batch that passes, if there is one of at least two nodes."""
     found = candidates(context)
-    taken, held = take_within(context, METHOD, found, context.left(METHOD))
+    together = [facts for facts in found if not facts.surges]  # what needs a rolling update goes alone
+    taken, held = take_within(context, METHOD, together, context.left(METHOD))
     if context.stabilizing:
         return MethodRun(method=METHOD, candidates=found, held=held)
     asked: dict[int, Move | Refusal] = {}

@@ -164,6 +164,8 @@ class _Judges:
         """Return whether budgets and the batch maximum allow a set."""
         if len(chosen) > self._context.settings.batch_maximum:
             return False
+        if len(chosen) > 1 and any(self._candidates[place].surges for place in chosen):
+            return False  # what needs a rolling update goes alone (spec section 20)
         used: dict[str, int] = {}
         for place in chosen:
             pool = self._candidates[place].pool_name

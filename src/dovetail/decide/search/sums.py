@@ -37,7 +37,7 @@ class Sums:
         takes = frame.open.copy()
         takes[list(context.closed)] = False
         room = np.where(takes[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
-        places = [context.place(facts) for facts in candidates]
+        places = [context.index_of(facts) for facts in candidates]
         movers = [context.snapshot.movers(place) for place in places]
         self.demand = np.array([_row(each.demand.total, count) for each in movers]).reshape(len(places), count)
         self.consumes = self.demand + room[places].reshape(len(places), count)

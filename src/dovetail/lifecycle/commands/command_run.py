@@ -47,6 +47,7 @@ class View:
     launch_timeout: int
     manages: Callable[[str], bool]
     evicts: bool = False
+    surges: bool = True
     rate_span: Callable[[str], int] = lambda _pool: 0
     """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
     drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
@@ -126,7 +127,7 @@ class Run:
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
-        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING):
+        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING, Phase.SURGING):
             times += [self.deadline, *self.launch_by.values()]
         elif self.phase is Phase.EVICTING:
             times.append(self.looked_at + EVICTION_LOOK)

@@ -20,6 +20,7 @@ class Phase(StrEnum):
     TAINTING = "tainting"
     LAUNCHING = "launching"
     WAITING = "waiting"
+    SURGING = "surging"
     EVICTING = "evicting"
     DELETING = "deleting"
     DRAINING = "draining"
@@ -39,9 +40,13 @@ class Signal(StrEnum):
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
+    TAINTED_TO_SURGE = "all tainted, nothing to launch, Deployments to be rolled"
     TAINTED_TO_EVICT = "all tainted, nothing to launch, pods to be evicted in order"
     TAINTED_NOTHING_TO_LAUNCH = "all tainted, nothing to launch"
     LAUNCHED = "all replacements created"
+    INITIALIZED_TO_SURGE = "all replacements initialized, Deployments to be rolled"
+    SURGED_TO_EVICT = "rolled Deployments have left, pods to be evicted in order"
+    SURGED = "rolled Deployments have left the nodes"
     INITIALIZED_TO_EVICT = "all replacements initialized, pods to be evicted in order"
     INITIALIZED = "all replacements initialized"
     EVICTED = "evictions in order are over"
@@ -65,6 +70,7 @@ class Step(StrEnum):
     NOTE = "note the start on the pools"
     TAINT = "taint candidates"
     CREATE = "create replacements"
+    SURGE = "roll Deployments"
     EVICT = "evict the next pod"
     DELETE = "delete candidates"
     ATTRIBUTE = "say why candidates leave"
@@ -84,6 +90,7 @@ class Transition:
 
 _ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS, Step.FORGET))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
+_SURGE: Final = Transition(Phase.SURGING, (Step.SURGE,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
 _DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
@@ -107,6 +114,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.TAINTING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.TAINTING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.TAINTING, Signal.TAINTED): Transition(Phase.LAUNCHING, (Step.CREATE,)),
+    (Phase.TAINTING, Signal.TAINTED_TO_SURGE): _SURGE,
     (Phase.TAINTING, Signal.TAINTED_TO_EVICT): _EVICT,
     (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _DELETE,
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
@@ -117,10 +125,16 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.LAUNCHING, Signal.LAUNCHED): Transition(Phase.WAITING),
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.WAITING, Signal.INITIALIZED_TO_SURGE): _SURGE,
     (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
     (Phase.WAITING, Signal.INITIALIZED): _DELETE,
     (Phase.WAITING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.SURGING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.SURGING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.SURGING, Signal.SURGED_TO_EVICT): _EVICT,
+    (Phase.SURGING, Signal.SURGED): _DELETE,
+    (Phase.SURGING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.EVICTING, Signal.EVICTED): _DELETE,
     (Phase.DELETING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,

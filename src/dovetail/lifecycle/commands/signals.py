@@ -8,7 +8,7 @@ Sits in lifecycle, below `engine`.
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.lifecycle.commands import evictions
+from dovetail.lifecycle.commands import evictions, surging
 from dovetail.lifecycle.commands.attempts import FATAL
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -54,7 +54,7 @@ def enter(run: Run, phase: Phase, view: View) -> None:
     """Begin a phase."""
     run.phase = phase
     run.phase_since = view.elapsed
-    if phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING):
+    if phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.SURGING):
         run.deadline = view.elapsed + view.replacement_timeout
 
 
@@ -88,6 +88,8 @@ def _is_refused(run: Run, view: View) -> bool:
     """Return whether an instruction of this phase failed for good. A creation without its pool is one of them."""
     if run.phase is Phase.NOTING:
         return any(run.attempts.failed(run.note_id(pool)) in FATAL for pool in run.source_pools)
+    if run.phase is Phase.SURGING:
+        return any(run.attempts.failed(surging.surge_id(run, name)) in FATAL for name in surging.waiting(run, view))
     if run.phase is Phase.TAINTING:
         return any(run.attempts.failed(run.taint_id(entry)) in FATAL for entry in run.candidates)
     if run.phase is Phase.LAUNCHING:
@@ -144,6 +146,12 @@ _HOLDS: Final[dict[Signal, Callable[[Run, View], bool]]] = {
     Signal.VALIDATION_REFUSED: lambda run, _: run.verdict is Signal.VALIDATION_REFUSED,
     Signal.CANDIDATES_GONE: _all_gone,
     Signal.TAINTED: lambda run, view: bool(run.replacements) and _all_tainted(run, view),
+    Signal.TAINTED_TO_SURGE: lambda run, view: (
+        not run.replacements and _all_tainted(run, view) and surging.is_wanted(run, view)
+    ),
+    Signal.INITIALIZED_TO_SURGE: lambda run, view: _all_initialized(run, view) and surging.is_wanted(run, view),
+    Signal.SURGED_TO_EVICT: lambda run, view: surging.is_over(run, view) and evictions.is_wanted(run, view),
+    Signal.SURGED: surging.is_over,
     Signal.TAINTED_TO_EVICT: lambda run, view: (
         not run.replacements and _all_tainted(run, view) and evictions.is_wanted(run, view)
     ),

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
-from dovetail.lifecycle.commands import evictions
+from dovetail.lifecycle.commands import evictions, surging
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.commands.command_run import (
     Run,
@@ -32,6 +32,7 @@ from dovetail.lifecycle.messages import (
     Instruction,
     NoteDisruption,
     SetDisruptionReason,
+    SurgeDeployment,
     TaintNode,
     UntaintNode,
 )
@@ -47,7 +48,12 @@ def keeps(run: Run, name: str, view: View) -> bool:
     """Whether a roll-back must leave a replacement: it is ready, and pods that have left a node already need it."""
     if not is_initialized(run, name, view):
         return False
-    return bool(run.evicted_last) or any(is_leaving(run, entry, view) for entry in run.candidates)
+    return bool(run.evicted_last) or has_surged(run) or any(is_leaving(run, entry, view) for entry in run.candidates)
+
+
+def has_surged(run: Run) -> bool:
+    """Return whether a Deployment has begun to roll: its new pods may be on a replacement by now."""
+    return any(run.attempts.succeeded(ident) for ident in run.attempts.ids() if "/surge/" in ident)
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
@@ -55,7 +61,7 @@ def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
             continue  # one by one: `next_eviction`
-        targets = _targets(run, step)
+        targets = tuple(surging.waiting(run, view)) if step is Step.SURGE else _targets(run, step)
         for target in targets:
             kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
             wanted = Step.CLEAR if kept else step
@@ -80,6 +86,8 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
             return _taint_done(run, _entry(run, target), view)
         case Step.CREATE:
             return replacement(run, target, view) is not None or run.attempts.succeeded(run.create_id(target))
+        case Step.SURGE:
+            return surging.is_rolled(run, target, view)
         case Step.EVICT:
             return evictions.is_over(run, view)
         case Step.DELETE:
@@ -228,7 +236,8 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
 
 
 Worded = (
-    NoteDisruption
+    SurgeDeployment
+    | NoteDisruption
     | ForgetDisruption
     | TaintNode
     | UntaintNode
@@ -253,6 +262,10 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
             )
         case Step.FORGET:
             return ForgetDisruption(id=run.forget_id(target), command_id=run.id, node_pool=target)
+        case Step.SURGE:
+            namespace, _, name = target.partition("/")
+            ident, mark = surging.surge_id(run, target), surging.mark(run)
+            return SurgeDeployment(id=ident, command_id=run.id, namespace=namespace, name=name, mark=mark)
         case Step.TAINT:
             entry = _entry(run, target)
             record = run.record(Phase.TAINTING, run.began)

@@ -11,8 +11,9 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | TaintNode | not-found | taken |
 | UntaintNode, ClearRecord | done | left alone, done |
 | CreateNodeClaim | created; without its pool not-found | refused |
-| DeleteNodeClaim | not-found, also if the uid differs | - |
+| DeleteNodeClaim | not-found, also if the uid differs | occupied, if a pod on its node forbids it |
 | EvictPod | not-found, also if the uid differs | - |
+| SurgeDeployment | done | refused if it no longer asks for it, or is paused |
 | SetDisruptionReason | done, also if the uid differs | - |
 | NoteDisruption, ForgetDisruption | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
@@ -28,10 +29,12 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final, assert_never
 
+from dovetail.lifecycle.commands.last_look import objection
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import launch_problem, node_claim_tree
 from dovetail.lifecycle.effects.pool_history import history_outcome
 from dovetail.lifecycle.effects.writes import (
+    PODS_ON,
     Create,
     Delete,
     Done,
@@ -63,6 +66,7 @@ from dovetail.lifecycle.messages import (
     ReleaseNode,
     SetDisruptionReason,
     SetPoolCondition,
+    SurgeDeployment,
     TaintNode,
     UnmarkPod,
     UntaintNode,
@@ -78,6 +82,7 @@ Acted = (
     | DeleteNodeClaim
     | SetDisruptionReason
     | EvictPod
+    | SurgeDeployment
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption
@@ -106,14 +111,15 @@ class EffectContext:
     """All that an effect depends on besides the instruction and the objects.
 
     `identity` names this controller in events; `holds`: whether what it creates is kept from Karpenter's own
-    disruption; `uid_of` returns the uid of an object by kind and name, or "". Records are written under `seal`, and
-    one that is not counts as no record at all.
+    disruption; `looks_last`: whether a node's pods are judged once more before its deletion; `uid_of` returns the uid
+    of an object by kind and name, or "". Records are written under `seal`, and one that is not counts as no record.
     """
 
     now: datetime
     seal: Seal
     identity: str = "dovetail"
     holds: bool = True
+    looks_last: bool = True
     uid_of: Callable[[str, str], str] = lambda kind, name: ""
 
 
@@ -130,22 +136,34 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _about(_node(asked.node), known, lambda node: _patched(_node(asked.node), node, release_patch))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
+        case EvictPod() | SurgeDeployment():
+            return _move(asked, known)
         case NoteDisruption() | ForgetDisruption():
             return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():
-            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, context))
+            return _about(_claim(asked.name), known, lambda claim: _delete(asked, claim, known, context))
         case SetDisruptionReason():
             return _about(_claim(asked.name), known, lambda claim: _attribute(asked, claim, context))
-        case EvictPod():
-            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
         case ClearRecord():
             return _about(_claim(asked.node_claim), known, lambda claim: _clear(asked, claim, known, context))
         case SetPoolCondition():
             return _about(_pool(asked.node_pool), known, lambda pool: _condition(asked, pool, context))
         case PublishEvent():
             return _about(_event_ref(asked, context), known, lambda event: _publish(asked, event, context))
+        case _:
+            assert_never(asked)
+
+
+def _move(asked: EvictPod | SurgeDeployment, known: Known) -> Outcome:
+    """Return what to do about pods that are to leave their node (spec sections 20 and 24)."""
+    match asked:
+        case EvictPod():
+            return _about(_pod(asked.namespace, asked.name), known, lambda pod: _evict(asked, pod))
+        case SurgeDeployment():
+            ref = Ref(kind="Deployment", name=asked.name, namespace=asked.namespace)
+            return _about(ref, known, lambda item: _surge(asked, ref, item))
         case _:
             assert_never(asked)
 
@@ -312,13 +330,21 @@ def _create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: E
     return Writes(writes=(Create(ref=_claim(asked.name), tree=tree),))
 
 
-def _delete(asked: DeleteNodeClaim, claim: Tree | None, context: EffectContext) -> Outcome:
+def _delete(asked: DeleteNodeClaim, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
     if claim is None:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is gone")
     if not asked.uid or text(claim, "metadata", "uid") != asked.uid:
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is another one by now")
     if mapping(claim, "metadata").get("deletionTimestamp") is not None:
         return Done(uid=asked.uid)
+    if asked.node and context.looks_last:
+        ref = Ref(kind=PODS_ON, name=asked.node)
+        if ref not in known:
+            return Read(ref=ref)
+        pods = known[ref] or {"unreadable": f"the pods of {asked.node} can't be read"}
+        why = text(pods, "unreadable") or objection(asked, pods["pods"], context.now)
+        if why:
+            return Failed(failure=Failure.OCCUPIED, detail=why)
     delete = Delete(ref=_claim(asked.name), uid=asked.uid)
     bound = None if asked.drain_for is None else drain_bound(claim, later(context.now, asked.drain_for))
     return Writes(writes=(delete,) if bound is None else (_patch(_claim(asked.name), claim, bound), delete))
@@ -385,6 +411,19 @@ def _evict(asked: EvictPod, pod: Tree | None) -> Outcome:
     }
     ref = _pod(asked.namespace, asked.name)
     return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+
+
+def _surge(asked: SurgeDeployment, ref: Ref, item: Tree | None) -> Outcome:
+    if item is None:
+        return Done()
+    present = mapping(mapping(mapping(mapping(item, "spec"), "template"), "metadata"), "annotations")
+    if present.get(names.SURGED_AT) == asked.mark:
+        return Done()
+    if annotation(item, names.SURGE) != "true" or mapping(item, "spec").get("paused"):
+        detail = f"Deployment {asked.namespace}/{asked.name} is paused, or no longer asks to surge"
+        return Failed(failure=Failure.REFUSED, detail=detail)
+    marks = {names.SURGED_AT: asked.mark}
+    return Writes(writes=(_patch(ref, item, {"spec": {"template": {"metadata": {"annotations": marks}}}}),))
 
 
 def _mark(asked: MarkPod, pod: Tree | None) -> Outcome:

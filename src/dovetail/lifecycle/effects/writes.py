@@ -6,11 +6,16 @@ What a tree holds is input: the readers below never raise, whatever its shape. S
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from dovetail.lifecycle.messages import Failure
 
 Tree = dict[str, Any]
+
+
+PODS_ON: Final = "PodsOn"
+"""The kind of a `Ref` that means all pods bound to a node, fresh from the server, as typed objects: `{"pods": (...)}`,
+or `{"unreadable": why}` where one of them can't be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

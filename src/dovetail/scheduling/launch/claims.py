@@ -2,7 +2,7 @@
 
 A `Claim` starts from a pool's template; each pod that joins narrows its requirements (its own, its volumes', the
 domains that topology leaves) and what room its types must have. What a step leads to is remembered across
-simulations. It knows nothing of nodes that exist; `scheduling.engine` decides in which order claims are asked.
+simulations. It knows nothing of nodes that exist; `scheduling.packer` decides in which order claims are asked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

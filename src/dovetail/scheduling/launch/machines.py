@@ -79,9 +79,9 @@ class Resources:
         self.names: list[str] = ["cpu", "memory", "pods", "ephemeral-storage"]
         self.index: dict[str, int] = {name: place for place, name in enumerate(self.names)}
         for name in found:
-            self.place(name)
+            self.column_of(name)
 
-    def place(self, name: str) -> int:
+    def column_of(self, name: str) -> int:
         """The column of a resource, a new one where it was not seen before."""
         found = self.index.get(name)
         if found is None:
@@ -242,7 +242,7 @@ class Machines:
         rooms = [kind.allocatable() for kind in self.kinds]
         for room in rooms:
             for name in room:
-                resources.place(name)
+                resources.column_of(name)
         self.allocatable: Amounts = np.zeros((len(self.kinds), len(resources.names)), dtype=np.int64)
         for i, room in enumerate(rooms):
             for name, amount in room.items():

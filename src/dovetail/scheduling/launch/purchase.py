@@ -1,10 +1,10 @@
 """What a cloud sells for a launch: the cheapest offering that the requirements admit, and the labels that it brings.
 
-Pure. `plan.apply` asks it for the nodes of a plan, the built-in provider of test clusters for real NodeClaims (spec
-section 10). Knows no pods and no nodes.
+Pure. `plan.apply` asks it for the nodes of a plan, the simulated cloud and the built-in provider of test clusters for
+NodeClaims (spec section 10). Knows no pods and no nodes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dovetail.model import names
@@ -24,35 +24,53 @@ class Machine:
 def cheapest(
     wanted: Iterable[SelectorRequirement], requests: Mapping[str, int], kinds: Iterable[InstanceType]
 ) -> Machine | None:
-    """Return the cheapest available offering that the requirements and requests admit; ties by type and zone.
-
-    A reservation comes before everything else: it is paid for already.
-    """
-    asked = Requirements.from_spec(wanted)
-    best: tuple[bool, int, str, str] | None = None
-    found: Machine | None = None
-    for kind in kinds:
-        if not _fits(kind, requests) or not _matches(asked, kind):
-            continue
-        for offering in kind.offerings:
-            rank = (offering.capacity_type != names.RESERVED, offering.price, kind.name, offering.zone)
-            if offering.available and (best is None or rank < best) and _sold(asked, offering):
-                best, found = rank, Machine(kind=kind, offering=offering)
-    return found
+    """Return the cheapest available offering that the requirements and requests admit; ties by type and zone."""
+    offers = (machine for machine in Shop(kinds).offers(wanted, requests) if machine.offering.available)
+    return min(offers, key=launch_order, default=None)
 
 
-def _fits(kind: InstanceType, requests: Mapping[str, int]) -> bool:
-    room = kind.allocatable()
-    return all(room.get(key, 0) >= amount for key, amount in requests.items())
+def launch_order(machine: Machine) -> tuple[bool, int, str, str]:
+    """Return what a launch prefers: a reservation, which is paid for already; then the price; ties by type and zone."""
+    offering = machine.offering
+    return (offering.capacity_type != names.RESERVED, offering.price, machine.kind.name, offering.zone)
 
 
-def _matches(wanted: Requirements, kind: InstanceType) -> bool:
-    return wanted.intersects(Requirements.from_spec(kind.requirements)) is None
+class Shop:
+    """The types of a catalogue, prepared for many launches; from `previous` it takes over what has not changed."""
+
+    def __init__(self, kinds: Iterable[InstanceType], previous: "Shop | None" = None) -> None:
+        known = {} if previous is None else previous._shelf
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._shelf: dict[str, tuple[InstanceType, Requirements, dict[str, int]]] = {}
+        for name, kind in self._kinds.items():
+            entry = known.get(name)
+            if entry is None or entry[0].requirements is not kind.requirements or entry[0].capacity != kind.capacity:
+                entry = (kind, Requirements.from_spec(kind.requirements), kind.allocatable())
+            self._shelf[name] = entry
+
+    def offers(self, wanted: Iterable[SelectorRequirement], requests: Mapping[str, int]) -> Iterator[Machine]:
+        """Yield every offering, available or not, of the types that the requirements and requests admit."""
+        specs = tuple(wanted)
+        asked = Requirements.from_spec(specs)
+        for name in self._named(specs):
+            _, given, room = self._shelf[name]
+            if any(room.get(key, 0) < amount for key, amount in requests.items()) or not asked.is_intersecting(given):
+                continue
+            for offering in self._kinds[name].offerings:
+                if _sold(asked, offering):
+                    yield Machine(kind=self._kinds[name], offering=offering)
+
+    def _named(self, wanted: tuple[SelectorRequirement, ...]) -> Iterable[str]:
+        """Return the types to look at: those that the requirements name, if they name some."""
+        for entry in wanted:
+            if entry.key == names.INSTANCE_TYPE and entry.operator == "In":
+                return [name for name in dict.fromkeys(entry.values) if name in self._kinds]
+        return self._kinds
 
 
 def _sold(wanted: Requirements, offering: Offering) -> bool:
-    labels = Requirements.from_labels({names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type})
-    return wanted.intersects(labels) is None
+    own = {names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type}
+    return wanted.is_intersecting(Requirements.from_labels(own))
 
 
 def labels_of(machine: Machine) -> dict[str, str]:

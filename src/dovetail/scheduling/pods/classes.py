@@ -36,7 +36,7 @@ class SpecInfo:
         self.requests = spec_requests(spec)
         self.requests["pods"] = 1
         self.need: tuple[tuple[int, int], ...] = tuple(
-            (resources.place(name), amount) for name, amount in self.requests.items() if amount > 0
+            (resources.column_of(name), amount) for name, amount in self.requests.items() if amount > 0
         )
         self.ports = filters.host_ports(spec)
         self.claims = uses_resource_claims(spec)

@@ -5,6 +5,7 @@ is a gate of `decide`; this only says who takes part in a simulation.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 
 from dovetail.model import names
@@ -12,6 +13,7 @@ from dovetail.model.duration import DurationError, parse_go_duration
 from dovetail.model.labels import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.pods import pod as filters
+from dovetail.scheduling.pods.surge import Owner, replica_set_of
 
 
 def do_not_disrupt(pod: Pod, now: datetime) -> bool:
@@ -35,11 +37,12 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 
 
 class Blockers:
-    """PDBs that never allow an eviction, by namespace."""
+    """PDBs that never allow an eviction, by namespace; pods of the ReplicaSets in `surging` don't ask them."""
 
-    __slots__ = ("_by_label", "_namespaces", "_others")
+    __slots__ = ("_by_label", "_namespaces", "_others", "_surging")
 
-    def __init__(self, pdbs: Iterable[PodDisruptionBudget]) -> None:
+    def __init__(self, pdbs: Iterable[PodDisruptionBudget], surging: AbstractSet[Owner] = frozenset()) -> None:
+        self._surging = surging
         self._by_label: dict[tuple[str, str, str], list[tuple[LabelSelector, bool, bool]]] = {}
         self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
         self._namespaces: set[str] = set()
@@ -71,6 +74,8 @@ class Blockers:
     def _fully_blocked(self, pod: Pod) -> bool:
         if pod.metadata.namespace not in self._namespaces:
             return False
+        if self._surging and replica_set_of(pod) in self._surging:
+            return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
         matching = self._matching(pod)
         if not matching or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False

@@ -12,11 +12,12 @@ from operator import attrgetter
 
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from dovetail.scheduling.engine import Entry
+from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
 from dovetail.scheduling.pods.evictions import Blockers
+from dovetail.scheduling.pods.surge import Owner
 
 Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""
@@ -188,14 +189,16 @@ class MoverRegistry:
         pdbs: Sequence[PodDisruptionBudget],
         keys: frozenset[str],
         old: "MoverRegistry | None",
+        surging: frozenset[Owner] = frozenset(),
     ) -> None:
         """`keys`: the labels by which pods are classed; another set of them may be other classes."""
         self._pdbs = pdbs
         self._keys = keys
+        self._surging = surging
         self._by_node: dict[str, Movers] = {}
         self._earlier: dict[str, Movers] = {}
         self._blockers: Blockers | None = None
-        if old is not None and _block_the_same(old._pdbs, pdbs):
+        if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
             if old._keys is keys:
                 # All that was known goes on, whether it is asked for in this round or not.
@@ -205,7 +208,7 @@ class MoverRegistry:
     def blockers(self) -> Blockers:
         """PDBs that never allow an eviction."""
         if self._blockers is None:
-            self._blockers = Blockers(self._pdbs)
+            self._blockers = Blockers(self._pdbs, self._surging)
         return self._blockers
 
     def keep_only(self, nodes: Mapping[str, int]) -> None:

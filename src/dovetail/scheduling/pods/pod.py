@@ -97,19 +97,6 @@ def is_drainable(pod: Pod, now: datetime) -> bool:
     return not tolerates_disruption(pod) and not is_stuck_terminating(pod, now) and not is_mirror(pod)
 
 
-def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
-    """Return whether a drain has to wait for it."""
-    return not is_terminal(pod) and is_drainable(pod, now)
-
-
-def has_required_anti_affinity(pod: Pod) -> bool:
-    """Return whether it must keep away from some pods."""
-    affinity = pod.spec.affinity
-    if affinity is None or affinity.pod_anti_affinity is None:
-        return False
-    return bool(affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution)
-
-
 def _number(text: str) -> int | None:
     """A 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations want it."""
     digits = text.removeprefix("-")

@@ -16,17 +16,11 @@ from dovetail.model.objects import (
     NodeSelector,
     PodAffinity,
     PodSpec,
-    PreferredSchedulingTerm,
     Toleration,
     WeightedPodAffinityTerm,
 )
 
 TOLERATE_PREFERENCES: Final = Toleration(operator="Exists", effect="PreferNoSchedule")
-
-
-def heaviest_node_term(terms: tuple[PreferredSchedulingTerm, ...]) -> PreferredSchedulingTerm:
-    """The preferred node affinity that counts now: the heaviest, of equal ones the first."""
-    return max(terms, key=lambda term: term.weight)
 
 
 def _without_heaviest(terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[WeightedPodAffinityTerm, ...]:

@@ -32,8 +32,6 @@ _IN_TREE: Final = {
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
 
-Attached = dict[str, frozenset[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:

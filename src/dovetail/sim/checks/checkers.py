@@ -27,7 +27,7 @@ from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.matching import selects
-from dovetail.sim.world.shapes import Shape
+from dovetail.sim.world.shapes import PodShape
 from dovetail.sim.world.store import Change
 from dovetail.sim.world.world import World
 
@@ -46,7 +46,7 @@ class PdbChecker(Checker):
         super().__init__(watch)
         self._healthy: dict[str, int] = {}
         self._counted: dict[str, tuple[str, ...]] = {}
-        self._guards: dict[Shape, tuple[str, ...]] = {}
+        self._guards: dict[PodShape, tuple[str, ...]] = {}
 
     def changed(self, change: Change) -> None:
         """Follow which pods are healthy; start over when a budget is new or different."""

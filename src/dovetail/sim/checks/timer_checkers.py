@@ -16,7 +16,7 @@ from dovetail.model.command import Method
 from dovetail.model.objects import Node, NodeClaim, Pod, condition
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
-from dovetail.scheduling.pods.pod import is_active, is_daemon, is_mirror
+from dovetail.scheduling.pods.events import present_on
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.checks.promises import COST, Checker, is_tainted
@@ -48,7 +48,7 @@ class PodEventBook:
     def changed(self, change: Change) -> None:
         """Follow pods and NodeClaims."""
         if change.kind == "Pod":
-            before, after = _place(cast("Pod | None", change.old)), _place(cast("Pod | None", change.new))
+            before, after = present_on(cast("Pod | None", change.old)), present_on(cast("Pod | None", change.new))
             if before != after and (change.old is not None or self._watches):
                 for node in (before, after):
                     if node:
@@ -88,12 +88,6 @@ class PodEventBook:
         if seen:
             found.append(now - seen[-1] + (SET_CLOCK if skew else 0))
         return min(found, default=None)
-
-
-def _place(pod: Pod | None) -> str:
-    if pod is None or not pod.spec.node_name or not is_active(pod) or is_daemon(pod) or is_mirror(pod):
-        return ""
-    return pod.spec.node_name
 
 
 class _TimerChecker(Checker):

@@ -31,7 +31,7 @@ from dovetail.model.objects import DisruptionSpec, NodePool, PodTemplate, Select
 from dovetail.model.quantity import resource_amount
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.checks.checkers import Watch
-from dovetail.sim.ledger import Ledger, Result
+from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import ScenarioError
 from dovetail.sim.world.clock import SECOND, seconds
 from dovetail.sim.world.cloud import CloudTimes
@@ -211,7 +211,7 @@ def replay(
         world.at(APPLIED_BEFORE + int(arrives * SECOND), partial(world.workloads.add, work))
     for second, deployment_name, replicas in recording.scale:
         world.at(APPLIED_BEFORE + int(second * SECOND), _scale(world, deployment_name, replicas))
-    watch, ledger = Watch(world), Ledger(world, step=10 * SECOND)
+    watch, ledger = Watch(world), RunLedger(world, step=10 * SECOND)
     # The loop's polls have no fixed place in a recording: it was running before.
     world.run(APPLIED_BEFORE - world.dice.stream("phase").randrange(settings.poll_interval))
     if settings.rules.plays_karpenter:
@@ -264,12 +264,6 @@ class Agreement:
     deletes: tuple[int, int]
     replaces: tuple[int, int]
     short_lives: tuple[int, int]
-
-    @property
-    def worst_node_error(self) -> float:
-        """The largest relative difference in nodes at any compared minute."""
-        pairs = zip(self.recorded, self.simulated, strict=True)
-        return max((abs(there - here) / max(1, there) for there, here in pairs), default=0.0)
 
 
 def agreement(recording: Recording, result: Result, after_minutes: int = 5) -> Agreement:

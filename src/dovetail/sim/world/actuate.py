@@ -14,7 +14,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import Acted, EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
-from dovetail.lifecycle.effects.writes import Create, Delete, Patch, Ref, Tree, Write
+from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.messages import Failure, InstructionSucceeded, PublishEvent
 from dovetail.model import names
 from dovetail.model.command import Replacement
@@ -22,7 +22,7 @@ from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
 from dovetail.sim.world.eviction import Answer as Eviction
 from dovetail.sim.world.karpenter import FINALIZER, Karpenter
-from dovetail.sim.world.store import Store
+from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
 """All controllers of a simulated cluster share one key, as the replicas of a real one do."""
@@ -31,9 +31,13 @@ __all__ = ["SEAL", "Acted", "Actuator", "Answer", "claim_from", "record_on"]
 
 
 class Actuator:
-    """The API server as one controller meets it. `holds`: whether what it creates is held back from Karpenter."""
+    """The API server as one controller meets it.
 
-    def __init__(self, store: Store, clock: Clock, karpenter: Karpenter, *, holds: bool) -> None:
+    `holds`: whether that is Dovetail, which holds what it creates back from Karpenter and looks at a node's pods once
+    more before it deletes its NodeClaim.
+    """
+
+    def __init__(self, store: WorldStore, clock: Clock, karpenter: Karpenter, *, holds: bool) -> None:
         self.store = store
         self.clock = clock
         self.karpenter = karpenter
@@ -43,7 +47,9 @@ class Actuator:
         """Execute the instruction now, and answer."""
         if isinstance(asked, PublishEvent):
             return InstructionSucceeded(id=asked.id)
-        return perform(asked, self, EffectContext(now=self.clock.instant(), seal=SEAL, holds=self.holds))
+        return perform(
+            asked, self, EffectContext(now=self.clock.instant(), seal=SEAL, holds=self.holds, looks_last=self.holds)
+        )
 
     def _find(self, ref: Ref) -> AnyObject | None:
         key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
@@ -51,6 +57,8 @@ class Actuator:
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
+        if ref.kind == PODS_ON:
+            return {"pods": tuple(self.store.pods_on.get(ref.name, {}).values())}
         item = self._find(ref)
         return None if item is None else tree_of(item)
 

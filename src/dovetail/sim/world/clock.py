@@ -16,7 +16,7 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 
 
-class Timer:
+class Alarm:
     """Something that will happen; `cancel` makes it not happen."""
 
     __slots__ = ("action", "arguments", "due")
@@ -39,19 +39,19 @@ class Clock:
         self.start = start
         self.now = 0
         self.happened = 0
-        self._queue: list[tuple[int, int, Timer]] = []
+        self._queue: list[tuple[int, int, Alarm]] = []
         self._asked = 0
         self._instant = start
         self._instant_at = 0
 
-    def at(self, due: int, action: Callable[..., None], *arguments: Any) -> Timer:
+    def at(self, due: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Ask for an action at a time; one in the past happens now."""
-        timer = Timer(max(due, self.now), action, arguments)
+        timer = Alarm(max(due, self.now), action, arguments)
         self._asked += 1
         heapq.heappush(self._queue, (timer.due, self._asked, timer))
         return timer
 
-    def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> Timer:
+    def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Ask for an action some nanoseconds from now."""
         return self.at(self.now + delay, action, *arguments)
 

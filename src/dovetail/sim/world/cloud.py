@@ -13,9 +13,10 @@ from typing import Final
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.money import Money
-from dovetail.model.objects import NodeClaim, SelectorRequirement
+from dovetail.model.objects import NodeClaim
+from dovetail.model.quantity import resource_amount
+from dovetail.scheduling.launch.purchase import Machine, Shop, launch_order
 from dovetail.sim.world.clock import HOUR, MINUTE, Clock, Dice, Span, seconds
-from dovetail.sim.world.matching import admits
 
 # How long Karpenter leaves an offering alone after the cloud had none.
 UNAVAILABLE_FOR: Final = 3 * MINUTE
@@ -69,8 +70,7 @@ class Cloud:
         self.on_gone: Callable[[Instance], None] = lambda instance: None
         self.launches = 0
         self._unavailable: dict[OfferingKey, int] = {}
-        self._kinds: dict[str, InstanceType] = {}
-        self._values: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._shop = Shop(())
         self._prices: dict[OfferingKey, Money] = {}
         self._rate: Money = 0
         self._bill = 0
@@ -119,50 +119,29 @@ class Cloud:
             self.on_gone(instance)
 
     def _cheapest(self, claim: NodeClaim) -> tuple[InstanceType, Offering] | None:
-        options: list[tuple[Money, str, str, InstanceType, Offering]] = []
+        options: list[Machine] = []
         found_dry = False
-        for kind in self._allowed_kinds(claim.spec.requirements):
-            for offering in kind.offerings:
-                if not _allows(claim.spec.requirements, kind.name, offering):
-                    continue
-                key = (kind.name, offering.zone, offering.capacity_type)
-                if self.dry.get(key, -1) > self.clock.now:
-                    self._unavailable[key] = self.clock.now + UNAVAILABLE_FOR
-                    found_dry = True
-                elif offering.available:
-                    options.append((self._launch_order(offering), kind.name, offering.zone, kind, offering))
+        requests = {key: resource_amount(key, amount) for key, amount in claim.spec.resources.requests.items()}
+        for machine in self._shop.offers(claim.spec.requirements, requests):
+            offering = machine.offering
+            key = (machine.kind.name, offering.zone, offering.capacity_type)
+            if self.dry.get(key, -1) > self.clock.now:
+                self._unavailable[key] = self.clock.now + UNAVAILABLE_FOR
+                found_dry = True
+            elif offering.available:
+                options.append(machine)
         if found_dry:
             self._announce()
             self.clock.after(UNAVAILABLE_FOR, self._announce)
         if not options:
             return None
-        least = min(options)
-        ties = sorted(entry[:3] for entry in options if entry[:2] == least[:2])
-        if self.times.any_zone and len(ties) > 1:
-            chosen = self.dice.of("zone", claim.metadata.name).choice(ties)
-            return next((entry[3], entry[4]) for entry in options if entry[:3] == chosen)
-        return least[3], least[4]
-
-    @staticmethod
-    def _launch_order(offering: Offering) -> Money:
-        """A reservation is paid for already; else the price decides."""
-        return 0 if offering.capacity_type == names.RESERVED else offering.price
-
-    def _allowed_kinds(self, requirements: tuple[SelectorRequirement, ...]) -> list[InstanceType]:
-        wanted: tuple[str, ...] | None = None
-        for entry in requirements:
-            if entry.key == names.INSTANCE_TYPE and entry.operator == "In":
-                wanted = entry.values if wanted is None else tuple(v for v in wanted if v in entry.values)
-        chosen = list(self._kinds) if wanted is None else [name for name in wanted if name in self._kinds]
-        return [self._kinds[name] for name in chosen if self._goes_with(name, requirements)]
-
-    def _goes_with(self, kind: str, requirements: tuple[SelectorRequirement, ...]) -> bool:
-        values = self._values[kind]
-        return all(
-            any(admits(entry, value) for value in values[entry.key])
-            for entry in requirements
-            if entry.key in values and entry.key not in (names.ZONE, names.CAPACITY_TYPE)
+        least = min(options, key=launch_order)
+        ties = sorted(
+            (machine for machine in options if launch_order(machine)[:3] == launch_order(least)[:3]), key=launch_order
         )
+        if self.times.any_zone and len(ties) > 1:
+            least = self.dice.of("zone", claim.metadata.name).choice(ties)
+        return least.kind, least.offering
 
     # ------------------------------------------------------------ stock and prices
 
@@ -233,11 +212,7 @@ class Cloud:
             self.on_interruption(instance.claim)
 
     def _index(self) -> None:
-        self._kinds = {kind.name: kind for kind in self.catalogue.instance_types}
-        self._values = {
-            kind.name: {entry.key: entry.values for entry in kind.requirements if entry.operator == "In"}
-            for kind in self.catalogue.instance_types
-        }
+        self._shop = Shop(self.catalogue.instance_types, self._shop)
         self._prices = {
             (kind.name, offering.zone, offering.capacity_type): offering.price
             for kind in self.catalogue.instance_types
@@ -265,8 +240,3 @@ class Cloud:
     def price_of(self, offering: OfferingKey) -> Money:
         """The price per hour of an offering; 0 where it is not in the catalogue."""
         return self._prices.get(offering, 0)
-
-
-def _allows(requirements: tuple[SelectorRequirement, ...], kind: str, offering: Offering) -> bool:
-    own = {names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type, names.INSTANCE_TYPE: kind}
-    return all(admits(entry, own[entry.key]) for entry in requirements if entry.key in own)

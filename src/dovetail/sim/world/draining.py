@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from dovetail.model import names
 from dovetail.model.objects import Pod, Taint
-from dovetail.sim.world.clock import SECOND, Clock, Timer
+from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.eviction import Answer, Evictions
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.shapes import Shapes
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 MIN_DRAIN: Final = 5 * SECOND
 _FIRST_PAUSE: Final = SECOND
@@ -31,7 +31,7 @@ class _Drain:
     began: int
     deadline: int | None
     pauses: dict[str, int] = field(default_factory=dict)
-    timer: Timer | None = None
+    timer: Alarm | None = None
     done: bool = False
 
 
@@ -39,7 +39,7 @@ class Draining:
     """All nodes that are being emptied."""
 
     def __init__(
-        self, store: Store, clock: Clock, shapes: Shapes, evictions: Evictions, kubelets: Kubelets, dice: Random
+        self, store: WorldStore, clock: Clock, shapes: Shapes, evictions: Evictions, kubelets: Kubelets, dice: Random
     ) -> None:
         self.store = store
         self.dice = dice

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.matching import selects
-from dovetail.sim.world.shapes import Shape, Shapes
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.shapes import PodShape, Shapes
+from dovetail.sim.world.store import Change, WorldStore
 
 
 class Answer(StrEnum):
@@ -45,13 +45,13 @@ class _Watched:
 class Evictions:
     """The budgets' statuses and the eviction API."""
 
-    def __init__(self, store: Store, shapes: Shapes, kubelets: Kubelets) -> None:
+    def __init__(self, store: WorldStore, shapes: Shapes, kubelets: Kubelets) -> None:
         self.store = store
         self.shapes = shapes
         self.kubelets = kubelets
         self.on_evicted: Callable[[str, Pod], None] = lambda key, pod: None
         self._watched: dict[str, _Watched] = {}
-        self._guards: dict[Shape, tuple[str, ...]] = {}
+        self._guards: dict[PodShape, tuple[str, ...]] = {}
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
         self._of_owner: dict[str, dict[str, None]] = {}

@@ -31,9 +31,9 @@ from dovetail.lifecycle.reports import Report
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import Settings
 from dovetail.sim.world.actuate import SEAL, Acted, Actuator, Answer
-from dovetail.sim.world.clock import SECOND, Clock, Timer
+from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.cloud import Cloud
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 _URGENT: Final = frozenset({"Node", "NodeClaim", "NodePool"})
 
@@ -69,7 +69,7 @@ class Host:
     def __init__(
         self,
         name: str,
-        store: Store,
+        store: WorldStore,
         clock: Clock,
         cloud: Cloud,
         actuator: Actuator,
@@ -95,8 +95,8 @@ class Host:
         self.after_act: Callable[[Host, Acted], bool] = lambda host, asked: True
         self._owed: dict[tuple[str, str], _Owed] = {}
         self._life = 0
-        self._wake: Timer | None = None
-        self._flush: Timer | None = None
+        self._wake: Alarm | None = None
+        self._flush: Alarm | None = None
         store.listen(self._hear)
 
     # ------------------------------------------------------------ life

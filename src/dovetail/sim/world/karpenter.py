@@ -22,7 +22,6 @@ from dovetail.model.objects import (
     NodeSpec,
     NodeStatus,
     ObjectMeta,
-    Pod,
     ResourceList,
     Scalar,
     Taint,
@@ -30,15 +29,15 @@ from dovetail.model.objects import (
     is_true,
 )
 from dovetail.model.quantity import format_amount
-from dovetail.sim.world.clock import MINUTE, SECOND, Clock, Dice, Span, Timer
+from dovetail.scheduling.pods.events import event_nodes
+from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span
 from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.draining import Draining
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 FINALIZER: Final = "karpenter.sh/termination"
 POD_EVENT_DEDUPE: Final = 10 * SECOND
 DRIFT_CHECK: Final = 5 * MINUTE
-LAUNCH_TIMEOUT: Final = 5 * MINUTE
 REGISTRATION_TIMEOUT: Final = 15 * MINUTE
 COLLECT_AFTER: Final = 2 * MINUTE
 NOT_READY_AFTER: Final = 40 * SECOND
@@ -75,7 +74,7 @@ def span_of(text: Scalar, default: int | None = None) -> int | None:
 class Karpenter:
     """NodeClaims and their Nodes."""
 
-    def __init__(self, store: Store, clock: Clock, cloud: Cloud, draining: Draining, dice: Dice) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, cloud: Cloud, draining: Draining, dice: Dice) -> None:
         self.store = store
         self.clock = clock
         self.cloud = cloud
@@ -92,7 +91,7 @@ class Karpenter:
         self.on_failed_launch: Callable[[str], None] = lambda claim: None
         self.on_expired: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
-        self._consolidatable: dict[str, Timer] = {}
+        self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
         store.listen(self._hear)
 
@@ -234,8 +233,7 @@ class Karpenter:
 
     def _hear(self, change: Change) -> None:
         if change.kind == "Pod":
-            node = _pod_event(change.old, change.new)  # type: ignore[arg-type]
-            if node:
+            for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
                 self._pod_event(node)
         elif change.kind == "NodePool" and change.new is not None and change.old is not None:
             for name in sorted(self.store.claims):
@@ -412,17 +410,6 @@ class Karpenter:
         self.dead.discard(name)
         self.store.remove("Node", name)
         self.store.remove("NodeClaim", name)
-
-
-def _pod_event(old: Pod | None, new: Pod | None) -> str:
-    """The node that a pod's change counts for: bound, turned terminal, started to terminate; no DaemonSet pods."""
-    if new is None or not new.spec.node_name or any(o.kind == "DaemonSet" for o in new.metadata.owner_references):
-        return ""
-    bound = old is None or not old.spec.node_name
-    done = ("Succeeded", "Failed")
-    terminal = new.status.phase in done and (old is None or old.status.phase not in done)
-    leaving = new.metadata.deletion_timestamp is not None and (old is None or old.metadata.deletion_timestamp is None)
-    return new.spec.node_name if bound or terminal or leaving else ""
 
 
 def _amounts(amounts: dict[str, int]) -> ResourceList:

@@ -22,7 +22,7 @@ from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.sim.world.clock import MINUTE, Clock
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 LOOK_AGAIN: Final = 5 * MINUTE
 _ORDER: Final = tuple(METHODS)
@@ -31,7 +31,7 @@ _ORDER: Final = tuple(METHODS)
 class ConsolidationState:
     """When the cluster last changed in a way that could let something be consolidated."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: WorldStore, clock: Clock) -> None:
         self.clock = clock
         self._version = 0
         self._since = 0

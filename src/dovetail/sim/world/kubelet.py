@@ -9,22 +9,22 @@ from random import Random
 from msgspec.structs import replace
 
 from dovetail.model.objects import Condition, Pod
-from dovetail.sim.world.clock import Clock, Timer
+from dovetail.sim.world.clock import Alarm, Clock
 from dovetail.sim.world.shapes import Shapes
-from dovetail.sim.world.store import Store
+from dovetail.sim.world.store import WorldStore
 
 
 class Kubelets:
     """All kubelets. `on_running` hears of each pod that has started."""
 
-    def __init__(self, store: Store, clock: Clock, shapes: Shapes, dice: Random) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, dice: Random) -> None:
         self.store = store
         self.clock = clock
         self.shapes = shapes
         self.on_running: Callable[[str, Pod], None] = lambda key, pod: None
         self.silent: set[str] = set()
         self._dice = dice
-        self._stopping: dict[str, Timer] = {}
+        self._stopping: dict[str, Alarm] = {}
 
     def start(self, key: str, pod: Pod) -> None:
         """A pod was bound: it will run after its start time."""

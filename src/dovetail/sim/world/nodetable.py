@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dovetail.model.objects import LabelSelectorSpec, Node, PodAffinityTerm, TopologySpreadConstraint
 from dovetail.model.quantity import resource_amount
 from dovetail.sim.world.matching import admitted_by_taints, node_fits_selectors, selects, term_matches, tolerates
-from dovetail.sim.world.shapes import Shape
+from dovetail.sim.world.shapes import PodShape
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -29,10 +29,10 @@ def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class NodeGroup:
     """Pods that a selector picks (or that carry a term), counted per node: all, and those not terminating."""
 
-    picks: Callable[[Shape], bool]
+    picks: Callable[[PodShape], bool]
     every: Ints
     active: Ints
 
@@ -52,7 +52,7 @@ class ShapeColumns:
 class Row:
     """A bound pod: its shape, its row, and whether it is not terminating."""
 
-    shape: Shape
+    shape: PodShape
     row: int
     active: bool
 
@@ -81,9 +81,9 @@ class NodeTable:
         self.grown: list[int] = []  # rows that may take what they did not take before, in the order it happened
         self.pods: dict[str, Row] = {}
         self._topologies: dict[str, Topology] = {}
-        self._groups: dict[GroupKey, Group] = {}
-        self._groups_of: dict[Shape, tuple[Group, ...]] = {}
-        self._columns: dict[Shape, ShapeColumns] = {}
+        self._groups: dict[GroupKey, NodeGroup] = {}
+        self._groups_of: dict[PodShape, tuple[NodeGroup, ...]] = {}
+        self._columns: dict[PodShape, ShapeColumns] = {}
 
     # ------------------------------------------------------------ nodes
 
@@ -170,7 +170,7 @@ class NodeTable:
 
     # ------------------------------------------------------------ pods
 
-    def bind(self, key: str, shape: Shape, node: str) -> None:
+    def bind(self, key: str, shape: PodShape, node: str) -> None:
         """A pod is on a node from now on."""
         row = self.rows[node]
         self.pods[key] = Row(shape, row, active=True)
@@ -199,7 +199,7 @@ class NodeTable:
         for group in self.groups_of(entry.shape):
             group.every[entry.row] -= 1
 
-    def _take(self, shape: Shape, row: int, sign: int) -> None:
+    def _take(self, shape: PodShape, row: int, sign: int) -> None:
         for resource, amount in shape.requests.items():
             self.room[row, self._resource(resource)] -= sign * amount
         self.scoring[row, 0] += sign * shape.scoring_cpu
@@ -207,18 +207,18 @@ class NodeTable:
 
     # ------------------------------------------------------------ groups
 
-    def groups_of(self, shape: Shape) -> tuple[Group, ...]:
+    def groups_of(self, shape: PodShape) -> tuple[NodeGroup, ...]:
         """All groups that count pods of this shape."""
         found = self._groups_of.get(shape)
         if found is None:
             found = self._groups_of[shape] = tuple(g for g in self._groups.values() if g.picks(shape))
         return found
 
-    def group(self, key: GroupKey, picks: Callable[[Shape], bool]) -> Group:
+    def group(self, key: GroupKey, picks: Callable[[PodShape], bool]) -> NodeGroup:
         """The group under that key; a new one counts all bound pods first."""
         found = self._groups.get(key)
         if found is None:
-            found = Group(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
+            found = NodeGroup(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
             for entry in self.pods.values():
                 if picks(entry.shape):
                     found.every[entry.row] += 1
@@ -227,31 +227,31 @@ class NodeTable:
             self._groups_of.clear()
         return found
 
-    def picked_by(self, namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> Group:
+    def picked_by(self, namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> NodeGroup:
         """The pods that a selector picks in some namespaces (None: all)."""
 
-        def picks(shape: Shape) -> bool:
+        def picks(shape: PodShape) -> bool:
             return (namespaces is None or shape.namespace in namespaces) and selects(selector, shape.labels)
 
         return self.group(selector_key(namespaces, selector), picks)
 
-    def of_term(self, shape: Shape, term: PodAffinityTerm) -> Group:
+    def of_term(self, shape: PodShape, term: PodAffinityTerm) -> NodeGroup:
         """The pods that an affinity term of a shape speaks of."""
         selector = with_label_keys(term.label_selector, term.match_label_keys, shape)
         return self.picked_by(term_namespaces(shape, term), selector)
 
-    def of_constraint(self, shape: Shape, constraint: TopologySpreadConstraint) -> Group:
+    def of_constraint(self, shape: PodShape, constraint: TopologySpreadConstraint) -> NodeGroup:
         """The pods that a spread constraint of a shape counts."""
         selector = with_label_keys(constraint.label_selector, constraint.match_label_keys, shape)
         return self.picked_by((shape.namespace,), selector)
 
-    def carriers(self, shape: Shape) -> Group:
+    def carriers(self, shape: PodShape) -> NodeGroup:
         """The pods of exactly this shape: those that carry its terms."""
         return self.group(("shape", id(shape)), lambda other: other is shape)
 
     # ------------------------------------------------------------ shape columns
 
-    def columns(self, shape: Shape) -> ShapeColumns:
+    def columns(self, shape: PodShape) -> ShapeColumns:
         """What each node is to a shape, brought up to date by the nodes that changed since the last look."""
         found = self._columns.get(shape)
         if found is None:
@@ -269,7 +269,7 @@ class NodeTable:
             self._look(found, shape, row)
         return found
 
-    def _look(self, columns: ShapeColumns, shape: Shape, row: int) -> None:
+    def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
         node = self.nodes[row]
         if node is None:
             columns.fits[row] = columns.admitted[row] = False
@@ -291,7 +291,7 @@ class NodeTable:
             )
 
 
-def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: Shape) -> LabelSelectorSpec:
+def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: PodShape) -> LabelSelectorSpec:
     """The selector with the pod's own values of `matchLabelKeys` in it."""
     selector = selector or LabelSelectorSpec()
     own = {key: shape.labels[key] for key in keys if key in shape.labels}
@@ -301,7 +301,7 @@ def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], s
     return LabelSelectorSpec(match_labels=labels, match_expressions=selector.match_expressions)
 
 
-def term_namespaces(shape: Shape, term: PodAffinityTerm) -> tuple[str, ...] | None:
+def term_namespaces(shape: PodShape, term: PodAffinityTerm) -> tuple[str, ...] | None:
     """The namespaces of an affinity term: an empty namespace selector means all of them."""
     if term.namespace_selector is not None:
         return None

@@ -25,7 +25,7 @@ from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter import Karpenter
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.store import Change, WorldStore
 
 IDLE: Final = SECOND
 LONGEST: Final = 10 * SECOND
@@ -37,7 +37,7 @@ _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 class Provisioner:
     """Opens nodes for pods that wait."""
 
-    def __init__(self, store: Store, clock: Clock, cloud: Cloud, karpenter: Karpenter, dice: Dice) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, cloud: Cloud, karpenter: Karpenter, dice: Dice) -> None:
         self.store = store
         self.clock = clock
         self.cloud = cloud

@@ -19,16 +19,16 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.objects import Condition, Pod, TopologySpreadConstraint
 from dovetail.sim.world.clock import SECOND, Clock
-from dovetail.sim.world.nodetable import Bools, Group, Ints, NodeTable, ShapeColumns, with_label_keys
-from dovetail.sim.world.shapes import Shape, Shapes
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
+from dovetail.sim.world.shapes import PodShape, Shapes
+from dovetail.sim.world.store import Change, WorldStore
 
 _CYCLE: Final = SECOND // 100
 _ALL_BELOW: Final = 100
 _DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
 
 
-def ports_of(shape: Shape) -> tuple[tuple[int, str], ...]:
+def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
     """The host ports that a shape takes."""
     return tuple(
         (port.host_port, port.protocol or "TCP")
@@ -45,7 +45,7 @@ class Scheduler:
     nodes come one after the other.
     """
 
-    def __init__(self, store: Store, clock: Clock, shapes: Shapes, dice: Random) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, dice: Random) -> None:
         self.store = store
         self.clock = clock
         self.shapes = shapes
@@ -53,7 +53,7 @@ class Scheduler:
         self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.pace = 0
-        self._full: dict[Shape, int] = {}
+        self._full: dict[PodShape, int] = {}
         self.waiting: dict[str, None] = {}
         self.stuck: dict[str, None] = {}
         self._tried: set[str] = set()
@@ -62,7 +62,7 @@ class Scheduler:
         self._cycle_asked = False
         self._retry_asked = False
         self._next_start = 0
-        self._has_ports: dict[Shape, tuple[tuple[int, str], ...]] = {}
+        self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
         store.listen(self._hear)
 
     # ------------------------------------------------------------ what changed
@@ -201,7 +201,7 @@ class Scheduler:
 
     # ------------------------------------------------------------ filter
 
-    def pick(self, shape: Shape) -> int:
+    def pick(self, shape: PodShape) -> int:
         """The row of the node that a pod of this shape would go to now; -1 where there is none."""
         table = self.table
         columns = table.columns(shape)
@@ -236,7 +236,7 @@ class Scheduler:
         best = rows[scores == scores.max()]
         return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
 
-    def _may_fit(self, shape: Shape, columns: ShapeColumns) -> bool:
+    def _may_fit(self, shape: PodShape, columns: ShapeColumns) -> bool:
         """Whether a shape that found no node may find one now; False only where none has changed that would take it.
 
         What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
@@ -255,7 +255,7 @@ class Scheduler:
             for row in dict.fromkeys(table.grown[seen:])
         )
 
-    def _is_plain(self, shape: Shape) -> bool:
+    def _is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
         return not (
             self.shapes.with_apart
@@ -277,7 +277,7 @@ class Scheduler:
         self._next_start = (int(turned[-1]) + 1) % self.table.size
         return turned
 
-    def _spread_allows(self, shape: Shape, entry: TopologySpreadConstraint, fits: Bools, admitted: Bools) -> Bools:
+    def _spread_allows(self, shape: PodShape, entry: TopologySpreadConstraint, fits: Bools, admitted: Bools) -> Bools:
         topology = self.table.topology(entry.topology_key)
         domain = topology.domain
         counted = domain >= 0
@@ -308,7 +308,7 @@ class Scheduler:
         result: Ints = np.where(known, sums[np.maximum(domain, 0)], 0).astype(np.int64)
         return result
 
-    def _near_and_apart(self, shape: Shape) -> Bools:
+    def _near_and_apart(self, shape: PodShape) -> Bools:
         good = np.ones(self.table.size, np.bool_)
         for term in shape.required_near:
             group = self.table.of_term(shape, term)
@@ -322,16 +322,16 @@ class Scheduler:
             good &= self._per_domain(group.every, term.topology_key) == 0
         return good
 
-    def _keep_away_from_loners(self, shape: Shape, good: Bools) -> None:
+    def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
         """Pods already there may refuse this one by their own anti-affinity."""
         for other in self.shapes.with_apart:
             for term in other.required_apart:
                 group = self.table.of_term(other, term)
                 if group.picks(shape):
-                    carriers: Group = self.table.carriers(other)
+                    carriers: NodeGroup = self.table.carriers(other)
                     good &= self._per_domain(carriers.every, term.topology_key) == 0
 
-    def _keep_ports(self, shape: Shape, good: Bools) -> None:
+    def _keep_ports(self, shape: PodShape, good: Bools) -> None:
         ports = self._has_ports.get(shape)
         if ports is None:
             ports = self._has_ports[shape] = ports_of(shape)
@@ -347,7 +347,7 @@ class Scheduler:
 
     # ------------------------------------------------------------ score
 
-    def _scores(self, shape: Shape, rows: Ints) -> Ints:
+    def _scores(self, shape: PodShape, rows: Ints) -> Ints:
         table = self.table
         allocatable = table.allocatable[rows][:, :2]
         wanted = table.scoring[rows] + np.array([shape.scoring_cpu, shape.scoring_memory])
@@ -368,7 +368,7 @@ class Scheduler:
             total = total + 2 * self._near_scores(shape, rows)
         return total
 
-    def _balance(self, shape: Shape, rows: Ints) -> Ints:
+    def _balance(self, shape: PodShape, rows: Ints) -> Ints:
         """How much better balanced a node would be with the pod than it is without.
 
         As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
@@ -383,7 +383,7 @@ class Scheduler:
         scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
         return scores
 
-    def _soft_constraints(self, shape: Shape) -> list[tuple[str, int, Group]]:
+    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
         if shape.spread:
             return [
                 (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
@@ -396,7 +396,7 @@ class Scheduler:
         group = self.table.picked_by((shape.namespace,), selector)
         return [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
 
-    def _spread_scores(self, shape: Shape, rows: Ints, fits: Bools) -> Ints | None:
+    def _spread_scores(self, shape: PodShape, rows: Ints, fits: Bools) -> Ints | None:
         constraints = self._soft_constraints(shape)
         if not constraints:
             return None
@@ -422,7 +422,7 @@ class Scheduler:
         scores: Ints = np.where(ignored, 0, 100 * (high + low - rounded) // high).astype(np.int64)
         return scores
 
-    def _near_scores(self, shape: Shape, rows: Ints) -> Ints:
+    def _near_scores(self, shape: PodShape, rows: Ints) -> Ints:
         raw = np.zeros(len(rows), np.int64)
         for weight, term in shape.preferences:
             group = self.table.of_term(shape, term)

@@ -1,6 +1,6 @@
 """A pod's shape: all that the simulated scheduler, kubelet and evictions ask of it, worked out once per template.
 
-Pods of one template share one `Shape`, so that 8,000 pods cost a few dozen of these. Knows no node.
+Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen of these. Knows no node.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shape:
+class PodShape:
     """What all pods of one template have in common. Told apart by identity."""
 
     namespace: str
@@ -75,13 +75,13 @@ def shape_of(
     start: Span | None = None,
     stop: Span | None = None,
     default_selector: LabelSelectorSpec | None = None,
-) -> Shape:
+) -> PodShape:
     """The shape of a pod, with its kubelet times where they are known."""
     spec = replace(pod.spec, node_name="")
     requests = requests_of(spec)
     owners = pod.metadata.owner_references
     grace = spec.termination_grace_period_seconds
-    return Shape(
+    return PodShape(
         namespace=pod.metadata.namespace,
         labels=pod.metadata.labels,
         spec=spec,
@@ -101,11 +101,11 @@ class Shapes:
     """Which shape each pod has (`by_pod`, as far as asked); pods from outside are told apart by what they say."""
 
     def __init__(self) -> None:
-        self.by_pod: dict[str, Shape] = {}
-        self._by_text: dict[bytes, Shape] = {}
-        self.with_apart: list[Shape] = []
+        self.by_pod: dict[str, PodShape] = {}
+        self._by_text: dict[bytes, PodShape] = {}
+        self.with_apart: list[PodShape] = []
 
-    def set(self, key: str, shape: Shape) -> None:
+    def set(self, key: str, shape: PodShape) -> None:
         """The pod of that key has this shape."""
         self.by_pod[key] = shape
         if shape.required_apart and not any(known is shape for known in self.with_apart):
@@ -115,7 +115,7 @@ class Shapes:
         """The pod is gone."""
         self.by_pod.pop(key, None)
 
-    def of(self, key: str, pod: Pod) -> Shape:
+    def of(self, key: str, pod: Pod) -> PodShape:
         """The shape of a pod that exists."""
         found = self.by_pod.get(key)
         if found is None:

@@ -44,7 +44,7 @@ def key_of(metadata: ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
-class Store:
+class WorldStore:
     """All objects of the simulated cluster."""
 
     def __init__(self) -> None:

@@ -33,8 +33,8 @@ from dovetail.model.objects import (
 from dovetail.sim.world.clock import SECOND, Clock, Dice, Span
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.matching import admitted_by_taints, node_fits_selectors
-from dovetail.sim.world.shapes import Shape, Shapes, shape_of
-from dovetail.sim.world.store import Change, Store
+from dovetail.sim.world.shapes import PodShape, Shapes, shape_of
+from dovetail.sim.world.store import Change, WorldStore
 
 _SYNC: Final = SECOND // 10
 _TIDY: Final = 5 * SECOND
@@ -78,7 +78,7 @@ class _Set:
 
     workload: Workload
     owner: OwnerReference
-    shape: Shape
+    shape: PodShape
     desired: int
     pods: dict[str, None] = field(default_factory=dict)
     vacant: deque[str] = field(default_factory=deque)
@@ -90,7 +90,7 @@ class _Set:
 class Workloads:
     """All workloads, and the lines of their pods."""
 
-    def __init__(self, store: Store, clock: Clock, shapes: Shapes, kubelets: Kubelets, dice: Dice) -> None:
+    def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, kubelets: Kubelets, dice: Dice) -> None:
         self.store = store
         self.clock = clock
         self.shapes = shapes

@@ -36,7 +36,7 @@ from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.provisioner import Provisioner
 from dovetail.sim.world.scheduler import Scheduler
 from dovetail.sim.world.shapes import Shapes
-from dovetail.sim.world.store import Store
+from dovetail.sim.world.store import WorldStore
 from dovetail.sim.world.workloads import Workloads
 
 PodListener = Callable[[str, Pod], None]
@@ -60,7 +60,7 @@ class World:
         self.config = config
         self.clock = Clock(config.start)
         self.dice = Dice(config.seed)
-        self.store = Store()
+        self.store = WorldStore()
         self.shapes = Shapes()
         self.cloud = Cloud(config.catalogue, config.times, self.clock, self.dice)
         self.consolidation = ConsolidationState(self.store, self.clock)

@@ -75,7 +75,7 @@ class _Touched:
         self.attached: list[tuple[str, str]] = []
 
 
-class Engine:
+class Packer:
     """See the module."""
 
     def __init__(

@@ -1,0 +1,62 @@
+"""The step `surging`: pods that can't be evicted leave their nodes by their Deployment's own rolling update.
+
+Spec section 20. Read off the store, so that a successor finds the same: which Deployments still have such pods on the
+command's nodes. Sits in lifecycle, below `steps` and `signals`.
+"""
+
+from dovetail.lifecycle.commands.command_run import Run, View
+from dovetail.model import names
+from dovetail.model.objects import Deployment, Pod, ReplicaSet
+from dovetail.scheduling.pods.pod import is_active
+from dovetail.scheduling.pods.surge import can_surge, deployment_of, replica_set_of
+
+
+def waiting(run: Run, view: View) -> dict[str, Deployment]:
+    """Return the Deployments, by `namespace/name`, that surge and still have pods on the command's nodes."""
+    found: dict[str, Deployment] = {}
+    for node in run.nodes:
+        for pod in view.store.pods_on(node):
+            item = _surging(pod, view) if is_active(pod) else None
+            if item is not None:
+                found[f"{item.metadata.namespace}/{item.metadata.name}"] = item
+    return dict(sorted(found.items()))
+
+
+def _surging(pod: Pod, view: View) -> Deployment | None:
+    namespace, name = replica_set_of(pod)
+    owner = view.store.get(ReplicaSet, name, namespace) if name else None
+    if owner is None:
+        return None
+    namespace, name = deployment_of(owner)
+    item = view.store.get(Deployment, name, namespace) if name else None
+    return item if item is not None and can_surge(item) else None
+
+
+def is_wanted(run: Run, view: View) -> bool:
+    """Return whether a Deployment has to roll before the command's NodeClaims may go."""
+    return view.surges and bool(waiting(run, view))
+
+
+def is_over(run: Run, view: View) -> bool:
+    """Return whether no pod that surges is on the nodes any more."""
+    return not waiting(run, view)
+
+
+def surge_id(run: Run, name: str) -> str:
+    """Name the rolling of a Deployment."""
+    return f"{run.id}/surge/{name}"
+
+
+def is_rolled(run: Run, name: str, view: View) -> bool:
+    """Return whether a Deployment's rolling update was begun for this command."""
+    if run.attempts.succeeded(surge_id(run, name)):
+        return True
+    namespace, _, own = name.partition("/")
+    item = view.store.get(Deployment, own, namespace)
+    return item is None or item.spec.template.metadata.annotations.get(names.SURGED_AT) == mark(run)
+
+
+def mark(run: Run) -> str:
+    """Return what the pod template carries: the time of the command and its id, the same however often it is asked."""
+    at = run.began.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"{at} {run.id}"

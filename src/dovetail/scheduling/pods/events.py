@@ -1,0 +1,23 @@
+"""What a pod event is: a pod comes to a node or leaves it (spec section 2).
+
+A pod that ends, or starts to terminate, leaves; pods of DaemonSets and mirror pods don't count. The engine, the
+simulated Karpenter and the built-in provider all go by it. Pure; sits in scheduling.
+"""
+
+from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.pod import is_active, is_daemon, is_mirror
+
+
+def present_on(pod: Pod | None) -> str:
+    """Return the node that a pod counts on, or ""."""
+    if pod is None or not pod.spec.node_name or not is_active(pod) or is_daemon(pod) or is_mirror(pod):
+        return ""
+    return pod.spec.node_name
+
+
+def event_nodes(old: Pod | None, new: Pod | None) -> tuple[str, ...]:
+    """Return the nodes on which a pod's change is a pod event: the one it left, the one it came to."""
+    before, after = present_on(old), present_on(new)
+    if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
+        return ()
+    return tuple(dict.fromkeys(node for node in (before, after) if node))

@@ -1,0 +1,147 @@
+"""The shape of the house: sizes, signatures, names, and no wall clock where nothing may read one.
+
+Which room may import which is `.importlinter`'s business. The numbers are about what fits in a head; a module or a
+folder that is over them is listed with its own limit, and gets no larger.
+"""
+
+import ast
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+SRC = ROOT / "src" / "dovetail"
+CORE = ("model", "api", "scheduling", "decide", "lifecycle")
+LINES_MAX = 430
+MODULES_MAX = 16
+PARAMETERS_MAX = 7
+
+LARGE_MODULES = {
+    "api/validate.py": 460,
+    "decide/gates/candidates.py": 530,
+    "decide/gates/price.py": 450,
+    "lifecycle/effects/effect.py": 510,
+    "lifecycle/engine.py": 770,
+    "live/run.py": 490,
+    "model/labels.py": 500,
+    "model/schedule.py": 490,
+    "scheduling/packer.py": 510,
+    "scheduling/snapshot.py": 480,
+    "scheduling/topology.py": 470,
+    "sim/checks/checkers.py": 480,
+    "sim/checks/swarm.py": 470,
+    "sim/scenarios/stage.py": 480,
+    "sim/world/karpenter.py": 470,
+    "sim/world/scheduler.py": 460,
+    "standin/provider.py": 480,
+}
+LARGE_FOLDERS = {"api": 26, "cli": 27, "lifecycle": 18, "live": 30, "model": 28, "plan": 24, "sim": 20, "sim/world": 18}
+MANY_PARAMETERS = {
+    "lifecycle/engine.py Engine.__init__": "what a process is told once, by keyword",
+    "live/client.py ApiClient._ask": "what an HTTP request has",
+    "scheduling/frame.py Frame.__init__": "the columns of one table, by keyword",
+    "scheduling/frame.py Frame.group": "what a topology constraint has",
+    "scheduling/packer.py Packer.__init__": "what one packing is told, by keyword",
+    "scheduling/simulate.py _prepare": "the options of `simulate`",
+    "scheduling/simulate.py simulate": "options by keyword, each with a default",
+    "scheduling/topology.py Group.__init__": "what a topology constraint has",
+    "sim/scenarios/stage.py offered": "what an offering has",
+}
+TWINS = {"Difference", "Landing", "Machine", "Source", "Steering", "Step", "Window"}
+"""Names of the core that another room uses too, for something else. No more of them."""
+WALL_CLOCK = ("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today")
+
+
+def _modules() -> list[Path]:
+    return sorted(path for path in SRC.rglob("*.py") if path.name != "__init__.py")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(SRC).as_posix()
+
+
+@lru_cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def test_modules_fit_in_a_head() -> None:
+    """No module is over the limit, or over its own."""
+    for path in _modules():
+        lines = len(path.read_text().splitlines())
+        assert lines <= LARGE_MODULES.get(_name(path), LINES_MAX), f"{_name(path)} has {lines} lines: split it"
+
+
+def test_lists_of_exceptions_are_current() -> None:
+    """What has become small enough, or is gone, is no exception any more."""
+    for name in LARGE_MODULES:
+        assert len((SRC / name).read_text().splitlines()) > 400, f"{name} is no exception any more"
+    known = {name for path in _modules() for name, count in _signatures(path) if count > PARAMETERS_MAX}
+    assert set(MANY_PARAMETERS) <= known
+
+
+def test_folders_can_be_seen() -> None:
+    """No folder has more modules than one can take in, or than its own limit."""
+    counts = Counter(path.parent.relative_to(SRC).as_posix() for path in _modules())
+    for folder, count in counts.items():
+        assert count <= LARGE_FOLDERS.get(folder, MODULES_MAX), f"{folder} has {count} modules: make a sub-package"
+
+
+def _signatures(path: Path) -> Iterator[tuple[str, int]]:
+    tree = _tree(path)
+    owners = [(f"{node.name}.", node.body) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for owner, body in [("", tree.body), *owners]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(entry.arg not in ("self", "cls") for entry in every)
+                yield f"{_name(path)} {owner}{node.name}", count
+
+
+def test_functions_take_few_parameters() -> None:
+    """At most seven, but for those that have a reason."""
+    for path in _modules():
+        for name, count in _signatures(path):
+            assert count <= PARAMETERS_MAX or name in MANY_PARAMETERS, f"{name} takes {count} parameters"
+
+
+def test_a_name_of_the_core_is_its_own() -> None:
+    """A public class of the core shares its name with no other class."""
+    where: dict[str, list[str]] = {}
+    for path in _modules():
+        for node in _tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(_name(path))
+    for name, places in where.items():
+        in_core = any(place.split("/")[0] in CORE for place in places)
+        assert len(places) == 1 or not in_core or name in TWINS, f"{name} is in {places}"
+
+
+@pytest.mark.parametrize("room", CORE)
+def test_the_core_reads_no_clock(room: str) -> None:
+    """No call of the core asks what time it is; `now` is a parameter (ruff says so too, TID251)."""
+    for path in sorted((SRC / room).rglob("*.py")):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                assert node.func.attr not in ("now", "utcnow", "today"), f"{_name(path)}:{node.lineno}"
+
+
+def test_ruff_bans_the_wall_clock() -> None:
+    """The ban holds for every room that is not a shell."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    assert set(WALL_CLOCK) <= set(lint["flake8-tidy-imports"]["banned-api"])
+    allowed = {glob for glob, rules in lint["per-file-ignores"].items() if "TID251" in rules}
+    assert not any(
+        glob.startswith(f"src/dovetail/{room}") for glob in allowed for room in (*CORE, "plan", "report", "sim")
+    )
+
+
+def test_question_is_the_only_way_to_ask() -> None:
+    """`plan_round` takes the question and how much to show of the answer, no more."""
+    signature = dict(_signatures(SRC / "decide" / "round.py"))
+    assert signature["decide/round.py plan_round"] == 3
