@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from dovetail.sim.scenarios.scenario import Policy, Scenario
 
 _EPILOG = """\
-SCENARIO is a file, or the name of one that comes with dovetail (--list shows them). A policy file holds
-`profile: dovetail|karpenter-1.15`, `disruption: {...}` as in a NodePool, and `settings: {...}`.
+SCENARIO is a file, or the name of one that comes with dovetail (--list shows
+them). A policy file holds `profile: dovetail|karpenter-1.15`,
+`disruption: {...}` as in a NodePool, and `settings: {...}`.
 
 examples:
   dovetail simulate issue-7146

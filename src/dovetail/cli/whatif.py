@@ -25,10 +25,10 @@ examples:
   dovetail whatif -f cluster.json.gz --set consolidateAfter=5m
   dovetail whatif -f cluster.json.gz --pool web --for 6h \\
     --set consolidateAfter=5m --set consolidationGracePeriod=30m
-  dovetail whatif -f cluster.json.gz --set 'budgets=[{nodes: "20%"}]' -o html > whatif.html
-  dovetail whatif -f cluster.json.gz --set consolidateAfter=5m -o yaml > patch.yaml
-  dovetail whatif -f cluster.json.gz --set base=recommended
+  dovetail whatif --set 'budgets=[{nodes: "20%"}]' -o html > whatif.html
+  dovetail whatif --set consolidateAfter=5m -o yaml > patch.yaml
   kubectl patch nodepool web --type merge --patch-file patch.yaml
+  dovetail whatif --set base=recommended
 """
 _BASE = f"base={RECOMMENDED_NAME}"
 _LONGEST_HOURS = 24 * 31

@@ -159,6 +159,9 @@ class RoundContext:
                 return GateResult(gate=Gate.HEALTH, passed=False, why=self.question.alert, figures={"nodePool": pool})
             if pool in self._health:
                 return self._health[pool]
+            if pool in self.question.unsettled:
+                why = self.question.unsettled[pool]
+                return GateResult(gate=Gate.HEALTH, passed=False, why=why, figures={"nodePool": pool})
         return window_hold(pool, self.policies[pool], reason, self.now)
 
     @cached

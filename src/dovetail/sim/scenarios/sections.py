@@ -119,6 +119,7 @@ class WorkloadSection(_Strict, frozen=True, kw_only=True):
     apart: str | None = None
     priority: int | None = None
     pdb: PdbSection | None = None
+    surge: bool = False
     start: str = "3s-8s"
     stop: str = "2s-5s"
     grace: int = 30
