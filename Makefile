@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 DEMO := .venv-demo
 
-.PHONY: help demo test lint bench e2e assets lock release clean chaos soak
+.PHONY: help demo test lint bench mutants e2e assets lock release clean chaos soak
 
 help: ## what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lint: $(READY) ## ruff, mypy --strict, import contracts
 
 bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/benchmarks
 	$(BIN)/python -m benchmarks
+
+mutants: $(READY) ## breaks decide, lifecycle and the actuators on purpose and prints what no test noticed
+	nice -n 15 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 e2e: $(READY) assets ## the end-to-end tests on a real control plane
 	$(BIN)/pytest -m "apiserver or e2e" -rs

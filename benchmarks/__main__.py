@@ -1,4 +1,4 @@
-"""Runs the benchmarks: `python -m benchmarks [kernel|plan|simulator|engine|live ...]`; all but `live` by default.
+"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|live ...]`; all but `live` by default.
 
 Writes docs/benchmarks/NAME.json and the page docs/benchmarks/README.md with tables and a plot, stamped with the commit.
 """
@@ -16,7 +16,7 @@ from benchmarks.page import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "benchmarks"
-NAMES = ("kernel", "plan", "engine", "simulator", "live")
+NAMES = ("kernel", "plan", "questions", "engine", "simulator", "live")
 
 
 def commit() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 _TITLES = {
     "kernel": "Scheduling kernel: one simulation for every node",
     "plan": "`dovetail plan --every-method`, whole command",
+    "questions": "Questions of a first hour: `plan --to-end`, `blockers`, `whatif`",
     "engine": "Lifecycle engine",
     "simulator": "Simulator",
     "live": "Controller on a real API server",

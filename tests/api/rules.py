@@ -72,6 +72,14 @@ def field_rule(name: str, field: str, good: Any, bad: Any) -> Rule:
     )
 
 
+def control_rule(name: str, path: str, good: Any, bad: Any) -> Rule:
+    """Make a rule on a part of one of the controls."""
+    field = path.partition(".")[0].partition("[")[0]
+    return Rule(
+        name=name, field=f"spec.disruption.{path}", good=disruption(**{field: good}), bad=disruption(**{field: bad})
+    )
+
+
 def budget_rule(name: str, field: str, good: Manifest, bad: Manifest) -> Rule:
     """Make a rule on one budget; `field` is empty where the budget as a whole breaks it."""
     path = "spec.disruption.budgets[0]" + (f".{field}" if field else "")
@@ -157,7 +165,63 @@ _POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutil
 _REASONS = ("Empty", "Expired", "Drifted", "Underutilized", "Unhealthy")
 _LONG = "a" * 64
 
+NIGHT: Manifest = {"schedule": "0 22 * * *", "duration": "6h"}
+DEAD: Manifest = {"condition": "Ready", "status": "Unknown", "for": "10m"}
+CONTROL_RULES: tuple[Rule, ...] = (
+    budget_rule("per hours", "per", {"nodes": "2", "per": "1h"}, {"nodes": "2", "per": "1d"}),
+    budget_rule("per at least a minute", "per", {"nodes": "2", "per": "1m"}, {"nodes": "2", "per": "0m"}),
+    budget_rule("per at most a week", "per", {"nodes": "2", "per": "168h"}, {"nodes": "2", "per": "168h1m"}),
+    budget_rule("per has no seconds", "per", {"nodes": "2", "per": "30m"}, {"nodes": "2", "per": "90s"}),
+    budget_rule("per is a string", "per", {"nodes": "2", "per": "1h30m"}, {"nodes": "2", "per": 60}),
+    budget_rule(
+        "per without topologyKey",
+        "",
+        {"nodes": "2", "per": "1h"},
+        {"nodes": "2", "per": "1h", "topologyKey": "topology.kubernetes.io/zone"},
+    ),
+    field_rule("windows is a list", "windows", [NIGHT], NIGHT),
+    control_rule("window schedule", "windows[0].schedule", [NIGHT], [{**NIGHT, "schedule": "every night"}]),
+    control_rule("window needs a schedule", "windows[0].schedule", [NIGHT], [{"duration": "6h"}]),
+    control_rule("window needs a duration", "windows[0].duration", [NIGHT], [{"schedule": "@daily"}]),
+    control_rule("window duration", "windows[0].duration", [NIGHT], [{**NIGHT, "duration": "6 hours"}]),
+    control_rule(
+        "window reasons", "windows[0].reasons[0]", [{**NIGHT, "reasons": ["Empty"]}], [{**NIGHT, "reasons": ["Cost"]}]
+    ),
+    field_rule("windows at most 50", "windows", [NIGHT] * 50, [NIGHT] * 51),
+    field_rule("minNodeAge days", "minNodeAge", "1d", "1 day"),
+    field_rule("minNodeAge is no Never", "minNodeAge", "2h", "Never"),
+    field_rule("minNodeAge is a string", "minNodeAge", "30m", 30),
+    field_rule("health is a map", "health", {"notReadyNodes": "20%"}, "20%"),
+    control_rule("not-ready nodes", "health.notReadyNodes", {"notReadyNodes": "3"}, {"notReadyNodes": "some"}),
+    control_rule(
+        "pending pods need a count",
+        "health.pendingPods.count",
+        {"pendingPods": {"count": 10, "for": "5m"}},
+        {"pendingPods": {"for": "5m"}},
+    ),
+    control_rule(
+        "pending pods are counted from one",
+        "health.pendingPods.count",
+        {"pendingPods": {"count": 1, "for": "5m"}},
+        {"pendingPods": {"count": 0, "for": "5m"}},
+    ),
+    control_rule(
+        "pending pods last",
+        "health.pendingPods.for",
+        {"pendingPods": {"count": 1, "for": "5m"}},
+        {"pendingPods": {"count": 1, "for": "long"}},
+    ),
+    control_rule(
+        "moved pods", "health.movedPodsReadyWithin", {"movedPodsReadyWithin": "10m"}, {"movedPodsReadyWithin": "soon"}
+    ),
+    field_rule("repair is a list", "repair", [DEAD], DEAD),
+    control_rule("repair needs a condition", "repair[0].condition", [DEAD], [{"status": "False", "for": "10m"}]),
+    control_rule("repair status", "repair[0].status", [DEAD], [{**DEAD, "status": "Broken"}]),
+    control_rule("repair lasts", "repair[0].for", [DEAD], [{**DEAD, "for": "Never"}]),
+    control_rule("repair drain", "repair[0].drainFor", [{**DEAD, "drainFor": "0s"}], [{**DEAD, "drainFor": "0"}]),
+)
 RULES: tuple[Rule, ...] = (
+    *CONTROL_RULES,
     *(field_rule(f"policy {word}", "consolidationPolicy", word, word.lower()) for word in _POLICIES),
     field_rule("policy is one of the words", "consolidationPolicy", "WhenEmpty", "Never"),
     field_rule("policy is one word", "consolidationPolicy", "Balanced", "WhenEmpty | Balanced"),

@@ -31,6 +31,7 @@ class Front(Proxy):
     plan: Plan | None = None
     tokens: set[str] = field(default_factory=set)
     violations: list[str] = field(default_factory=list)
+    rule: Callable[[Seen], web.Response | None] = lambda seen: None
     _began: float | None = None
     _rng: random.Random = field(default_factory=random.Random)
 
@@ -55,7 +56,7 @@ class Front(Proxy):
         self.seen.append(seen)
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens and token not in self.tokens:
-            return _status(401, "Unauthorized")
+            return status(401, "Unauthorized")
         if seen.acts() and request.method != "GET":
             await self._check(seen, to)
         instead = await self._instead(seen)
@@ -64,16 +65,18 @@ class Front(Proxy):
         return await self._forward(request, seen, to)
 
     async def _instead(self, seen: Seen) -> web.Response | None:
+        if (ruled := self.rule(seen)) is not None:
+            return ruled
         if slow := self.on("slow", seen.path):
             await asyncio.sleep(slow.amount)
         while self.on("silent", seen.path):
             await asyncio.sleep(0.2)
         if self.on("throttled", seen.path):
-            return _status(429, "TooManyRequests", {"Retry-After": self._rng.choice(("1", "0", "²", "x"))})
+            return status(429, "TooManyRequests", {"Retry-After": self._rng.choice(("1", "0", "²", "x"))})
         if self.on("failing", seen.path):
-            return _status(self._rng.choice((500, 502, 503, 504)), "InternalError")
+            return status(self._rng.choice((500, 502, 503, 504)), "InternalError")
         if self.on("forbidden", seen.path):
-            return _status(403, "Forbidden")
+            return status(403, "Forbidden")
         if self.on("html", seen.path):
             return web.Response(text="<html><h1>Gateway</h1></html>", content_type="text/html")
         return None
@@ -96,7 +99,7 @@ class Front(Proxy):
                     body = body[: len(body) // 2]
                 return web.Response(status=answer.status, body=body, headers=kept)
         except aiohttp.ClientError:
-            return _status(503, "ServiceUnavailable")
+            return status(503, "ServiceUnavailable")
 
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
@@ -190,7 +193,8 @@ def _was_there(pod: Tree) -> bool:
     return (datetime.now(UTC) - made).total_seconds() > _KNOWN_AFTER_SECONDS
 
 
-def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Build a refusal as the API server words it."""
     tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return web.Response(status=code, text=json.dumps(tree), content_type="application/json", headers=headers)
 
@@ -201,6 +205,3 @@ def front_of(upstream: str, ca_path: Path, admin: str) -> Iterator[Front]:
     with Front(upstream=upstream, ca_path=ca_path, admin=admin).running() as front:
         assert isinstance(front, Front)
         yield front
-
-
-Check = Callable[[], Any]

@@ -63,11 +63,11 @@ def test_several_files_and_several_times(tmp_path: Path) -> None:
 
 def test_what_was_passed_over_is_counted_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown kinds are told, and standard output stays clean."""
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
-    load_cluster_option(parsed("-f", captured(tmp_path, NODE, service, service)))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    load_cluster_option(parsed("-f", captured(tmp_path, NODE, secret, secret)))
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err == "note: passed over 2 Service (not needed)\n"
+    assert shown.err == "note: passed over 2 Secret (not needed)\n"
 
 
 def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def _catalogue() -> Tree:
     return {"instanceTypes": types}
 
 
-def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool = False) -> Tree:
+def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool = False, scope: str = "Cluster") -> Tree:
     """A CRD that takes anything; a node class of it is ready from the start."""
     status: Tree = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     if ready:
@@ -95,7 +95,7 @@ def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool =
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Cluster",
+            "scope": scope,
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "versions": [
                 {
@@ -118,6 +118,7 @@ def prepare(plane: ControlPlane) -> None:
             [
                 _open_crd("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses", ready=True),
                 _open_crd("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays"),
+                _open_crd("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "capacitybuffers", scope="Namespaced"),
             ]
         )
         api.apply(_nodeclass())
@@ -127,7 +128,13 @@ class Karpenter:
     """Karpenter as a process of its own; all that it says, in whichever life, goes to one log."""
 
     def __init__(
-        self, plane: ControlPlane, folder: Path, *, zones: Sequence[str] = ZONES, level: str = "debug"
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        *,
+        zones: Sequence[str] = ZONES,
+        level: str = "debug",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.log = folder / "karpenter.log"
         types = folder / "instance_types.json"
@@ -143,6 +150,7 @@ class Karpenter:
             "KARPENTER_SERVICE": "karpenter",
             "SYSTEM_NAMESPACE": "kube-system",
             "LOG_LEVEL": level,
+            **(environment or {}),
         }
 
     def start(self) -> None:
@@ -200,12 +208,14 @@ class Beside:
 
 
 @contextlib.contextmanager
-def beside_karpenter(plane: ControlPlane, folder: Path) -> Iterator[Beside]:
-    """Run Karpenter and kubelets meanwhile."""
+def beside_karpenter(
+    plane: ControlPlane, folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Beside]:
+    """Run Karpenter and kubelets meanwhile; `environment`: further variables that Karpenter is started with."""
     catalogue = folder / "catalogue.json"
     catalogue.write_text(json.dumps(_catalogue()))
     prepare(plane)
-    karpenter = Karpenter(plane, folder)
+    karpenter = Karpenter(plane, folder, environment=environment)
     with (
         plane.client() as api,
         cloud_on(plane.kubeconfig, catalogue, only_kubelets=True, machines="kwok://") as kubelets,

@@ -43,7 +43,7 @@ def _check_order(history: History, node: str, replacement: bool) -> None:
 
 def _count(running: Process, decision: str, reason: str) -> float:
     name = "karpenter_voluntary_disruption_decisions_total"
-    return running.metric(name, decision=decision, reason=reason)
+    return running.metric(name, decision=decision, reason=reason.lower())
 
 
 def test_delete_empty(world: World, running: Process, history: History) -> None:

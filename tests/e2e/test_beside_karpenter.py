@@ -8,6 +8,7 @@ a node that it may take, or putting down what it found, in the very round that h
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -185,6 +186,50 @@ def test_a_replacement_is_launched_by_karpenter_and_does_not_look_drifted(beside
         eventually(lambda: new["metadata"]["name"] not in world.claims())
         eventually(lambda: not world.leftovers())
         assert beside.karpenter.disruptions() == []
+
+
+def test_nodes_that_drift_at_once_are_replaced_one_for_one(beside: Beside, tmp_path: Path) -> None:
+    """Eight nodes with one pod each drift in the same second, budget 100 %: eight replacements, not 1 + 2 + ... + 8."""
+    world, count = beside.world, 8
+    web = kwok_pool("web", consolidateAfter="Never", budgets=[{"nodes": "100%"}])
+    world.create(web)
+    world.create(spread("wide", count, "1500m"))
+    world.wait_running("wide", count)
+    wait_nodes(world, count)
+    old = set(world.claims())
+    with history_of(beside.plane) as history, controller(tmp_path, "dovetail", *beside.flags()) as process:
+        process.wait_for("leading")
+        eventually(lambda: _all_held(world))
+        _drift(world, web, "two")
+        eventually(lambda: not old & set(world.claims()), seconds_max=600)
+        world.wait_running("wide", count)
+        eventually(lambda: not world.leftovers())
+        assert len(history.created()) == count
+        begun = [line for line in process.lines() if line.get("phase") == "tainting"]
+        assert [(line["removes"], line["launches"]) for line in begun] == [(1, 1)] * count
+        assert beside.karpenter.disruptions() == []
+
+
+def test_consolidate_after_holds_though_karpenter_misses_the_event(beside: Beside, tmp_path: Path) -> None:
+    """Karpenter is down when a pod goes, so its NodeClaim says nothing: Dovetail saw it and waits all the same."""
+    world, wait = beside.world, 40
+    world.create(kwok_pool("web", consolidateAfter=f"{wait}s", consolidationPolicy="WhenEmpty"))
+    world.create(spread("wide", 2, "1500m"))
+    world.wait_running("wide", 2)
+    wait_nodes(world, 2)
+    with controller(tmp_path, "dovetail", *beside.flags(validationDelay="2s")) as process:
+        process.wait_for("leading")
+        eventually(lambda: all(is_so(claim, "Consolidatable") for claim in world.claims().values()))
+        before = {name: claim["status"].get("lastPodEventTime") for name, claim in world.claims().items()}
+        beside.karpenter.kill()
+        went = time.monotonic()
+        scale(world, "wide", 1)
+        eventually(lambda: any(_taints(world, name) == [TAINT] for name in world.nodes()), seconds_max=300)
+        assert time.monotonic() - went >= wait
+        after = {name: claim["status"].get("lastPodEventTime") for name, claim in world.claims().items()}
+        assert after == before, "nobody wrote it down"
+        beside.karpenter.start()
+        eventually(lambda: len(world.nodes()) == 1)
 
 
 def _initialized_on(node: str) -> Callable[[Entry], bool]:

@@ -12,7 +12,7 @@ from dovetail.cli.main import main
 from tests.api.control_plane import ControlPlane, eventually
 from tests.e2e.controller import Process, controller
 from tests.e2e.history import History
-from tests.e2e.world import Tree, World, pool, replica_set, write_catalogue, write_settings
+from tests.e2e.world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
 from tests.live.background import Cloud, cloud_on
 
 
@@ -68,6 +68,9 @@ def test_a_rate_budget_holds_across_a_restart_and_a_handover(
     world.patch(web, {"metadata": {"annotations": {"dovetail.dev/recent-disruptions": None}}})
     with started(cluster, tmp_path, "third"):
         eventually(lambda: len(world.nodes()) == 1)
+    assert noted(world, web)
+    assert main(["release", "--all", "--kubeconfig", str(cluster.kubeconfig)]) == 0
+    assert noted(world, web) == []
 
 
 def test_pause_and_resume(
@@ -180,3 +183,31 @@ def test_a_node_whose_kubelet_died_is_repaired(
         world.wait_running("app", 3)
         assert process.said("", action="deleteUnhealthy") or process.said("", action="replaceUnhealthy")
     assert {"well", "fine"} <= set(world.nodes())
+
+
+def test_a_roll_with_a_bad_image_stops_after_the_first_node(
+    cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
+) -> None:
+    """Pods of the first node never become ready on the new one: the pool halts, and the other nodes stay."""
+    web = world.pool(
+        pool("web", consolidateAfter="Never", budgets=[{"nodes": "1"}], health={"movedPodsReadyWithin": "2s"})
+    )
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "app"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    for name in ("a", "b", "c"):
+        world.node(name, web)
+    world.fill("app", ["a", "b", "c"], affinity=affinity)
+    bad = {"spec": {"template": {"metadata": {"labels": {"dovetail.dev/stand-in-bad-image": "true"}}}}}
+    with started(cluster, tmp_path, "one") as process:
+        world.patch(web, bad)
+
+        def halted() -> bool:
+            _, found = world.api.request("GET", "/apis/karpenter.sh/v1/nodepools/web")
+            return "dovetail.dev/halted" in (found["metadata"].get("annotations") or {})
+
+        eventually(halted)
+        rounds = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count"
+        before = process.metric(rounds)
+        world.create(pod("poke", "poke", "b"))  # something changes, so that rounds go on
+        eventually(lambda: process.metric(rounds) > before)
+        assert len({"a", "b", "c"} & set(world.nodes())) == 2

@@ -207,3 +207,19 @@ def test_nodes_within_consolidate_after_refuse_them_for_karpenter() -> None:
     town.pod("filler", "old", cpu="3")
     town.others += buffer("b", replicas=1, cpu="2")
     assert town.act() is None
+
+
+def test_other_pods_keep_away_from_virtual_ones() -> None:
+    """A real pod's anti-affinity sees the labels of the buffer's template."""
+    town = _town()
+    for name in ("a", "b"):
+        town.node(name, "m")
+    town.others += buffer("b", replicas=1, cpu="2")
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "buffered"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    town.pod(
+        "real",
+        cpu="1",
+        spec={"affinity": apart, "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    )
+    assert homes(place(town.snapshot())) == {"capacity-buffer-b-1": "a", "real": "b"}

@@ -178,8 +178,8 @@ def test_a_type_of_another_pool_keeps_its_price(settings: Settings) -> None:
         town.pool(name, disruption=FREE)
         town.node(f"on-{name}", "big", pool=name, conditions=[CONSOLIDATABLE])
     town.others.append(_overlay(on="big", price="0.1", where=[_in(names.NODEPOOL, "cheap")]))
-    figures = {entry.name: entry.price_float for entry in town.snapshot().nodes}
-    assert figures == {"on-cheap": 0.1, "on-plain": 1.0}
+    figures = {name: format_money(price) for name, price in town.round().prices.items()}
+    assert figures == {"on-cheap": "0.1", "on-plain": "1"}
 
 
 @pytest.mark.parametrize(("gates", "types"), [(ON, ["m"]), ("", [])])
@@ -206,4 +206,5 @@ def test_the_next_snapshot_knows_a_new_price() -> None:
     assert same.catalogue is first.catalogue
     town.others = [_overlay(price="3")]
     then = Snapshot.build(town.cluster, first.surroundings.given, town.settings, town.now, same)
-    assert (first.nodes[0].price_float, then.nodes[0].price_float) == (2.0, 3.0)
+    kinds = [seen.kind_of("m", "default") for seen in (first, then)]
+    assert [kind.offerings[0].price_float for kind in kinds if kind is not None] == [2.0, 3.0]

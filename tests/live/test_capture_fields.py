@@ -6,9 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.api.decode import decode_objects
 from dovetail.live.capture import dump
 from dovetail.model.cluster import cluster_of
-from dovetail.model.objects import Pod
+from dovetail.model.objects import KINDS, Pod, TopologySpreadConstraint
+from dovetail.scheduling.buffers import virtual_pods
+from dovetail.scheduling.pods.default_spread import DefaultSpread
 from dovetail.scheduling.pods.requests import pod_requests, uses_resource_claims
 
 
@@ -44,3 +47,44 @@ def test_statuses_that_say_nothing_new_are_left_out() -> None:
     tree = json.loads(dump(cluster_of([given])))["items"][0]
     assert "status" not in tree or "containerStatuses" not in tree["status"]
     assert all("name" not in container for container in tree["spec"]["containers"])
+
+
+def _objects() -> list[Any]:
+    meta = {"name": "secret-shop", "namespace": "secret-space"}
+    labels = {"secret-app": "secret-shop"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
+    trees = [
+        {"kind": "Service", "metadata": meta, "spec": {"selector": labels}},
+        {"kind": "Deployment", "metadata": meta, "spec": {"replicas": 4, "template": template}},
+        {"kind": "PodTemplate", "metadata": meta, "template": template},
+        {
+            "kind": "CapacityBuffer",
+            "metadata": meta,
+            "spec": {"scalableRef": {"kind": "Deployment", "name": "secret-shop"}, "percentage": 50},
+        },
+        {
+            "kind": "NodeOverlay",
+            "metadata": {"name": "secret-price"},
+            "spec": {
+                "requirements": [{"key": "secret-app", "operator": "In", "values": ["secret-shop"]}],
+                "price": "1",
+            },
+        },
+        {"kind": "Pod", "metadata": {**meta, "labels": labels}, "spec": {"containers": [{}]}},
+    ]
+    return [msgspec.convert(tree, KINDS[tree["kind"]]) for tree in trees]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("anonymise", [False, True])
+def test_what_features_look_at_still_fits_together(anonymise: bool) -> None:
+    """A buffer finds its Deployment, a Service its pods, and no name of the owner's is left."""
+    text = dump(cluster_of(_objects()), anonymise=anonymise)
+    assert (b"secret" in text) is not anonymise
+    read = decode_objects(text)
+    cluster = cluster_of(read.objects)
+    assert not read.unknown_kinds
+    assert len(virtual_pods(cluster)) == 2
+    constraint = TopologySpreadConstraint(topology_key="kubernetes.io/hostname")
+    spec = DefaultSpread((constraint,), cluster).counted_spec(cluster.pods[0])
+    assert len(spec.topology_spread_constraints) == 1
+    assert len(cluster.node_overlays) == 1

@@ -337,3 +337,33 @@ def test_one_call_that_hangs_leaves_time_for_another() -> None:
             await runner.cleanup()
 
     asyncio.run(context())
+
+
+def test_a_renewal_counts_from_before_its_write() -> None:
+    """The server may have started the Lease's time when the call began: age counts from then, not from the answer."""
+    ages: list[float] = []
+
+    async def context() -> None:
+        async with talking_to(lambda request, number: {}) as (_, client):
+
+            async def gained() -> None:
+                ages.append(election.age)
+
+            async def lost() -> None:
+                return None
+
+            class Slow(LeaderElection):
+                """Its calls take a while."""
+
+                async def _try(self) -> bool:
+                    await asyncio.sleep(0.3)
+                    return True
+
+            election = Slow(client=client, namespace="default", name="x", identity="me", gained=gained, lost=lost)
+            task = asyncio.create_task(election.run())
+            await until(lambda: bool(ages))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(context())
+    assert ages[0] >= 0.3

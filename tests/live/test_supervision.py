@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import UntaintNode
 from dovetail.live import clocks
 from dovetail.live.credentials import TokenSource
 from dovetail.live.lease import LeaderElection
@@ -216,5 +217,25 @@ def test_a_token_file_that_can_not_be_read_ends_nothing(content: bytes | None, t
             assert not scene.task.done()
             assert scene.metric("dovetail_leader") == 1
             assert scene.server.requests[-1].headers["Authorization"] == "Bearer first"
+
+    asyncio.run(context())
+
+
+def test_a_lane_that_never_began_takes_nothing_with_it() -> None:
+    """Leadership goes in the very moment that an instruction was handed over: later ones of that command still go out.
+
+    Found by `tests/chaos`, seed 30: the taint stayed for ever.
+    """
+
+    async def context() -> None:
+        async with controlled(calm) as scene:
+            controller = scene.controller
+            await until(lambda: controller.may_act)
+            order = UntaintNode(id="c/untaint/n", command_id="c", node="n")
+            controller._dispatch(order)
+            await controller._lost()
+            controller._leading = True
+            controller._dispatch(order)
+            await until(lambda: any(each.path == "/api/v1/nodes/n" for each in scene.server.requests))
 
     asyncio.run(context())

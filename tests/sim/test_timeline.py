@@ -127,7 +127,7 @@ def test_the_story_is_about_what_happened(comparisons: dict[str, Comparison]) ->
     assert theme(money.results) == "cost"
     told = story(money)
     assert f"moved pods {featured(money)[0].pods_disrupted:,} times" in told[0]
-    assert count(len(featured(money)[0].timeline.commands), "command") in told[0]
+    assert count(len(featured(money)[0].timeline.commands), "cost command") in told[0]
     assert "$" in told[0]
     assert "The bill was $" in told[2]
 

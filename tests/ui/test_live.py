@@ -99,7 +99,7 @@ def test_what_comes_next_is_in_the_future(states: list[dict[str, Any]]) -> None:
         seconds = [entry["seconds"] for entry in state["next"]]
         assert seconds == sorted(seconds)
         assert all(second >= 0 for second in seconds)
-    assert any("expire" in entry["what"] for entry in states[-1]["next"])
+    assert any("expiry of" in entry["what"] for entry in states[-1]["next"])
 
 
 def _command(ident: str, nodes: tuple[str, ...], came: tuple[str, ...] = (), action: str = "replaceCost") -> CommandNow:

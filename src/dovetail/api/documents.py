@@ -22,6 +22,8 @@ from dovetail.api.yaml_tree import parse_yaml
 
 MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
+UNPACKED_MAX: Final = 512 * MIB  # what a gzip file may unpack to; 5,000 nodes are 70 MiB
+_CHUNK: Final = 4 * MIB
 MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
 YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory for each MiB
 NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ... -o json' prints"
@@ -98,9 +100,21 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
 
 
 def _unpack(data: bytes, limit: int) -> bytes:
+    """Unpack gzip; a small file that unpacks to far more than clusters do is a bomb until somebody unpacks it."""
+    most = min(limit, UNPACKED_MAX)
+    chunks: list[bytes] = []
+    size = 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            return stream.read(limit + 1)
+            while chunk := stream.read(_CHUNK):
+                size += len(chunk)
+                if size > most:
+                    remedy = "split it, or leave out what is not needed"
+                    if most < limit:
+                        remedy = f"if that is right, unpack it (gunzip): plain files may have {limit // MIB} MiB"
+                    raise InputError(f"it unpacks to more than {most // MIB} MiB; {remedy}")
+                chunks.append(chunk)
+            return b"".join(chunks)
     except EOFError:
         raise InputError("the gzip file is cut off; fetch or write it again") from None
     except (OSError, zlib.error):

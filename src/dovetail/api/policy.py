@@ -30,6 +30,8 @@ from dovetail.model.policy import Budget, ConsolidationPolicy, DisruptionPolicy,
 from dovetail.model.schedule import window
 from dovetail.model.settings import Settings
 
+READ_MAX: Final = 10 * LISTED_MAX
+"""How many entries of a list are read although it is too long; more than that and none of them is."""
 AMOUNT_MAX: Final = 2**31 - 1
 DEFAULT_NODES: Final = "10%"
 _TEMPLATE_DEFAULT: Final = 720 * HOUR
@@ -64,17 +66,24 @@ def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolic
         node_pool.spec.template.spec.expire_after,
         node_pool.spec.replicas is not None,
         settings.rules.extended_policy,
+        settings.pool_defaults,
     )
 
 
 @lru_cache(maxsize=1 << 13)
 def _policy(
-    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, extended: bool
+    spec: DisruptionSpec,
+    annotation: str | None,
+    template_expiry: str | None,
+    static: bool,
+    extended: bool,
+    defaults: tuple[tuple[str, str | float], ...],
 ) -> DisruptionPolicy:
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
     if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
+    reading.add_layer(dict(defaults), "settings.poolDefaults", "settings")
     reading.add_layer(written, _SPEC_PATH, "spec")
     if annotation is not None:
         try:
@@ -214,8 +223,13 @@ class _Reading:
             problem = f"{path} is {shown(written)} and must be a list; nothing is disrupted until it is mended"
             self.problems.append(problem)
             return (Budget(index=0, nodes="0", problem=problem),)
-        if len(written) > 50:
-            self.problems.append(f"{path} has {len(written)} entries and may have at most 50; all of them were applied")
+        if len(written) > READ_MAX:
+            problem = f"{path} has {len(written)} entries and may have at most {LISTED_MAX}; it allows nothing"
+            self.problems.append(problem)
+            return (Budget(index=0, nodes="0", problem=problem),)
+        if len(written) > LISTED_MAX:
+            problem = f"{path} has {len(written)} entries and may have at most {LISTED_MAX}; all of them were applied"
+            self.problems.append(problem)
         return tuple(self._budget(entry, index, f"{path}[{index}]") for index, entry in enumerate(written))
 
     def _min_node_age(self) -> int | None:
@@ -230,7 +244,7 @@ class _Reading:
         if isinstance(written, (list, tuple)):
             if len(written) > LISTED_MAX:
                 self.problems.append(f"{path} has {len(written)} entries and may have at most {LISTED_MAX}")
-            return list(written), path
+            return [None] if len(written) > READ_MAX else list(written), path
         self.problems.append(f"{path} is {shown(written)} and must be a list")
         return [written], path
 

@@ -63,12 +63,15 @@ class Halt:
     why: str
     owners: tuple[str, ...] = ()
     command: str = ""
+    ready: tuple[tuple[str, int], ...] = ()
+    """How many ready pods each owner (by uid) had before: the halt ends when they have as many again."""
 
 
 class _WireHalt(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     why: str = ""
     owners: tuple[str, ...] = ()
     command: str = ""
+    ready: tuple[tuple[str, int], ...] = ()
 
 
 def read_halt(pool: NodePool) -> Halt | None:
@@ -80,12 +83,14 @@ def read_halt(pool: NodePool) -> Halt | None:
         wire = msgspec.json.decode(value, type=_WireHalt)
     except (msgspec.DecodeError, RecursionError):
         return Halt(why=f"{HALTED} can't be read: {value[:60]!r}")
-    return Halt(why=wire.why, owners=wire.owners, command=wire.command)
+    return Halt(why=wire.why, owners=wire.owners, command=wire.command, ready=wire.ready)
 
 
 def write_halt(halt: Halt) -> str:
     """Return the annotation that says why a pool halted."""
-    return msgspec.json.encode(_WireHalt(why=halt.why, owners=halt.owners, command=halt.command)).decode()
+    return msgspec.json.encode(
+        _WireHalt(why=halt.why, owners=halt.owners, command=halt.command, ready=halt.ready)
+    ).decode()
 
 
 class Departure(msgspec.Struct, rename="camel", frozen=True):

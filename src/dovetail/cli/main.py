@@ -16,10 +16,11 @@ import importlib.util
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from dovetail import __version__
 from dovetail.api.findings import InputError, one_line
@@ -49,6 +50,7 @@ COMMANDS: Final = (
     CommandEntry("replay", "replay", "play a recording of a real run again under other policies"),
     CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
     CommandEntry("ui", "ui", "watch a cluster, a capture or a simulation in a browser"),
+    CommandEntry("top", "top", "watch a cluster, a capture or a simulation in the terminal"),
     CommandEntry("run", "run", "the controller, on a real cluster"),
     CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
     CommandEntry("release", "hold", "give it back"),
@@ -75,7 +77,11 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says wrong usage in one sentence, with exit status 2."""
+    """Says wrong usage in one sentence, with exit status 2; its description fits a plain terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.description = self.description and textwrap.fill(self.description, 79)
 
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence that says what is wrong and where to look."""

@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns,rs,sts \\
-    -A -o json > cluster.json
-  dovetail plan -f cluster.json                          what would be done now
-  dovetail plan -f cluster.json --to-end                 and after that, to the end
-  dovetail plan -f cluster.json --compare karpenter-1.15 what Karpenter would do
-  dovetail plan -f cluster.json --every-method           what each method would do
-  dovetail plan -f cluster.json -o json | jq .actions    the same for programs
-  dovetail plan                                          the live cluster, read only
-  dovetail plan --watch                                  again whenever it changes
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns,rs \\
+    -A -o json > cluster.json                           or: dovetail snapshot
+  dovetail plan -f cluster.json                         what would be done now
+  dovetail plan -f cluster.json --to-end                and then, to the end
+  dovetail plan -f cluster.json --compare karpenter-1.15
+  dovetail plan -f cluster.json --every-method          what each would do
+  dovetail plan -f cluster.json -o json | jq .actions   for programs
+  dovetail plan --watch                                 on the live cluster
 """
 _ROUNDS = (1, 100_000)
 WATCH_SECONDS = 10.0

@@ -18,9 +18,9 @@ run, and what came of it. TYPES are instance types in the form that Karpenter's
 kwok provider reads. Figures are means over the seeds.
 
 examples:
-  dovetail replay off-peak/recording.json.gz --types types.json
-  dovetail replay off-peak/recording.json.gz --types types.json --seeds 20 -o json
-  dovetail replay off-peak/recording.json.gz --types types.json --policy mine=policy.yaml
+  dovetail replay recording.json.gz --types types.json
+  dovetail replay recording.json.gz --types types.json --seeds 20 -o json
+  dovetail replay recording.json.gz --types types.json --policy mine=policy.yaml
 """
 _SEEDS_MAX = 1000
 

@@ -102,6 +102,7 @@ def _address(flag: str, text: str) -> tuple[str, int]:
 async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", where: list[tuple[str, int]]) -> int:
     from dovetail.api.settings import load_settings
     from dovetail.lifecycle.engine import Engine
+    from dovetail.live.alert_gate import NOT_ASKED, watch_alerts
     from dovetail.live.crd_check import look_at_crd
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.metrics import Metrics
@@ -127,7 +128,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
     identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     observe = args.observe or not crd.known
     metrics = Metrics()
-    background_tasks = [watch_crd(crd), watch_prices(catalogue, prices)]
+    background_tasks = [watch_crd(crd), watch_prices(catalogue, prices), watch_alerts()]
     if args.notify:
         from dovetail.live.notify import Notifier, read_targets
 
@@ -142,6 +143,8 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
 
         background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
+    if settings.alert_gate is not None:
+        engine.alert = NOT_ASKED
     namespace = args.lease_namespace or _own_namespace(client)
     try:
         seal = None if observe else await load_seal(client, namespace)

@@ -163,6 +163,9 @@ class RoundContext:
                 return GateResult(gate=Gate.HEALTH, passed=False, why=self.question.alert, figures={"nodePool": pool})
             if pool in self._health:
                 return self._health[pool]
+            if pool in self.question.unsettled:
+                why = self.question.unsettled[pool]
+                return GateResult(gate=Gate.HEALTH, passed=False, why=why, figures={"nodePool": pool})
         return window_hold(pool, self.policies[pool], reason, self.now)
 
     @cached
@@ -289,6 +292,9 @@ class RoundContext:
             offering_price=facts.offering_price,
             required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
             wasted=0 if wasted is None else wasted.by(self.now),
+            least=self.settings.waste_floor * facts.disruption_cost(self.now)
+            if self.settings.waste_floor
+            else Fraction(0),
             asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
         )
 

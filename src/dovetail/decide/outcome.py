@@ -124,7 +124,7 @@ class RoundResult:
     next_change: datetime | None
     prices: Mapping[str, Money]
     compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
-    judged_moves: tuple[JudgedMove, ...] = ()
+    list_judged_moves: Callable[[], tuple[JudgedMove, ...]] = field(default=tuple, repr=False)
     assumed: tuple[str, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     buffers: tuple[BufferRow, ...] = ()
@@ -143,6 +143,11 @@ class RoundResult:
     def could_save(self) -> Mapping[str, Money | None]:
         """What the going of nodes would save per hour, by node, where their pool prices disruption (section 22)."""
         return self.compute_could_save()
+
+    @cached
+    def judged_moves(self) -> tuple[JudgedMove, ...]:
+        """Every cost action that was judged, by pool: what Karpenter's metrics of moves count."""
+        return self.list_judged_moves()
 
     @cached
     def methods(self) -> tuple[MethodResult, ...]:

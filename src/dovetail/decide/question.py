@@ -25,7 +25,7 @@ class Question:
     `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or left nodes, by node,
     where somebody watched; of a captured cluster only its objects say.
     `alert`: why the alert gate holds all pools (spec section 17); empty: it does not. `may_surge`:
-    whether Deployments may be patched (spec section 20).
+    whether Deployments may be patched (spec section 20). `unsettled`: pools that wait for moved pods, and which.
     `waste`: what nodes have wasted so far, by name (section 22).
     """
 
@@ -39,6 +39,7 @@ class Question:
     cost_held_by: str = ""
     alert: str = ""
     may_surge: bool = True
+    unsettled: Mapping[str, str] = field(default_factory=dict)
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
     waste: Mapping[str, Wasted] = field(default_factory=dict)
 

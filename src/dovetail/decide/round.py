@@ -82,7 +82,7 @@ def decide(
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
         prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
-        judged_moves=tuple(_judged_moves(context, runs)),
+        list_judged_moves=lambda: tuple(_judged_moves(context, runs)),
         assumed=assumptions(context.settings.karpenter, context.snapshot.surroundings.features),
         feature_gates={gate.value: context.snapshot.surroundings.features.has(gate) for gate in FeatureGate},
         buffers=_buffers(context),
@@ -181,7 +181,7 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Candidate
     outcome: Command | Move | Refusal
     if method is Method.DRIFTED:
         outcome = leaving.alone(context, method, facts)
-        why = "Every pod finds a place." if isinstance(outcome, Command) else outcome.why
+        why = leaving.why_it_goes(outcome) if isinstance(outcome, Command) else outcome.why
     else:
         outcome = single_node.unscored(context, facts)
         refusal = score(context, outcome) if isinstance(outcome, Move) else outcome

@@ -94,7 +94,7 @@ def _go_on(context: RoundContext, run: MethodRun, facts: NodeFacts, chain: Chain
         return chain.then(*_priced(judge(context, facts)))
     outcome = leaving.alone(context, method, facts)
     if isinstance(outcome, Command):
-        return chain.then(passed(Gate.SIMULATION, "Every pod finds a place."))
+        return chain.then(passed(Gate.SIMULATION, leaving.why_it_goes(outcome)))
     return chain.then(_refused(outcome))
 
 

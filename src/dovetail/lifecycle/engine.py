@@ -19,6 +19,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING
+from dovetail.lifecycle.aftercare import Aftercare
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
@@ -32,6 +33,7 @@ from dovetail.lifecycle.decisions import Decision, RoundDecider
 from dovetail.lifecycle.holds import COME_FIRST, Holds
 from dovetail.lifecycle.landing import Landing
 from dovetail.lifecycle.messages import (
+    AlertChanged,
     CatalogueChanged,
     ClockAdvanced,
     Event,
@@ -134,6 +136,7 @@ class Engine:
         self.is_synced = False
         self.rounds = 0
         self.rounds_skipped = 0
+        self.alert = ""
         self.last_round: Decision | None = None
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self._is_there)
@@ -153,6 +156,7 @@ class Engine:
         self._pacing = Pacing()
         self._regrowth = Regrowth()
         self._landing = Landing()
+        self._aftercare = Aftercare()
         self._waste = WasteBook()
         self._steering = Steering()
         self._evictions_from = 0
@@ -173,6 +177,7 @@ class Engine:
         self._sweeps = Attempts()
         self._regrowth.forget()
         self._landing.forget()
+        self._aftercare.forget()
         self._waste.forget()
         self._facts_version += 1
 
@@ -302,6 +307,9 @@ class Engine:
             case CatalogueChanged(catalogue=catalogue):
                 self.catalogue = catalogue
                 self._facts_version += 1
+            case AlertChanged(why=why):
+                self.alert = why
+                self._facts_version += 1
             case SettingsChanged(settings=settings):
                 self.settings = settings
                 self._settings_version += 1
@@ -383,7 +391,7 @@ class Engine:
         if run is not None:
             run.attempts.answer(event, self._elapsed)
         else:
-            for asker in (self._holds, self._conditions, self._sweeps, self._steering):
+            for asker in (self._holds, self._conditions, self._sweeps, self._steering, self._aftercare):
                 asker.answer(event, self._elapsed)
         if isinstance(event, InstructionFailed):
             if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
@@ -506,6 +514,8 @@ class Engine:
             self._facts_version += 1
             self._out.append(command_report(run, source, found, target, self._elapsed, view))
             self._out.extend(command_event(run, target))
+            if target in (Phase.SURGING, Phase.EVICTING, Phase.DELETING):
+                self._aftercare.begin(run, self.store, self._ready_within)
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
         self._out.extend(instructions(run, view))
@@ -551,6 +561,7 @@ class Engine:
         self._facts_version += 1
         self._marks_seen = -1
         self._regrowth.end(run, self._elapsed, well=run.phase is Phase.DONE)
+        self._aftercare.end(run, self._elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             self._landing.drop(run.id)
         if run.phase is Phase.REFUSED:
@@ -609,6 +620,17 @@ class Engine:
         if self.holds:
             self._out.extend(self._holds.wanted(self.store, self.manages, self._elapsed))
         self._out.extend(self._conditions.wanted(self.store, self.settings, self.manages, self._elapsed))
+        orders, settled = self._aftercare.look(self.store, self._elapsed, self.manages)
+        self._out.extend(orders)
+        if orders or settled:
+            self._facts_version += 1
+            self._round_at = min(self._round_at, self._elapsed)
+
+    def _ready_within(self, pool: str) -> int | None:
+        """Return how long moved pods of a pool may take to become ready; None: there is no limit."""
+        item = self.store.get(NodePool, pool)
+        health = None if item is None else effective_policy(item, self.settings).health
+        return None if health is None else health.moved_pods_ready_within
 
     # ------------------------------------------------------------ rounds
 
@@ -628,6 +650,8 @@ class Engine:
             pod_events=events,
             waste=self._waste.known(),
             may_surge=self._elapsed >= self._surges_from,
+            unsettled=self._aftercare.unsettled(self.store),
+            alert=self.alert,
         )
 
     @property
@@ -743,7 +767,7 @@ class Engine:
         """Ask to be woken for whatever comes first."""
         assert self._now is not None
         times = [at for at in (run.next_at() for run in self._runs.values()) if at is not None]
-        askers = (self._holds, self._conditions, self._sweeps, self._regrowth, self._landing)
+        askers = (self._holds, self._conditions, self._sweeps, self._regrowth, self._landing, self._aftercare)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         times += [*self._pacing.times(), *self._regrowth.waits.until.values()]
         # What is due was done a moment ago; only a round can be wanted at once.

@@ -5,18 +5,16 @@ has as many again, or as many as it wants by now, and none of its pods waits for
 the command's end; at most the stabilization window. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.owners import missing, owners_of, ready_on
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import Pod, ReplicaSet, StatefulSet, is_true
 
 LEAST: Final = 30 * SECOND
 _LOOK_EVERY: Final = 5 * SECOND
-_TERMINAL: Final = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -37,9 +35,7 @@ class Landing:
 
     def begin(self, run: Run, store: Store) -> None:
         """Note whose pods are about to move, and how many of them are ready."""
-        owners = {owner for node in run.nodes for pod in store.pods_on(node) for owner in _owners(pod)}
-        ready = _ready(store.cluster().pods, owners)
-        self._moved[run.id] = _Moved(ready={owner: ready.get(owner, 0) for owner in sorted(owners)})
+        self._moved[run.id] = _Moved(ready=ready_on(run.nodes, store))
 
     def end(self, ident: str, elapsed: int, window: int) -> None:
         """Note a command's end: from now on its pods are looked after, for as long as the window."""
@@ -73,34 +69,5 @@ class Landing:
 
 
 def _has_landed(before: dict[str, int], store: Store) -> bool:
-    waiting = {owner for pod in store.pending_pods() for owner in _owners(pod)}
-    if any(owner in waiting for owner in before):
-        return False
-    cluster = store.cluster()
-    ready = _ready(cluster.pods, set(before))
-    owners: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
-    wanted = {owner.metadata.uid: _replicas(owner) for owner in owners if owner.metadata.uid in before}
-    return all(ready.get(owner, 0) >= min(count, wanted.get(owner, 0)) for owner, count in before.items())
-
-
-def _replicas(owner: ReplicaSet | StatefulSet) -> int:
-    return 1 if owner.spec.replicas is None else owner.spec.replicas
-
-
-def _ready(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
-    """Count the pods of some owners that are bound, ready and staying."""
-    found: dict[str, int] = {}
-    for pod in pods:
-        for owner in _owners(pod):
-            if owner in owners and _is_ready(pod):
-                found[owner] = found.get(owner, 0) + 1
-    return found
-
-
-def _is_ready(pod: Pod) -> bool:
-    staying = pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL
-    return staying and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")
-
-
-def _owners(pod: Pod) -> list[str]:
-    return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
+    waiting = {owner for pod in store.pending_pods() for owner in owners_of(pod)}
+    return not any(owner in waiting for owner in before) and not missing(before, store)

@@ -74,6 +74,13 @@ class CatalogueChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlertChanged:
+    """The alert gate holds all pools, with this sentence; empty: it no longer does (spec section 17)."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged:
     """The settings file is new."""
 
@@ -129,6 +136,7 @@ Event = (
     | LeadershipLost
     | ClockAdvanced
     | CatalogueChanged
+    | AlertChanged
     | SettingsChanged
     | InstructionSucceeded
     | InstructionFailed
@@ -267,6 +275,15 @@ class ForgetDisruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HaltPool:
+    """Write on a NodePool why it halts (spec section 17), or take that off again."""
+
+    id: str
+    node_pool: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNode:
     """Keep Karpenter's own voluntary disruption off the node (spec section 10)."""
 
@@ -362,6 +379,7 @@ Instruction = (
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption
+    | HaltPool
     | HoldNode
     | ReleaseNode
     | MarkPod

@@ -78,7 +78,7 @@ def _walk(tree: Tree, rename: Callable[[str, str], str]) -> Tree:
 
 
 def _member(key: str, value: Any, rename: Callable[[str, str], str]) -> Any:
-    if key in ("labels", "matchLabels", "nodeSelector") and isinstance(value, dict):
+    if _is_label_map(key, value):
         return {_label_key(k, rename): _label_value(k, v, rename) for k, v in value.items()}
     if key == "annotations":
         return {k: _annotation(k, v, rename) for k, v in value.items() if k != names.COMMAND}
@@ -99,6 +99,14 @@ def _member(key: str, value: Any, rename: Callable[[str, str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_entry(key, entry, rename) for entry in value]
     return value
+
+
+def _is_label_map(key: str, value: Any) -> bool:
+    """Return whether a member maps labels to values: of pods and nodes, of selectors, and a Service's selector."""
+    if not isinstance(value, dict):
+        return False
+    plain = key == "selector" and all(isinstance(text, str) for text in value.values())
+    return plain or key in ("labels", "matchLabels", "nodeSelector")
 
 
 def _entry(key: str, entry: Any, rename: Callable[[str, str], str]) -> Any:

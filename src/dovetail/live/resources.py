@@ -4,8 +4,11 @@ A kind that decisions can't do without is essential: a missing permission stops 
 with a warning that says what is not seen.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
+
+from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,24 @@ FEATURE_RESOURCES: Final[tuple[Resource, ...]] = tuple(
     )
 )
 ALL_RESOURCES: Final = (*RESOURCES, *FEATURE_RESOURCES)
+_ASKED_BY: Final = {
+    "NodeOverlay": FeatureGate.NODE_OVERLAY,
+    "CapacityBuffer": FeatureGate.CAPACITY_BUFFER,
+    "PodTemplate": FeatureGate.CAPACITY_BUFFER,
+    "Deployment": FeatureGate.CAPACITY_BUFFER,
+}
+
+
+def as_asked(resources: Sequence[Resource], karpenter: KarpenterSettings) -> tuple[Resource, ...]:
+    """Return the kinds so that one that the settings ask for is missed aloud: by a named gate or a default spread."""
+    on = {gate for gate, value in karpenter.feature_gates if value}
+
+    def is_asked(resource: Resource) -> bool:
+        return _ASKED_BY.get(resource.kind) in on or (resource.kind == "Service" and bool(karpenter.spread))
+
+    return tuple(replace(resource, quiet=resource.quiet and not is_asked(resource)) for resource in resources)
+
+
 BY_KIND: Final[dict[str, Resource]] = {resource.kind: resource for resource in ALL_RESOURCES}
 LEASE: Final = Resource(
     kind="Lease", group="coordination.k8s.io", version="v1", plural="leases", namespaced=True, essential=True

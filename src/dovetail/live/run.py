@@ -44,7 +44,7 @@ from dovetail.live.lag import watch_lag
 from dovetail.live.lease import LeaderElection
 from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
-from dovetail.live.resources import ALL_RESOURCES, Resource, plural_in
+from dovetail.live.resources import ALL_RESOURCES, Resource, as_asked, plural_in
 from dovetail.live.tasks import Tasks
 from dovetail.live.telemetry import CONSOLIDATION_TYPE, Telemetry
 from dovetail.live.watch import Informer
@@ -58,7 +58,7 @@ _WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
-_QUIET_SHARE: Final = 3.0  # a quiet watch is begun anew so often before its view would count as old
+_QUIET_SHARE: Final = 4.0  # a quiet watch is begun anew so often before its view would count as old
 _NOTHING_MANAGED: Final = (
     f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
     "settings, or start with --observe to look at all"
@@ -152,7 +152,7 @@ class Controller:
                 unread=lambda kind: self.metrics.unread.labels(kind).inc(),
                 quiet_seconds=lambda: self.engine.settings.view_age_maximum / _SECOND / _QUIET_SHARE,
             )
-            for resource in self.resources
+            for resource in as_asked(self.resources, self.engine.settings.karpenter)
         ]
         for informer in self._informers:
             self.metrics.view_age.labels(informer.resource.kind).set_function(partial(_age, informer))
@@ -219,6 +219,9 @@ class Controller:
         self.log.warning("no longer leading; another process may act", identity=self.identity)
         for task in self._acting.values():
             task.cancel()
+        # A task that is cancelled before its first step never cleans up: its lane would take instructions for ever.
+        self._acting.clear()
+        self._lanes.clear()
         await self.put(LeadershipLost())
 
     async def _first_sync(self) -> None:

@@ -119,13 +119,12 @@ class Informer:
                 elif await self._is_denied(error):
                     continue
             except QuietError:
-                if self._opened_at is not None:
-                    self._heard_at = max(self._heard_at or 0.0, self._opened_at)
                 failed = False  # nothing has changed, or the line is dead: opened anew, the watch tells
             except UnreachableError as error:
                 if isinstance(error, MalformedError):
-                    self._version = ""  # what was missed can't be known: a new list is the way out
+                    self._version, self._opened_at = "", None  # what was missed can't be known: a new list is needed
                 self.note(self.resource.kind, f"the watch broke ({error}); trying again")
+            self._count_opening()
             # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop,
             # nor may one that fails again and again.
             stood = time.monotonic() - began
@@ -206,6 +205,12 @@ class Informer:
             except UNREADABLE as error:
                 raise self._malformed(f"a line of a watch: {error}") from None
             self._heard_at = clocks.steady()
+
+    def _count_opening(self) -> None:
+        """Count the opening of a watch as heard, if the watch then stood for a while, however it ended."""
+        if self._opened_at is not None and clocks.steady() - self._opened_at > _SHORT_WATCH_SECONDS:
+            self._heard_at = max(self._heard_at or 0.0, self._opened_at)
+        self._opened_at = None
 
     def _opened(self) -> None:
         self._opened_at = clocks.steady()

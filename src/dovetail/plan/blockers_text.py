@@ -58,18 +58,8 @@ def _counted(blockers: Sequence[Blocker]) -> str:
 
 def blockers_page(question: Question, blockers: Sequence[Blocker]) -> str:
     """Return the ranking as a page."""
-    rows = [
-        [
-            f"{dollars(entry.savings, 2)}/h",
-            f"{entry.nodes:,}",
-            f"{html.text(entry.kind)} {html.name(entry.name)}",
-            f"<code>{html.text(entry.gate)}</code>",
-            html.text(entry.why, 600) + (" <b>It never gives way.</b>" if entry.impossible else ""),
-            html.text(entry.remedy),
-        ]
-        for entry in blockers
-    ]
-    table = html.table(["would save", "nodes", "what", "gate", "why", "remedy"], rows, (0, 1))
+    rows = [[f"{dollars(entry.savings, 2)}/h", f"{entry.nodes:,}", _page_cell(entry)] for entry in blockers]
+    table = html.table(["would save", "nodes", "what, why, and what to do"], rows, (0, 1))
     cards = html.cards(
         [
             (f"{len(blockers):,}", "blockers"),
@@ -83,3 +73,12 @@ def blockers_page(question: Question, blockers: Sequence[Blocker]) -> str:
     )
     footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue))))
     return html.page("What holds back how much money", lead, body, footer)
+
+
+def _page_cell(entry: Blocker) -> str:
+    """Return what, why and remedy under each other, so that a phone shows all of it."""
+    never = " <b>It never gives way.</b>" if entry.impossible else ""
+    return (
+        f"{html.text(entry.kind)} {html.name(entry.name)} (<code>{html.text(entry.gate)}</code>){never}"
+        f"<p>{html.text(entry.why, 600)}</p><p><b>Remedy:</b> {html.text(entry.remedy)}</p>"
+    )

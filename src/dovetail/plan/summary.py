@@ -249,10 +249,11 @@ def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
 
 def _of_karpenter(result: RoundResult, *, wide: bool) -> list[str]:
     """Say what is assumed of Karpenter: all of it where asked, else what differs from its defaults; and its buffers."""
-    lines = []
+    lines: list[str] = []
     for row in result.buffers:
         where = ", ".join(f"{count} on {node}" for node, count in row.nodes) or "on no node"
-        lines.append(f"  CapacityBuffer {row.name}: {count(row.replicas, 'virtual pod')}, {where}")
+        lines += paragraph(f"CapacityBuffer {row.name}: {count(row.replicas, 'virtual pod')}, {where}", indent="  ")
     said = [text for text in result.assumed if wide or "default" not in text]
-    lines += [f"  assumed of Karpenter: {text}" for text in said]
+    for text in said:
+        lines += paragraph(f"assumed of Karpenter: {text}", indent="  ")
     return ["", *lines] if lines else []

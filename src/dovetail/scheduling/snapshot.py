@@ -38,7 +38,7 @@ from dovetail.scheduling.nodes import (
 from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, NodeNames
-from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, flags_of
+from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, SpecInfo, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
@@ -96,11 +96,15 @@ class Snapshot:
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
-        self._virtual_classes: tuple[PodClass, ...] = self._class_virtual_pods()
+        virtual = self._read_virtual_pods()
         self._earlier_columns: NodeColumns | None = (
             previous.frame.columns if previous is not None and "frame" in vars(previous) else None
         )
         self.bindings: Bindings = self._bindings(previous)
+        # Only now it is known which labels anybody's selectors look at.
+        self._virtual_classes: tuple[PodClass, ...] = tuple(
+            self._memory.classes.class_of(pod, info) for pod, info in virtual
+        )
         self._read_nodes(previous)
         self._read_bindings(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
@@ -135,11 +139,12 @@ class Snapshot:
         infos = (classes.spec_info(spec_of(pod)) for pod in self.surroundings.virtual)
         return any(not info.keys <= classes.keys for info in infos)
 
-    def _class_virtual_pods(self) -> tuple[PodClass, ...]:
+    def _read_virtual_pods(self) -> list[tuple[Pod, SpecInfo]]:
+        """Read the virtual pods of buffers, and note the labels that their selectors look at."""
         classes, spec_of = self._memory.classes, self.surroundings.spread.counted_spec
-        infos = [classes.spec_info(spec_of(pod)) for pod in self.surroundings.virtual]
-        classes.use_keys(key for info in infos for key in info.keys)
-        return tuple(classes.class_of(pod, info) for pod, info in zip(self.surroundings.virtual, infos, strict=True))
+        found = [(pod, classes.spec_info(spec_of(pod))) for pod in self.surroundings.virtual]
+        classes.use_keys(key for _, info in found for key in info.keys)
+        return found
 
     def _remembered(self, previous: "Snapshot | None") -> _Memory:
         if previous is None:

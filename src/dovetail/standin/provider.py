@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 Work = Callable[[], Awaitable[None]]
 FINALIZER: Final = "karpenter.sh/termination"
+BAD_IMAGE: Final = "dovetail.dev/stand-in-bad-image"
+"""A label on a Node: pods on it run and never become ready, to try how a roll stops."""
 DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
 """An annotation on a Node: its stand-in kubelet says nothing any more, to try what repair does."""
 _TICK_SECONDS: Final = 0.5
@@ -273,9 +275,16 @@ class Provider:
                 await self._delete(BY_KIND["Pod"], meta.name, meta.namespace, at_once=True)
         else:
             now = _stamp()
+            node = self.store.get(Node, pod.spec.node_name)
+            ready = "False" if node is not None and BAD_IMAGE in node.metadata.labels else "True"
             conditions = [
-                {"type": kind, "status": "True", "lastTransitionTime": now}
-                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+                {"type": kind, "status": status, "lastTransitionTime": now}
+                for kind, status in (
+                    ("PodScheduled", "True"),
+                    ("Initialized", "True"),
+                    ("ContainersReady", ready),
+                    ("Ready", ready),
+                )
             ]
             status = {"phase": "Running", "startTime": now, "conditions": conditions}
             await self._patch(BY_KIND["Pod"], meta.name, {"status": status}, "status", meta.namespace)

@@ -12,7 +12,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.outcome import UNLIMITED, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock
-from dovetail.plan.calendar import PoolCalendar, calendar
+from dovetail.plan.calendar import PoolCalendar, calendar_of
 from dovetail.plan.view import plan_view
 from dovetail.report.words import count
 from dovetail.ui.commands import CommandNow
@@ -62,7 +62,7 @@ def live_document(
         },
         "commands": [_command(entry, question.now) for entry in commands],
         "next": coming(context, result),
-        "calendar": [_pool(entry) for entry in calendar(question.cluster, question.settings, question.now, DAYS)],
+        "calendar": [_pool(entry) for entry in calendar_of(context, DAYS)],
         "money": {
             "costPerHour": round(sum(result.prices.values()) / _DOLLAR, 4),
             "savedPerHour": round(saved.per_hour, 4),
@@ -136,20 +136,20 @@ def coming(context: RoundContext, result: RoundResult) -> list[Json]:
         if facts.policy is None:
             continue
         for what, timer in (
-            ("consolidateAfter ends", facts.consolidate_after),
-            ("grace period ends", facts.grace_period),
+            ("consolidateAfter ends for {nodes}", facts.consolidate_after),
+            ("grace period ends for {nodes}", facts.grace_period),
         ):
             note(what, facts.pool_name, None if timer is None else timer.until)
         protection = facts.protection
-        note("a pod's do-not-disrupt ends", facts.pool_name, None if protection is None else protection.until)
-        note("expires", facts.pool_name, facts.expires_at)
+        note(
+            "a pod's do-not-disrupt ends on {nodes}", facts.pool_name, None if protection is None else protection.until
+        )
+        note("expiry of {nodes}", facts.pool_name, facts.expires_at)
     rows = [
         {
             "at": clock(min(times)),
             "seconds": int((min(times) - now).total_seconds()),
-            "what": f"{what} for {count(len(times), 'node')}"
-            if what != "expires"
-            else f"{count(len(times), 'node')} {what}",
+            "what": what.format(nodes=count(len(times), "node")),
             "pool": pool,
             "until": clock(max(times)),
         }

@@ -43,6 +43,15 @@ def first_command(
     return None, held
 
 
+def why_it_goes(command: Command) -> str:
+    """Say in a sentence why nothing holds a node that has to go."""
+    if command.terminate_first == NO_RESERVED_CAPACITY:
+        return "It goes first: its own slot of the reservation is what its pods wait for."
+    if command.terminate_first:
+        return "It goes first: Karpenter refills its static pool."
+    return "Every pod finds a place."
+
+
 def goes_without_pods(facts: NodeFacts) -> bool:
     """Return whether the node is simply deleted: empty, and not of a pool that keeps its number of nodes."""
     return facts.empty and not is_static(facts)

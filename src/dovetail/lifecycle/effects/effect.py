@@ -15,7 +15,7 @@ To add an instruction: a class in `messages`, its name in `Acted`, and a case in
 | EvictPod | not-found, also if the uid differs | - |
 | SurgeDeployment | done | refused if it no longer asks for it, or is paused |
 | SetDisruptionReason | done, also if the uid differs | - |
-| NoteDisruption, ForgetDisruption | done | - |
+| NoteDisruption, ForgetDisruption, HaltPool | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
 | CloseNode, OpenNode | done | - |
@@ -32,7 +32,7 @@ from typing import Any, Final, assert_never
 from dovetail.lifecycle.commands.last_look import objection
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.node_claims import launch_problem, node_claim_tree
-from dovetail.lifecycle.effects.pool_history import history_outcome
+from dovetail.lifecycle.effects.pool_history import pool_outcome
 from dovetail.lifecycle.effects.writes import (
     PODS_ON,
     Create,
@@ -58,6 +58,7 @@ from dovetail.lifecycle.messages import (
     EvictPod,
     Failure,
     ForgetDisruption,
+    HaltPool,
     HoldNode,
     MarkPod,
     NoteDisruption,
@@ -86,6 +87,7 @@ Acted = (
     | ClearRecord
     | NoteDisruption
     | ForgetDisruption
+    | HaltPool
     | HoldNode
     | ReleaseNode
     | MarkPod
@@ -138,8 +140,8 @@ def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
             return _steer(asked, known)
         case EvictPod() | SurgeDeployment():
             return _move(asked, known)
-        case NoteDisruption() | ForgetDisruption():
-            return _about(_pool(asked.node_pool), known, lambda pool: history_outcome(asked, pool))
+        case NoteDisruption() | ForgetDisruption() | HaltPool():
+            return _about(_pool(asked.node_pool), known, lambda pool: pool_outcome(asked, pool))
         case CreateNodeClaim():
             return _about(_claim(asked.name), known, lambda claim: _create(asked, claim, known, context))
         case DeleteNodeClaim():

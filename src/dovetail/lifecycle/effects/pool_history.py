@@ -1,13 +1,24 @@
-"""The history on a NodePool of nodes that began to leave: what noting and forgetting mean (spec section 13).
+"""Notes on a NodePool: the history of nodes that began to leave (spec section 13), and why it halts (section 17).
 
 Written before the first taint, so that a crash can only count too much. Pure; `effect` calls it.
 """
 
 from dovetail.api.pool_marks import Departure, decode_history, pruned, write_history
 from dovetail.lifecycle.effects.writes import Done, Failed, Outcome, Patch, Ref, Tree, Writes, annotation, text
-from dovetail.lifecycle.messages import Failure, ForgetDisruption, NoteDisruption
-from dovetail.model.names import RECENT_DISRUPTIONS
+from dovetail.lifecycle.messages import Failure, ForgetDisruption, HaltPool, NoteDisruption
+from dovetail.model.names import HALTED, RECENT_DISRUPTIONS
 from dovetail.model.reasons import Reason
+
+
+def pool_outcome(asked: NoteDisruption | ForgetDisruption | HaltPool, pool: Tree | None) -> Outcome:
+    """Return what to do with a pool's notes."""
+    if not isinstance(asked, HaltPool):
+        return history_outcome(asked, pool)
+    if pool is None or annotation(pool, HALTED) == asked.value:
+        return Done()
+    tree: Tree = {"metadata": {"annotations": {HALTED: asked.value}}}
+    ref = Ref(kind="NodePool", name=asked.node_pool)
+    return Writes(writes=(Patch(ref=ref, resource_version=text(pool, "metadata", "resourceVersion"), tree=tree),))
 
 
 def history_outcome(asked: NoteDisruption | ForgetDisruption, pool: Tree | None) -> Outcome:

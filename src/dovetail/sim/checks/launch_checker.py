@@ -101,7 +101,9 @@ class LaunchChecker(Checker):
         pods = [*own, *gone, *(pod for _, pod in self._waited.values())]
         amounts = [pod_requests(pod) for pod in pods]
         room = {name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED}
-        return _Need(len(result.new_nodes) + len(result.unplaced) + unsure, room)
+        needed = len(result.new_nodes) + len(result.unplaced)
+        # Pods that are packed in another order may need one node more, where they need several.
+        return _Need(needed + (needed > 1) + unsure, room)
 
     def _launch(self, asked: CreateNodeClaim) -> None:
         """Pods that wait may share a replacement; pods of other commands' nodes may not."""

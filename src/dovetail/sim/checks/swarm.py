@@ -160,6 +160,7 @@ class Trial:
         price = self.world.dice.stream(f"price/{name}").choice((None, None, 0.0005, 0.005))
         if price is not None:
             disruption["disruptionPrice"] = price
+        disruption |= self._controls(name, budgets)
         values = (names.ON_DEMAND, names.SPOT) if self.spot else (names.ON_DEMAND,)
         pool = NodePool(
             metadata=ObjectMeta(name=name),
@@ -176,6 +177,22 @@ class Trial:
             ),
         )
         return managed(pool)
+
+    def _controls(self, name: str, budgets: list[dict[str, Any]]) -> dict[str, Any]:
+        """Draw the operators' controls of a pool, by dice of their own: other draws stay what they were."""
+        dice = self.world.dice.stream(f"controls/{name}")
+        found: dict[str, Any] = {}
+        if dice.random() < 0.25:
+            per = {"nodes": dice.choice(("1", "2", "30%")), "per": dice.choice(("5m", "10m", "1h"))}
+            found["budgets"] = [*budgets, per]
+        if dice.random() < 0.15:
+            begin = dice.randrange(60)
+            found["windows"] = [{"schedule": f"{begin}/20 * * * *", "duration": dice.choice(("5m", "12m"))}]
+        if dice.random() < 0.15:
+            found["minNodeAge"] = dice.choice(("5m", "20m", "1h"))
+        if dice.random() < 0.15:
+            found["health"] = {"notReadyNodes": dice.choice(("0", "20%")), "movedPodsReadyWithin": "3m"}
+        return found
 
     def _workload(self, index: int) -> None:
         dice = self.dice
@@ -329,6 +346,24 @@ class Trial:
         if len(self.hosts) == 1:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
         some(0.3, self.trouble.forged_record)
+        self._pauses(begin)
+
+    def _pauses(self, begin: int) -> None:
+        """Pause pools for a while, by dice of their own."""
+        for name in sorted(self.world.store.pools):
+            dice = self.world.dice.stream(f"pause/{name}")
+            if dice.random() < 0.2:
+                at, length = begin + dice.randrange(TROUBLED), dice.randrange(2, 15) * MINUTE
+                self.world.clock.at(at, lambda name=name: self._annotate_pool(name, "true"))
+                self.world.clock.at(at + length, lambda name=name: self._annotate_pool(name, None))
+
+    def _annotate_pool(self, name: str, value: str | None) -> None:
+        pool = self.world.store.pools.get(name)
+        if pool is not None:
+            kept = {key: text for key, text in pool.metadata.annotations.items() if key != names.PAUSED}
+            marks = kept if value is None else {**kept, names.PAUSED: value}
+            meta = msgspec.structs.replace(pool.metadata, annotations=marks)
+            self.world.set_pool(msgspec.structs.replace(pool, metadata=meta))
 
     def _deaf(self, at: int) -> None:
         """Karpenter misses pod events for some minutes, in which there are some."""

@@ -90,6 +90,11 @@ class PodEventBook:
         return min(found, default=None)
 
 
+def _started(pod: Pod) -> bool:
+    """Return whether closed nodes refuse it: a pod that has not started may land anywhere."""
+    return pod.status.phase != "Pending"
+
+
 class _TimerChecker(Checker):
     """Base: hears of the first taint of each node that a command takes."""
 
@@ -155,8 +160,8 @@ class ConsolidateAfterChecker(_TimerChecker):
 class DestinationChecker(_TimerChecker):
     """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; S0).
 
-    The pods of the command's nodes are placed here afresh with those nodes closed: they must fit on the others and on
-    as many new nodes as the command launches.
+    Judged by where the command itself says that its pods go. Where it does not say, its pods are placed here afresh
+    with those nodes closed: they must fit on the others and on as many new nodes as it launches.
     """
 
     rule = "destination-grace"
@@ -177,6 +182,13 @@ class DestinationChecker(_TimerChecker):
             if self.is_within(host, other, self.period(other, lambda policy: policy.grace_period)) is not None
         ]
         if not hidden:
+            return
+        run = next((run for run in host.engine.runs if run.id == record.id), None)
+        if run is not None and run.command is not None:
+            own = {key for name in run.nodes for key, pod in self.store.pods_on.get(name, {}).items() if _started(pod)}
+            there = [place.node for place in run.command.placements if place.node in hidden and own & {*place.pods}]
+            if there:
+                self.broken(f"{record.id} moves pods to {', '.join(there)}, within their grace period")
             return
         self._last = snapshot = Snapshot.build(
             self.store.cluster(),

@@ -18,7 +18,7 @@ YARDSTICK = "karpenter-1.15"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Several policies on one world."""
+    """Several policies on one world. `pair`: the two to put side by side; by default the yardstick and the best."""
 
     scenario: str
     about: str
@@ -26,6 +26,7 @@ class Comparison:
     seconds: float
     results: Sequence[Result]
     start: datetime = START
+    pair: tuple[Result, ...] = ()
 
     @property
     def yardstick(self) -> Result:

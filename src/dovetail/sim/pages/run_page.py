@@ -13,11 +13,14 @@ from dovetail.sim.pages.run_document import run_document
 from dovetail.sim.pages.story import featured, story
 
 
-def simulation_page(comparison: Comparison, footer: str) -> str:
-    """Return the page of a comparison."""
+def simulation_page(
+    comparison: Comparison, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
+) -> str:
+    """Return the page of a comparison; `lead` and `sections`, which stand above the tables, are markup."""
     pair = featured(comparison)
     before, after = pair[0], pair[-1]
-    title = f"{comparison.scenario}: {count(len(comparison.results), 'policy', 'policies')}, the same world"
+    policies = count(len(comparison.results), "policy", "policies")
+    title = title or f"{comparison.scenario}: {policies}, the same world"
     above = html.story(story(comparison)) + html.cards(
         [
             (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pods moved"),
@@ -36,6 +39,7 @@ def simulation_page(comparison: Comparison, footer: str) -> str:
         ]
     )
     body = [
+        *sections,
         html.panel(
             "Side by side",
             html.table(COLUMNS, [[html.text(cell) for cell in row] for row in rows(comparison.results)], range(1, 10))
@@ -44,7 +48,7 @@ def simulation_page(comparison: Comparison, footer: str) -> str:
             + (f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else ""),
         ),
     ]
-    return html.page(title, "", "".join(body), footer, above=above, document=run_document(comparison, title))
+    return html.page(title, lead, "".join(body), footer, above=above, document=run_document(comparison, title))
 
 
 def _change(before: str, after: str, label: str = "") -> str:

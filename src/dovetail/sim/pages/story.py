@@ -29,6 +29,8 @@ def theme(results: Sequence[Result]) -> str:
 
 def featured(comparison: Comparison) -> tuple[Result, ...]:
     """Return the policies to put side by side: the yardstick, and the best of the others for what the run is about."""
+    if comparison.pair:
+        return comparison.pair
     before = comparison.yardstick
     if len(comparison.results) == 1:
         return (before,)
@@ -143,15 +145,16 @@ def _saving(result: Result, seconds: float) -> str:
     if not commands:
         moved = f"pods were moved {result.pods_disrupted:,} times"
         return f"In {span(seconds)}, {result.policy} drained no node for cost; {moved}."
-    each = f"{dollars(saved // pods)} per hour for each" if pods else f"{dollars(saved)} per hour in all"
+    each = f", {dollars(saved // pods)} for each pod that they restart" if pods else ""
     churn = (
         f"{count(result.short_lived_nodes, 'node')} lived under 15 minutes"
         if result.short_lived_nodes
         else "no node lived under 15 minutes"
     )
+    verb = "saves" if len(commands) == 1 else "save"
     return (
-        f"In {span(seconds)}, {result.policy} moved pods {result.pods_disrupted:,} times in "
-        f"{count(len(commands), 'command')} to save {each}; "
+        f"In {span(seconds)}, {result.policy} moved pods {result.pods_disrupted:,} times; "
+        f"its {count(len(commands), 'cost command')} {verb} {dollars(saved, 2)} per hour{each}; "
         f"{count(result.pods_disrupted_more_than_once, 'pod was', 'pods were')} moved more than once, and {churn}."
     )
 

@@ -13,15 +13,25 @@ def whatif_page(answer: Answer, footer: str) -> str:
     """Return the whole page."""
     changes = ", ".join(f"{key} {value}" for key, value in answer.asked.fields.items())
     recommendation = answer.recommendation
+    title = f"What if {changes}?"
     story = Comparison(
-        scenario=f"What if {changes}?",
-        about=f"{'Apply it' if recommendation.apply else 'Not recommended'}. {recommendation.why}",
+        scenario=title,
+        about="",
         seed=answer.asked.seed,
         seconds=answer.asked.length / SECOND,
         results=answer.results,
+        start=answer.window.begin,
+        pair=(answer.baseline, answer.changed),
     )
-    page = simulation_page(story, footer)
     pools = ", ".join(answer.asked.chosen)
     patch = html.text(json.dumps(answer.patch, indent=2), 4000).replace("\\u{a}", "\n")
-    section = f"<h2>The patch</h2><p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"
-    return page.replace("<footer>", f"{section}<footer>", 1)
+    advice = "Apply it" if recommendation.apply else "Not recommended"
+    return simulation_page(
+        story,
+        footer,
+        title=title,
+        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)}",
+        sections=(
+            html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"),
+        ),
+    )

@@ -17,18 +17,20 @@ import yaml
 
 from dovetail.api.findings import InputError
 from dovetail.api.settings import settings_of
+from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DurationError, parse_simple
-from dovetail.model.settings import PROFILES, Profile, Settings
-from dovetail.sim.scenarios.sections import (
-    ArrivalsSection,
-    PolicySection,
-    PoolStep,
-    ScenarioFile,
-    Step,
-    WorkloadSection,
+from dovetail.model.settings import (
+    PROFILES,
+    RECOMMENDED,
+    RECOMMENDED_DISRUPTION,
+    RECOMMENDED_NAME,
+    Profile,
+    Settings,
 )
+from dovetail.sim.scenarios.scenario_checks import check_scenario
+from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile
 from dovetail.sim.world.clock import Span
 
 
@@ -83,8 +85,7 @@ class Scenario:
         return None if self.source.startswith("shipped:") else Path(self.source).parent
 
 
-_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill")
-_KINDS: Final = ("Deployment", "StatefulSet", "Job", "DaemonSet")
+_YEARS: Final = (1970, 2200)
 
 
 # ---------------------------------------------------------------- reading
@@ -117,7 +118,7 @@ def parse_scenario(data: str, source: str) -> Scenario:
     """A scenario from YAML text; `source` is named in errors."""
     reader = _Reader(data, source)
     wire: ScenarioFile = reader.read(ScenarioFile)
-    reader.check_words(wire)
+    check_scenario(reader, wire)
     return Scenario(
         name=wire.name,
         about=" ".join(wire.about.split()),
@@ -140,6 +141,11 @@ def with_trace(scenario: Scenario, file: str) -> Scenario:
     return replace(scenario, file=msgspec.structs.replace(scenario.file, trace=trace))
 
 
+def recommended_policy() -> Policy:
+    """Return the policy that the docs recommend to a new user."""
+    return Policy(name=RECOMMENDED_NAME, settings=RECOMMENDED, disruption=dict(RECOMMENDED_DISRUPTION))
+
+
 def load_policy(name: str, where: str | Path) -> Policy:
     """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
     path = Path(where)
@@ -158,6 +164,14 @@ class _Reader:
     def __init__(self, data: str, source: str) -> None:
         self.source = source
         self.lines: dict[str, int] = {}
+        self._seen: dict[int, Any] = {}
+        try:
+            for _ in parse_yaml(data):  # refuses what is nested too deep, cycles and alias bombs, without recursion
+                pass
+        except InputError as error:
+            line_of = re.match(r"line (\d+)", str(error))
+            problem = re.sub(r"^line \d+(, column \d+)? ", "this ", str(error))
+            raise ScenarioError(f"{source}:{line_of[1] if line_of else 1}: {problem}; check the indentation") from None
         try:
             node = yaml.compose(data, Loader=yaml.CSafeLoader)
             self.tree = self._plain(node, "") if node is not None else None
@@ -170,6 +184,12 @@ class _Reader:
             raise ScenarioError(f"{source}:1: a map of keys is wanted; begin with `name: ...`")
 
     def _plain(self, node: Any, path: str) -> Any:
+        """Return a node as plain values; what an alias repeats is walked through once."""
+        if id(node) not in self._seen:
+            self._seen[id(node)] = self._read(node, path)
+        return self._seen[id(node)]
+
+    def _read(self, node: Any, path: str) -> Any:
         self.lines[path] = node.start_mark.line + 1
         if isinstance(node, yaml.MappingNode):
             result = {}
@@ -237,6 +257,8 @@ class _Reader:
             found = datetime.fromisoformat(text)
         except ValueError:
             raise self.fail(path, f"{text!r} is not a date and time; write 2026-01-05T18:00:00Z") from None
+        if not _YEARS[0] <= found.year <= _YEARS[1]:
+            raise self.fail(path, f"{text!r} is out of reach; write a year from {_YEARS[0]} to {_YEARS[1]}")
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     def arrivals(self, wire: ScenarioFile) -> int | None:
@@ -268,74 +290,17 @@ class _Reader:
             inner = f"{path}.profile" if path else "profile"
             raise self.fail(inner, f"{section.profile!r} is no profile; write one of: {known}")
         base = PROFILES[Profile(section.profile)]
+        words = {**({"base": section.base} if section.base else {}), **section.settings}
         try:
-            settings = settings_of(section.settings, base) if section.settings else base
+            settings = settings_of(words, base) if words else base
         except InputError as error:
             raise self.fail(f"{path}.settings" if path else "settings", str(error)) from None
         return Policy(
             name=name,
             settings=settings,
-            disruption=dict(section.disruption),
+            disruption={**(RECOMMENDED_DISRUPTION if section.base else {}), **section.disruption},
             beside_karpenter=section.beside_karpenter,
         )
-
-    def check_words(self, wire: ScenarioFile) -> None:
-        """What types alone can't say: times, names that must exist, one action per step."""
-        pools = [pool.name for pool in wire.pools]
-        if not pools and wire.cluster is None:
-            raise self.fail("pools", "no pool is given; write at least one with a `name`")
-        if not wire.policies:
-            raise self.fail(
-                "policies",
-                "no policy is given; write at least one, such as `karpenter-1.15: {profile: karpenter-1.15}`",
-            )
-        for index, group in enumerate(wire.nodes):
-            if group.pool not in pools:
-                raise self.fail(
-                    f"nodes[{index}].pool", f"there is no pool {group.pool!r}; write one of: {', '.join(pools)}"
-                )
-            self.span(group.age, f"nodes[{index}].age")
-        for name in ("create", "register", "ready", "shutdown"):
-            self.span(getattr(wire.cloud, name), f"cloud.{name}")
-        for index, work in enumerate(wire.workloads):
-            self._check_workload(work, f"workloads[{index}]")
-        for index, step in enumerate(wire.steps):
-            self._check_step(step, f"steps[{index}]", pools)
-
-    def _check_workload(self, work: WorkloadSection, path: str) -> None:
-        if work.kind not in _KINDS:
-            raise self.fail(f"{path}.kind", f"{work.kind!r} is no kind of workload; write one of: {', '.join(_KINDS)}")
-        for name in ("start", "stop", "duration", "every"):
-            text = getattr(work, name)
-            if text is not None:
-                self.span(text, f"{path}.{name}")
-        if work.kind == "Job" and work.duration is None:
-            raise self.fail(path, "a Job needs a `duration`; write how long a pod works, such as 2m-10m")
-
-    def _check_step(self, step: Step, path: str, pools: list[str]) -> None:
-        if (step.at is None) == (step.every is None):
-            raise self.fail(path, "a step needs either `at` or `every`; write `at: 20m`")
-        for name, text in (("at", step.at), ("every", step.every), ("from", step.from_), ("until", step.until)):
-            if text is not None:
-                self.span(text, f"{path}.{name}")
-        given = [name for name in _ACTIONS if getattr(step, name) is not None]
-        if len(given) != 1:
-            raise self.fail(path, f"a step does one thing; write one of: {', '.join(_shown(n) for n in _ACTIONS)}")
-        if step.image is not None:
-            self.span(step.image.within, f"{path}.image.within")
-        if step.pool is not None:
-            self._check_pool(step.pool, f"{path}.pool", pools)
-
-    def _check_pool(self, step: PoolStep, path: str, pools: list[str]) -> None:
-        if step.name not in pools:
-            raise self.fail(f"{path}.name", f"there is no pool {step.name!r}; write one of: {', '.join(pools)}")
-        if not step.disruption and not step.labels:
-            raise self.fail(path, "nothing changes; write `disruption: {...}`, or `labels: {...}` of its template")
-        self.span(step.within, f"{path}.within")
-
-
-def _shown(name: str) -> str:
-    return "outOfStock" if name == "out_of_stock" else name
 
 
 def _fields_at(kind: Any, path: str) -> list[str]:

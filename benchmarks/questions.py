@@ -1,0 +1,50 @@
+"""The commands of a first hour, whole: `plan --to-end` and `blockers` on mixed clusters, `whatif` of a day on mixed-100."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.clusters import BENCH, there
+
+COMMANDS = {
+    "plan --to-end": ("plan", "--to-end"),
+    "blockers": ("blockers",),
+    "whatif --for 24h": ("whatif", "--set", "consolidateAfter=5m", "--for", "24h"),
+}
+WHERE = {"whatif --for 24h": ("mixed-100",)}
+
+
+def run() -> list[dict[str, Any]]:
+    """Return one row for every command and cluster."""
+    return [
+        one(label, words, name)
+        for label, words in COMMANDS.items()
+        for name in WHERE.get(label, ("mixed-100", "mixed-1000"))
+        if name in there()
+    ]
+
+
+def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
+    """Run one command in a process of its own; whole time, and time on a core."""
+    folder = BENCH / name
+    about = json.loads((folder / "about.json").read_text())
+    inputs = (
+        "-f",
+        str(folder / "cluster.json.gz"),
+        "--catalog",
+        str(folder / "catalog.json.gz"),
+        "--now",
+        about["now"],
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "dovetail.cli.main", *words, *inputs, "-o", "json"], capture_output=True, check=True
+    )
+    seconds = time.perf_counter() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"command": label, "cluster": name, "seconds": round(seconds, 2), "coreSeconds": round(spent, 2)}

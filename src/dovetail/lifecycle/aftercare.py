@@ -1,0 +1,130 @@
+"""Aftercare: a roll that goes wrong stops by itself (spec section 17, `movedPodsReadyWithin`).
+
+Before a command's pods leave, the ready pods of their owners are counted. From its end on, its pools start nothing
+voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer than the
+pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the owners have
+recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.api.pool_marks import Halt, read_halt, write_halt
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
+from dovetail.lifecycle.owners import missing, ready_on
+from dovetail.lifecycle.store import Store
+from dovetail.model.objects import ReplicaSet, StatefulSet
+
+_LOOK_EVERY: Final = 2 * SECOND
+_NAMED_MAX: Final = 5
+
+
+@dataclass(slots=True)
+class _Moved:
+    """How many ready pods each owner had before; the deadlines of its pools are set at the command's end."""
+
+    ready: dict[str, int]
+    within: dict[str, int]
+    due: dict[str, int] | None = None
+
+
+class Aftercare:
+    """Commands whose pods are looked after."""
+
+    def __init__(self) -> None:
+        self._moved: dict[str, _Moved] = {}
+        self._look_at = 0
+        self._attempts = Attempts()
+
+    def begin(self, run: Run, store: Store, limit_of: Callable[[str], int | None]) -> None:
+        """Note whose pods are about to move, if a pool of the command has a limit."""
+        within = {pool: limit for pool in run.source_pools if (limit := limit_of(pool)) is not None}
+        if within and run.id not in self._moved:
+            self._moved[run.id] = _Moved(ready=ready_on(run.nodes, store), within=within)
+
+    def end(self, run: Run, elapsed: int, *, well: bool) -> None:
+        """Start the deadlines at a command's end; forget a command that moved nothing."""
+        moved = self._moved.get(run.id)
+        if moved is not None and well:
+            moved.due = {pool: elapsed + limit for pool, limit in moved.within.items()}
+        else:
+            self._moved.pop(run.id, None)
+
+    def forget(self) -> None:
+        """Forget all: another process leads. What has halted is on the pools."""
+        self._moved, self._attempts = {}, Attempts()
+
+    def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
+        """Note an answer; False if it was not about a halt."""
+        return self._attempts.answer(event, elapsed)
+
+    def next_at(self) -> int | None:
+        """When to look again."""
+        return self._look_at if any(moved.due is not None for moved in self._moved.values()) else None
+
+    def unsettled(self, store: Store) -> dict[str, str]:
+        """Return the pools that wait for moved pods, and which."""
+        found: dict[str, str] = {}
+        for ident, moved in self._moved.items():
+            gaps = {} if moved.due is None else missing(moved.ready, store)
+            if gaps:
+                for pool in moved.due or ():
+                    named = ", ".join(_names(gaps, store))
+                    found[pool] = f"Pods that command {ident} moved are not ready yet ({named}): NodePool {pool} waits."
+        return found
+
+    def look(self, store: Store, elapsed: int, manages: Callable[[str], bool]) -> tuple[list[HaltPool], bool]:
+        """Return the halts to write or to take off, and whether somebody's pods have just become ready."""
+        orders, settled = self._recovered(store, manages), False
+        self._look_at = elapsed + _LOOK_EVERY
+        for ident, moved in tuple(self._moved.items()):
+            if moved.due is None:
+                continue
+            gaps = missing(moved.ready, store)
+            if not gaps:
+                del self._moved[ident]
+                settled = True
+                continue
+            for pool in [pool for pool, at in moved.due.items() if at <= elapsed]:
+                del moved.due[pool]
+                orders.append(_halt(pool, ident, gaps, moved.ready, store))
+            if not moved.due:
+                del self._moved[ident]
+        due = []
+        for order in orders:
+            if self._attempts.due(order.id, elapsed):
+                self._attempts.ask(order.id, elapsed)
+                due.append(order)
+        return due, settled
+
+    def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
+        """Word the end of halts whose owners have as many ready pods as they had."""
+        orders = []
+        for pool in store.node_pools():
+            halt = read_halt(pool) if manages(pool.metadata.name) else None
+            if halt is not None and halt.ready and not missing(dict(halt.ready), store):
+                name = pool.metadata.name
+                orders.append(HaltPool(id=f"halt/{name}/off/{halt.command}", node_pool=name, value=None))
+        return orders
+
+
+def _halt(pool: str, ident: str, gaps: dict[str, int], ready: dict[str, int], store: Store) -> HaltPool:
+    owners = tuple(_names(gaps, store))
+    kept = tuple((owner, ready[owner]) for owner in sorted(gaps))
+    halt = Halt(why="moved pods did not become ready in time", owners=owners, command=ident, ready=kept)
+    return HaltPool(id=f"halt/{pool}/on/{ident}", node_pool=pool, value=write_halt(halt))
+
+
+def _names(gaps: dict[str, int], store: Store) -> list[str]:
+    """Return the owners by namespace, kind and name, the first few."""
+    cluster = store.cluster()
+    items: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
+    found = [
+        f"{item.metadata.namespace}/{type(item).__name__}/{item.metadata.name}"
+        for item in items
+        if item.metadata.uid in gaps
+    ]
+    return sorted(found)[:_NAMED_MAX]

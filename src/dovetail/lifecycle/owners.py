@@ -1,0 +1,55 @@
+"""The owners of pods that a command moves, and how many ready pods each has.
+
+What "as many ready pods as before" means, once for the pause that ends when pods have landed (spec section 25) and for
+the halt of a pool whose moved pods do not become ready (section 17). Owners are known by their uids. Sits in lifecycle,
+below `landing` and `aftercare`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from dovetail.lifecycle.store import Store
+from dovetail.model.objects import Pod, ReplicaSet, StatefulSet, is_true
+
+_TERMINAL: Final = ("Succeeded", "Failed")
+
+
+def owners_of(pod: Pod) -> list[str]:
+    """Return the uids of a pod's owners, but for DaemonSets and nodes."""
+    return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
+
+
+def ready_on(nodes: Iterable[str], store: Store) -> dict[str, int]:
+    """Return the owners that have pods on some nodes, each with how many ready pods it has anywhere."""
+    owners = {owner for node in nodes for pod in store.pods_on(node) for owner in owners_of(pod)}
+    ready = ready_of(store.cluster().pods, owners)
+    return {owner: ready.get(owner, 0) for owner in sorted(owners)}
+
+
+def ready_of(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
+    """Count the pods of some owners that are bound, ready and staying."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        for owner in owners_of(pod):
+            if owner in owners and _is_ready(pod):
+                found[owner] = found.get(owner, 0) + 1
+    return found
+
+
+def missing(before: Mapping[str, int], store: Store) -> dict[str, int]:
+    """Return the owners that have fewer ready pods than before and than they want now, with how many are missing."""
+    cluster = store.cluster()
+    ready = ready_of(cluster.pods, set(before))
+    items: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
+    wanted = {item.metadata.uid: _replicas(item) for item in items if item.metadata.uid in before}
+    gaps = {owner: min(count, wanted.get(owner, 0)) - ready.get(owner, 0) for owner, count in before.items()}
+    return {owner: gap for owner, gap in gaps.items() if gap > 0}
+
+
+def _replicas(owner: ReplicaSet | StatefulSet) -> int:
+    return 1 if owner.spec.replicas is None else owner.spec.replicas
+
+
+def _is_ready(pod: Pod) -> bool:
+    staying = pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL
+    return staying and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")

@@ -1,0 +1,124 @@
+"""The alert gate: a Prometheus query whose every sample holds all pools (setting `alertGate`, spec section 17).
+
+Asks every so often and tells the engine what holds. Until the first answer everything is held. A Prometheus that can't
+be reached keeps the last answer for two minutes, and then counts as `whenUnreachable` says.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+
+from dovetail.lifecycle.messages import AlertChanged
+from dovetail.model.settings import AlertGate, WhenUnreachable
+
+if TYPE_CHECKING:
+    from dovetail.live.run import Controller
+
+UNREACHABLE_AFTER: Final = 120.0
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
+_ANSWER_MAX: Final = 4 << 20
+_LOOK_SECONDS: Final = 5.0
+_SECOND: Final = 1_000_000_000
+NOT_ASKED: Final = "The alert gate has not been answered yet: nothing starts before."
+
+
+class AlertError(Exception):
+    """The query got no usable answer; the message says why."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AlertState:
+    """What the gate knows: the last answer, and since when there is none. `clock` gives seconds that never go back."""
+
+    clock: Callable[[], float] = time.monotonic
+    why: str = NOT_ASKED
+    unreachable_since: float | None = None
+    problem: str = field(default="")
+
+    def answered(self, alerts: list[str]) -> None:
+        """Note an answer: the alerts that hold, by name."""
+        self.unreachable_since, self.problem = None, ""
+        more = f" and {len(alerts) - 3} more" if len(alerts) > 3 else ""
+        self.why = f"The alert gate holds: {', '.join(alerts[:3])}{more}." if alerts else ""
+
+    def failed(self, gate: AlertGate, problem: str) -> None:
+        """Note that there was no answer."""
+        now = self.clock()
+        self.problem = problem
+        if self.unreachable_since is None:
+            self.unreachable_since = now
+        if now - self.unreachable_since > UNREACHABLE_AFTER:
+            holds = gate.when_unreachable is WhenUnreachable.HOLD
+            self.why = f"The alert gate can't be asked ({problem}): nothing starts." if holds else ""
+
+
+def read_answer(raw: bytes) -> list[str]:
+    """Return what the samples of an instant query's answer are called; raise AlertError if it can't be read."""
+    try:
+        tree = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise AlertError("the answer is no JSON") from None
+    if not isinstance(tree, dict) or tree.get("status") != "success" or not isinstance(tree.get("data"), dict):
+        said = tree.get("error") if isinstance(tree, dict) else None
+        raise AlertError(f"Prometheus refused: {str(said)[:200]}" if said else "the answer is none of Prometheus'")
+    result = tree["data"].get("result")
+    if tree["data"].get("resultType") in ("scalar", "string"):
+        return ["the query"]
+    if not isinstance(result, list):
+        raise AlertError("the answer has no result")
+    return sorted(_name(sample) for sample in result)
+
+
+def _name(sample: Any) -> str:
+    labels = sample.get("metric") if isinstance(sample, dict) else None
+    if not isinstance(labels, dict) or not labels:
+        return "the query"
+    return str(labels.get("alertname") or labels.get("__name__") or "the query")[:100]
+
+
+async def ask(session: aiohttp.ClientSession, gate: AlertGate) -> list[str]:
+    """Ask the query once."""
+    try:
+        async with session.get(f"{gate.url}/api/v1/query", params={"query": gate.query}) as response:
+            raw = await response.content.read(_ANSWER_MAX)
+            if response.status != 200 and not raw.startswith(b"{"):
+                raise AlertError(f"status {response.status}")
+            return read_answer(raw)
+    except TimeoutError:
+        raise AlertError("no answer within 10 s") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise AlertError(str(error)[:200] or type(error).__name__) from None
+
+
+def watch_alerts(state: AlertState | None = None) -> "Callable[[Controller], Awaitable[None]]":
+    """Return the part that runs beside the controller; it follows the settings as they change."""
+
+    async def alert_gate(controller: "Controller") -> None:
+        known, told = state or AlertState(), controller.engine.alert
+        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+            while True:
+                gate = controller.engine.settings.alert_gate
+                if gate is None:
+                    known, why = AlertState(clock=known.clock), ""
+                else:
+                    await _look(session, gate, known)
+                    why = known.why
+                if why != told:
+                    told = why
+                    controller.log.info("alert gate", why=why or "it is open")
+                    await controller.put(AlertChanged(why=why))
+                await asyncio.sleep(_LOOK_SECONDS if gate is None else gate.every / _SECOND)
+
+    return alert_gate
+
+
+async def _look(session: aiohttp.ClientSession, gate: AlertGate, state: AlertState) -> None:
+    try:
+        state.answered(await ask(session, gate))
+    except AlertError as error:
+        state.failed(gate, str(error))

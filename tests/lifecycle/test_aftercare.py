@@ -1,0 +1,148 @@
+"""Aftercare: a pool waits for pods that a command moved, halts when they stay away, goes on when they are back."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.api.pool_marks import read_halt
+from dovetail.lifecycle.aftercare import Aftercare
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.messages import HaltPool
+from dovetail.lifecycle.store import Store
+from dovetail.model.command import Action, Method
+from dovetail.model.objects import NodePool, Pod, ReplicaSet
+
+NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
+LIMIT = 60 * SECOND
+
+
+def replica_set(replicas: int = 2) -> ReplicaSet:
+    """Build the owner of the pods."""
+    meta = {"name": "web", "namespace": "d", "uid": "rs", "resourceVersion": str(10 - replicas)}
+    return msgspec.convert({"metadata": meta, "spec": {"replicas": replicas}}, ReplicaSet, strict=False)
+
+
+def pod(name: str, node: str, *, ready: bool = True, version: str = "1") -> Pod:
+    """Build a pod of the owner."""
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "rs", "apiVersion": "apps/v1"}
+    tree: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": "d",
+            "uid": name,
+            "resourceVersion": version,
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+    return msgspec.convert(tree, Pod, strict=False)
+
+
+def run(*nodes: str) -> Run:
+    """Build a command under way."""
+    candidates = tuple(Candidate(node=node, claim=node, uid=node, pool="web") for node in nodes)
+    return Run(
+        id="c1",
+        action=Action.DELETE_DRIFTED,
+        method=Method.DRIFTED,
+        candidates=candidates,
+        phase=Phase.DELETING,
+        began=NOW,
+    )
+
+
+@pytest.fixture
+def store() -> Store:
+    """A pool with two ready pods on two nodes."""
+    made = Store()
+    for item in (replica_set(), pod("a", "n1"), pod("b", "n2")):
+        made.observe(item)
+    made.observe(msgspec.convert({"metadata": {"name": "web", "uid": "p", "resourceVersion": "1"}}, NodePool))
+    return made
+
+
+def moved(store: Store, **replacement: Any) -> Aftercare:
+    """Let a command take n1 away; `replacement`: the pod that came for the one there, if any."""
+    care = Aftercare()
+    care.begin(run("n1"), store, lambda pool: LIMIT)
+    store.vanish("Pod", "d", "a", "a")
+    if replacement:
+        store.observe(pod("c", "n2", **replacement))
+    care.end(run("n1"), 0, well=True)
+    return care
+
+
+def look(care: Aftercare, store: Store, elapsed: int) -> list[HaltPool]:
+    """Look at some time."""
+    return care.look(store, elapsed, lambda pool: True)[0]
+
+
+def test_while_pods_are_missing_the_pool_waits(store: Store) -> None:
+    """The owner is named; once its pod is ready, nothing is held any more."""
+    care = moved(store, ready=False)
+    assert "d/ReplicaSet/web" in care.unsettled(store)["web"]
+    store.observe(pod("c", "n2", ready=True, version="2"))
+    assert care.unsettled(store) == {}
+    orders, settled = care.look(store, SECOND, lambda pool: True)
+    assert (orders, settled) == ([], True)
+    assert care.next_at() is None
+
+
+@pytest.mark.parametrize(("elapsed", "halts"), [(LIMIT - 1, False), (LIMIT, True)])
+def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool) -> None:
+    """Not before; the annotation says who and how many."""
+    orders = look(moved(store, ready=False), store, elapsed)
+    assert bool(orders) is halts
+    if halts:
+        (order,) = orders
+        assert order.node_pool == "web"
+        assert order.value is not None
+        assert "d/ReplicaSet/web" in order.value
+
+
+def test_an_owner_that_wants_fewer_is_satisfied(store: Store) -> None:
+    """As many ready pods as before, or as it wants now."""
+    care = moved(store)
+    store.observe(replica_set(1))
+    assert look(care, store, LIMIT) == []
+    assert care.unsettled(store) == {}
+
+
+def test_a_halt_ends_when_the_pods_are_back_also_after_a_restart(store: Store) -> None:
+    """A successor reads the halt off the pool and takes it off."""
+    (order,) = look(moved(store, ready=False), store, LIMIT)
+    annotations = {"dovetail.dev/halted": order.value}
+    tree = {"metadata": {"name": "web", "uid": "p", "resourceVersion": "2", "annotations": annotations}}
+    store.observe(msgspec.convert(tree, NodePool))
+    halted = store.get(NodePool, "web")
+    assert halted is not None
+    assert read_halt(halted) is not None
+    successor = Aftercare()
+    assert look(successor, store, 0) == []
+    store.observe(pod("c", "n2", ready=True, version="2"))
+    (off,) = look(successor, store, SECOND)
+    assert off.value is None
+
+
+def test_a_command_that_was_rolled_back_leaves_nothing(store: Store) -> None:
+    """Nothing moved, nothing to wait for."""
+    care = Aftercare()
+    care.begin(run("n1"), store, lambda pool: LIMIT)
+    care.end(run("n1"), 0, well=False)
+    assert care.unsettled(store) == {}
+    assert care.next_at() is None
+
+
+def test_pools_without_the_limit_are_not_looked_after(store: Store) -> None:
+    """Off by default."""
+    care = Aftercare()
+    care.begin(run("n1"), store, lambda pool: None)
+    store.vanish("Pod", "d", "a", "a")
+    care.end(run("n1"), 0, well=True)
+    assert care.unsettled(store) == {}

@@ -1,0 +1,139 @@
+"""Rules of the command machine that mutants once survived: each of these tests fails without its rule."""
+
+from datetime import timedelta
+
+import pytest
+
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import (
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    Failure,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+    ObjectObserved,
+    TaintNode,
+    UntaintNode,
+)
+from dovetail.model.objects import Node, NodeClaim
+from tests.lifecycle.world import CALM, Crash, Driver, World, engine_for
+
+TIMEOUT = CALM.replacement_timeout / 10**9
+
+
+def world_of(want: str, **changes: object) -> World:
+    """One node that wants it."""
+    world = World(**changes)  # type: ignore[arg-type]
+    world.add_pool()
+    world.add_node("n1", want=want)
+    return world
+
+
+def asked(driver: Driver, kind: type[Instruction]) -> list[Instruction]:
+    """Instructions of a kind, in order."""
+    return driver.told(kind)
+
+
+def test_candidates_go_only_when_all_replacements_are_ready() -> None:
+    """One of two is initialized, the other one never is: nothing is deleted but what the roll-back takes back."""
+    world = world_of("replace2", launches=False)
+    driver = Driver(world, engine_for()).begin().run(30)
+    first, second = world.created
+    world.initialize(first)
+    driver.run(120)
+    assert asked(driver, DeleteNodeClaim) == []
+    assert "n1-claim" not in world.deleted
+    driver.run(TIMEOUT)
+    assert driver.ends()[0] == "failed"
+    assert set(world.deleted[:2]) == {first, second}
+    assert world.get(Node, "n1") is not None
+
+
+def test_time_out_goes_on_at_a_take_over() -> None:
+    """A successor gives a command the rest of its time, not the whole of it again."""
+    world = world_of("replace", launches=False)
+    Driver(world, engine_for()).begin().run(TIMEOUT / 2)
+    successor = Driver(world, engine_for(identity="two")).begin()
+    began = world.now
+    successor.run(TIMEOUT / 2 + 25)
+    assert [item for item in asked(successor, DeleteNodeClaim) if isinstance(item, DeleteNodeClaim)], "it is undone"
+    assert world.now - began < timedelta(seconds=TIMEOUT * 0.75)
+    assert not world.tainted() or world.created[1:], "a node that was given back may be taken again"
+
+
+def test_taint_that_lands_after_the_roll_back_began_is_taken_off() -> None:
+    """The first call is not answered and lands late; the command is given up meanwhile: the node is opened again."""
+    world = world_of("delete")
+    world.add_node("n2", want="delete")
+    late: list[TaintNode] = []
+
+    def fail(instruction: Instruction) -> Failure | None:
+        if isinstance(instruction, TaintNode) and instruction.node == "n1":
+            late.append(instruction)
+        lost = isinstance(instruction, (TaintNode, UntaintNode)) and instruction.node == "n1"
+        return Failure.UNREACHABLE if lost else None
+
+    world.fail = fail
+    driver = Driver(world, engine_for()).begin().run(16)
+    assert late
+    node = world.get(Node, "n1")
+    assert node is not None
+    world.annotate(node, **{"dovetail.dev/do-not-disrupt": "true"})
+    for event in world.changes:
+        driver.send(event)
+    world.changes.clear()
+    driver.run(1)
+    wanted = [item for item in asked(driver, UntaintNode) if isinstance(item, UntaintNode) and item.node == "n1"]
+    assert wanted, "it may still land: the roll-back takes it off before it counts as done"
+    world.fail = lambda instruction: None
+    world.carry_out(late[0])  # now it lands
+    for event in world.changes:
+        driver.send(event)
+    world.changes.clear()
+    driver.run(60)
+    assert "n1" not in world.tainted()
+
+
+def test_replacement_that_was_never_seen_is_deleted_at_the_roll_back() -> None:
+    """Its creation was answered, its object never shown: the roll-back deletes it by the uid of the answer."""
+    world = world_of("replace2", launches=False)
+    hidden: dict[str, None] = {}
+
+    def lose(event: object) -> bool:
+        return isinstance(event, ObjectObserved) and event.object.metadata.name in hidden
+
+    driver = Driver(world, engine_for())
+    driver.lose = lose
+    driver.begin().run(14)
+    original = world.carry_out
+
+    def carry_out(instruction: Instruction) -> InstructionSucceeded | InstructionFailed:
+        if isinstance(instruction, CreateNodeClaim):
+            hidden.setdefault(instruction.name)
+        return original(instruction)
+
+    world.carry_out = carry_out  # type: ignore[method-assign]
+    driver.run(30)
+    assert len(world.created) == 2
+    driver.run(TIMEOUT + 60)
+    first, second = world.created[:2]
+    assert {first, second} <= set(world.deleted)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> None:
+    """A successor of an engine that died around its second creation takes back the first one."""
+    world = world_of("replace2", launches=False)
+    driver = Driver(world, engine_for())
+    driver.crash_at = (2, carried_out)
+    with pytest.raises(Crash):
+        driver.begin().run(60)
+    world.launches = True
+    engine: Engine = engine_for(identity="two")
+    Driver(world, engine).begin().run(TIMEOUT + 120)
+    assert world.recorded() == []
+    assert (
+        not [claim for claim in world.all(NodeClaim) if claim.metadata.name in world.created[:1]]
+        or world.get(Node, "n1") is None
+    )

@@ -1,0 +1,190 @@
+"""`dovetail top`: what a key does, what fits the screen, and the whole of it on a real terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from dovetail.cli.main import main
+from dovetail.ui.history import History
+from dovetail.ui.terminal import SORTS, TABS, Screen, chosen, plain, press, render
+from dovetail.ui.watcher import Watcher
+from tests.golden.cases import DATA
+from tests.security.hostile import as_file
+from tests.ui.terminal import DOWN, ENTER, ESCAPE, TAB, terminal
+from tests.ui.test_live import simulated
+
+CASE = DATA / "045"
+CAPTURE = (
+    "-f", str(CASE / "cluster.json.gz"), "--catalog", str(CASE / "catalog.json.gz"), "--now", "2026-05-13T15:30:00Z",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """Half a minute into issue 7146 under Karpenter's rules: commands are under way."""
+    source = simulated()
+    watcher = Watcher(source, History())
+    for _ in range(4):
+        source._pass(10)
+        watcher.look()
+    watcher._history.close()
+    assert watcher.document is not None
+    assert watcher.document["commands"]
+    return watcher.document
+
+
+@pytest.mark.parametrize("tab", TABS)
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (30, 5), (1, 1)])
+def test_every_view_fits_every_screen(document: dict[str, Any], tab: str, width: int, height: int) -> None:
+    """Exactly as many lines as the screen has, none wider."""
+    for screen in (Screen(tab=tab), Screen(tab=tab, help=True), Screen(tab=tab, filter="x", editing=True)):
+        lines = render(document, "", screen, width, height)
+        assert len(lines) == height
+        assert max(sum(cell_len(text) for text, _ in line) for line in lines) <= width
+
+
+def test_before_the_first_look_it_says_so() -> None:
+    """The problem is shown where there is one."""
+    assert "looking" in plain(render(None, "", Screen(), 80, 24))
+    assert "no answer" in plain(render(None, "no answer", Screen(), 80, 24))
+
+
+def test_keys_move_within_what_is_there(document: dict[str, Any]) -> None:
+    """Up stops at the top, down and end at the last row."""
+    last = len(document["plan"]["nodes"]["name"]) - 1
+    screen = Screen()
+    assert press(screen, "up", document).row == 0
+    assert press(screen, "end", document).row == last
+    assert press(press(screen, "G", document), "j", document).row == last
+    assert press(press(screen, "end", document), "home", document).row == 0
+    assert press(screen, "pagedown", document, 12).row == 4
+
+
+def test_views_sorts_and_search(document: dict[str, Any]) -> None:
+    """Tab goes round, digits go straight, s goes through the orders, a search narrows and can be cleared."""
+    screen = Screen()
+    for tab in (*TABS[1:], TABS[0]):
+        screen = press(screen, "tab", document)
+        assert screen.tab == tab
+    assert press(screen, "3", document).tab == TABS[2]
+    for sort in (*SORTS[1:], SORTS[0]):
+        screen = press(screen, "s", document)
+        assert screen.sort == sort
+        assert len(chosen(document, screen)) == len(document["plan"]["nodes"]["name"])
+    name = document["plan"]["nodes"]["name"][5]
+    for key in ("/", *name, "q", "backspace"):
+        screen = press(screen, key, document)
+    assert (screen.editing, screen.leaving, screen.filter) == (True, False, name)
+    screen = press(screen, "enter", document)
+    assert chosen(document, screen) == [5]
+    assert len(chosen(document, press(screen, "escape", document))) > 1
+
+
+def test_a_node_opens_and_closes(document: dict[str, Any]) -> None:
+    """Its checks and pods; escape goes back."""
+    screen = press(Screen(), "enter", document)
+    assert screen.node
+    text = plain(render(document, "", screen, 120, 60))
+    assert "STOP" in text or "pass" in text
+    assert "pods" in text
+    assert press(screen, "escape", document).node == ""
+    gone = plain(render(document, "", Screen(node="nobody"), 80, 24))
+    assert "nobody is gone" in gone
+
+
+def test_a_simulation_can_be_paused_and_sped_up(document: dict[str, Any]) -> None:
+    """Space pauses and goes on; plus and minus stay within the speeds; a capture has none."""
+    assert press(Screen(), " ", document).speed == 0
+    assert press(Screen(), "+", document).speed == 10
+    assert press(Screen(), "-", document).speed == 0
+    still = {**document, "source": {**document["source"], "speeds": [], "speed": -1}}
+    assert press(Screen(), "+", still).speed is None
+
+
+def test_commands_are_shown_with_their_steps(document: dict[str, Any]) -> None:
+    """What is done is marked, and so is what is under way."""
+    text = plain(render(document, "", Screen(tab="commands"), 120, 40))
+    assert document["commands"][0]["action"] in text
+    assert "+taint" in text
+    assert ">" in text
+
+
+def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing that moves a cursor or turns text reaches the terminal."""
+    evil = "\x1b[2J\x1b]0;owned\x07\u202eevil"
+    cluster = tmp_path / "cluster.json"
+    cluster.write_bytes(as_file(evil))
+    assert (
+        main(["top", "-f", str(cluster), "--catalog", "aws:us-east-1", "--now", "2026-03-14T15:30:00Z", "--once"]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\\u{1b}" in shown
+
+
+def test_without_a_terminal_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence, exit status 2."""
+    assert main(["top", "--scenario", "issue-7146"]) == 2
+    assert "--once" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- on a real terminal
+
+
+def test_on_a_real_terminal() -> None:
+    """It shows the capture, opens a node, searches, fits a smaller window, and leaves the terminal as it was."""
+    with terminal("top", *CAPTURE) as screen:
+        text = screen.see("NODE")
+        assert "dovetail top" in text
+        assert "q quit" in text
+        screen.type(DOWN + ENTER)
+        assert "pass" in screen.see("managed")
+        screen.type(ESCAPE)
+        screen.see("NODE")
+        screen.type(TAB)
+        screen.see("No command is under way")
+        screen.type("/zzz" + ENTER)
+        screen.see("No node matches")
+        screen.resize(60, 16)
+        assert "dovetail top" in screen.see("No node matches")
+        screen.resize(30, 8)
+        screen.see("at least 40x10")
+        screen.type("q")
+        assert screen.process.wait(timeout=30) == 0
+
+
+def test_a_simulation_goes_on_by_itself() -> None:
+    """The time on the screen moves without a key; space stops it; Ctrl-C ends it."""
+    with terminal("top", "--scenario", "issue-7146", "--policy", "karpenter-1.15", "--speed", "60") as screen:
+        first = screen.see("1m/s").splitlines()[0]
+        for _ in range(100):
+            screen.read(0.2)
+            if screen.text.splitlines()[0] != first:
+                break
+        assert screen.text.splitlines()[0] != first
+        screen.type(" ")
+        screen.see("paused")
+        screen.type("\x03")
+        assert screen.process.wait(timeout=30) in (0, 130)
+
+
+@pytest.mark.parametrize("term", ["vt100", "dumb", "no-such-terminal"])
+def test_poor_terminals_work_or_are_refused_in_one_sentence(term: str) -> None:
+    """No colours is fine; one that can't be driven is refused with what to do."""
+    with terminal("top", *CAPTURE, term=term) as screen:
+        if term == "vt100":
+            screen.see("NODE")
+            screen.type("q")
+            assert screen.process.wait(timeout=30) == 0
+        else:
+            screen.read(3)
+            screen.type("q")
+            status = screen.process.wait(timeout=60)
+            screen.read(1)
+            assert "Traceback" not in screen.text
+            if term == "no-such-terminal":
+                assert status == 2
+                assert "can't be used" in screen.text
