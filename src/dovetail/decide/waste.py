@@ -7,7 +7,6 @@ nodes that promise most per disturbance are looked at. Sits in decide, beside th
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 
 from dovetail.decide.context import RoundContext
@@ -54,7 +53,7 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     hopeless = len(own) > context.new_nodes_max or any(not node.instance_types for node in own)
     if hopeless or refuse_unplaced(simulation, context.settings) or refuse_back_off(context, own):
         return None
-    free = [replace(source, required=Fraction(0), asked_waste=None) for source in context.sources((facts,))]
+    free = [replace(source, required=source.least, asked_waste=None) for source in context.sources((facts,))]
     judged = judge_new_nodes(free, own, context.settings)
     return None if isinstance(judged, Refusal) else judged.savings
 
