@@ -15,7 +15,6 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser.chromium import find, stop, tab  # noqa: E402
 from tests.browser.test_live import serving  # noqa: E402
-from tests.ui.terminal import terminal  # noqa: E402
 
 from dovetail.cli.main import main  # noqa: E402
 from dovetail.live.capture import dump  # noqa: E402
@@ -57,6 +56,12 @@ def runs(folder: Path) -> None:
 def roll(folder: Path) -> None:
     """The lanes of a roll."""
     shoot(made(folder, "simulate", "image-roll", "-o", "html"), "roll.png", top="#lanes-title", height=1250)
+
+
+def churn(folder: Path) -> None:
+    """The lanes of a day of batch jobs: takes minutes."""
+    page = made(folder, "simulate", "batch-churn", "-o", "html")
+    shoot(page, "churn.png", top="#lanes-title", scheme="dark", height=900)
 
 
 def plan(folder: Path) -> None:
@@ -111,18 +116,7 @@ def live(folder: Path) -> None:
         browser.page.screenshot(path=str(OUT / "live.png"))
 
 
-def top(folder: Path) -> None:
-    """The terminal view, as text."""
-    with terminal(
-        "top", "--scenario", "issue-7146", "--policy", "karpenter-1.15", "--speed", "10", width=100
-    ) as screen:
-        screen.see("1 command")
-        lines = [line.rstrip() for line in screen.text.splitlines()]
-        (OUT / "top.txt").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
-        screen.type("q")
-
-
-PICTURES: dict[str, Callable[[Path], None]] = {"runs": runs, "roll": roll, "plan": plan, "live": live, "top": top}
+PICTURES: dict[str, Callable[[Path], None]] = {"runs": runs, "roll": roll, "churn": churn, "plan": plan, "live": live}
 
 if __name__ == "__main__":
     if find() is None:

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(find() is None, reason="no Chromium or no Playwright here: install chromium, and the dev group"),
 ]
-KINDS = ("simulate", "roll", "sweep", "plan")
+KINDS = ("simulate", "roll", "sweep", "plan", "whatif", "blockers")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     grid.write_text("{base: both, vary: {consolidationGracePeriod: [Never, 10m]}, seeds: 1}")
     case = DATA / "045"
     plan = ["plan", "-f", str(case / "cluster.json.gz"), "--catalog", str(case / "catalog.json.gz")]
+    inputs = [*plan[1:], "--now", "2026-05-13T15:30:00Z"]
     made = {
+        "whatif": ["whatif", *inputs, "--set", "consolidateAfter=30m", "--for", "10m", "-o", "html"],
+        "blockers": ["blockers", *inputs, "-o", "html"],
         "simulate": ["simulate", "issue-7146", "--until", "40m", "-o", "html"],
         "roll": ["simulate", "image-roll", "--until", "1h", "-o", "html"],
         "sweep": ["sweep", "issue-7146", "--grid", str(grid), "--until", "10m", "-o", "html"],
@@ -111,7 +114,7 @@ def test_the_scrubber_moves_the_cluster(pages: dict[str, Path]) -> None:
         assert page.locator(".moment").first.inner_text() != before
         assert "18:48:20" in page.locator(".clock").inner_text()
         slider.fill("0")
-        page.get_by_role("button", name="command ›").click()
+        page.get_by_role("button", name="Next command").click()
         assert page.locator(".commands li.under-way").count() >= 1
         assert "per hour" in page.locator(".commands li.under-way p").first.inner_text()
         page.get_by_role("button", name="play").click()
@@ -200,7 +203,9 @@ def test_the_front_of_a_sweep(pages: dict[str, Path]) -> None:
     with tab() as browser:
         browser.open(pages["sweep"])
         page = browser.page
-        assert page.locator("svg circle.front, svg circle.hollow").count() == 2
+        policies = page.locator(".panel tbody tr").count()
+        assert policies >= 2
+        assert page.locator("svg circle.front, svg circle.hollow").count() == policies
         page.locator("svg circle.front").first.hover()
         assert "pods moved" in page.locator(".tip").inner_text()
         assert page.locator(".lanes-stage").count() in (1, 2)

@@ -284,6 +284,10 @@ async def _releasing(client: ApiClient, made: Installed) -> list[str]:
         path = made.admin.path_of(made.objects[kind])
         await asyncio.to_thread(made.admin.request, "PATCH", path, marks, kind="application/merge-patch+json")
 
+    notes = {"metadata": {"annotations": {"dovetail.dev/recent-disruptions": "[]"}}}
+    path = made.admin.path_of(made.objects["NodePool"])
+    await asyncio.to_thread(made.admin.request, "PATCH", path, notes, kind="application/merge-patch+json")
+
     async def at_once(_: float) -> None:
         return
 
@@ -342,7 +346,7 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "list"),
         ("", "nodes", "delete"),
         ("karpenter.sh", "nodepools", "delete"),
-        ("karpenter.sh", "nodeclaims/status", "patch"),
+        ("karpenter.sh", "nodeclaims/status", "update"),
         ("coordination.k8s.io", "leases", "create"),
         ("rbac.authorization.k8s.io", "clusterroles", "patch"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),

@@ -68,6 +68,9 @@ def test_a_rate_budget_holds_across_a_restart_and_a_handover(
     world.patch(web, {"metadata": {"annotations": {"dovetail.dev/recent-disruptions": None}}})
     with started(cluster, tmp_path, "third"):
         eventually(lambda: len(world.nodes()) == 1)
+    assert noted(world, web)
+    assert main(["release", "--all", "--kubeconfig", str(cluster.kubeconfig)]) == 0
+    assert noted(world, web) == []
 
 
 def test_pause_and_resume(

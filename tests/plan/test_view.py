@@ -1,11 +1,13 @@
 """The document of the plan's page keeps its schema and says what the plan says."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.decode import load_cluster
@@ -13,6 +15,8 @@ from dovetail.api.settings import load_settings
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.model import names
+from dovetail.model.objects import Taint
 from dovetail.plan import view
 from tests.golden.cases import DATA
 from tests.paths import ROOT
@@ -99,6 +103,20 @@ def test_examples_are_tried_not_guessed(shown: tuple[Question, RoundResult, dict
     question, _, document = shown
     for example in document["examples"]:
         assert example["changes"] == view.changes_of(question, example["node"])
+
+
+def test_closing_nodes_are_marked() -> None:
+    """A node that carries Dovetail's soft taint is said to be closing; no other is."""
+    question = _question("045")
+    chosen = question.cluster.nodes[1]
+    taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
+    closing = change(chosen, spec=change(chosen.spec, taints=(*chosen.spec.taints, taint)))
+    nodes = tuple(closing if node is chosen else node for node in question.cluster.nodes)
+    question = replace(question, cluster=replace(question.cluster, nodes=nodes))
+    decider = Decider()
+    document = view.plan_view(question, decider.scene(question), decider.round(question), live=True)["nodes"]
+    marked = [name for name, mark in zip(document["name"], document["closing"], strict=True) if mark]
+    assert marked == [chosen.metadata.name]
 
 
 def test_the_live_form_leaves_out_what_is_asked_for_later() -> None:

@@ -243,8 +243,9 @@ class ReferencePacker:
             moved = [pod for name in candidates for pod in self.movable(name)]
         of_leaving = [pod for state in leaving if state.node for pod in self.movable(state.node.metadata.name)]
         run = _Run(self, staying, [*self.pending, *moved, *of_leaving], closed=closed, moved=moved)
-        packing = run.solve()
         safe = {identity(pod) for pod in of_leaving}
+        # Karpenter's rules know no order among commands; by ours, the pods of nodes that are leaving come first.
+        packing = run.solve(first=frozenset() if self.settings.rules.others_pods_count else safe)
         for node in run.existing:
             if not node.state.initialized:
                 packing.uninitialized += [name_of(pod) for pod in node.pods if identity(pod) not in safe]
@@ -288,6 +289,7 @@ class _Run:
         self.pods = list(pods)
         self._closed = set(closed)
         self._moved = {identity(pod) for pod in moved}
+        self._first: frozenset[str] = frozenset()
         self._strict = strict_reservations
         self._settings = packer.settings
         self._ignore_preferences = self._settings.preference_policy is PreferencePolicy.IGNORE
@@ -341,9 +343,13 @@ class _Run:
 
     # Solving
 
-    def solve(self) -> Packing:
-        """Places pod after pod, largest first; those that fail are tried again as long as others still land."""
-        queue = sorted(self.pods, key=_size_order)
+    def solve(self, first: Collection[str] = ()) -> Packing:
+        """Place pod after pod, `first` before all others, then the largest.
+
+        Pods that fail are tried again as long as others still land.
+        """
+        self._first = frozenset(first)
+        queue = sorted(self.pods, key=lambda pod: (identity(pod) not in first, _size_order(pod)))
         length_when_put_back: dict[str, int] = {}
         failed: dict[str, str] = {}
         while queue and length_when_put_back.get(identity(queue[0])) != len(queue):
@@ -399,6 +405,8 @@ class _Run:
         self.claims.sort(key=lambda claim: len(claim.pods))
         volumes = self.volume_alternatives.get(identity(pod), [])
         for claim in self.claims:
+            if not self._may_share(pod, claim):
+                continue
             try:
                 fit = claim.fit(pod, needs, strict, volumes, relax_min_values=False)
             except ReservedError:
@@ -407,6 +415,16 @@ class _Run:
                 claim.add(pod, fit)
                 return True
         return False
+
+    def _may_share(self, pod: Pod, claim: NewClaim) -> bool:
+        """Return False where a new node for pods of leaving nodes would be shared with pods of the candidates.
+
+        A command launches only what the pods of its own nodes need; pending pods may land on any new node.
+        """
+        owners = [identity(other) for other in claim.pods]
+        if identity(pod) in self._first:
+            return all(owner in self._first or owner not in self._moved for owner in owners)
+        return identity(pod) not in self._moved or owners[0] not in self._first
 
     def _add_to_new(self, pod: Pod, needs: Requirements, strict: Requirements) -> bool:
         volumes = self.volume_alternatives.get(identity(pod), [])

@@ -19,7 +19,7 @@ function plan(size) {
       name: each((node) => `node-${String(node).padStart(5, "0")}`), pool: each((node) => (node % 2 ? "spot" : "default")), zone: each((node) => `z${node % 3}`),
       type: each(() => "m5.large"), capacityType: each(() => "spot"), price: each((node) => (node % 7) / 10), age: each((node) => node * 60),
       cpu: each(() => 2000), memory: each(() => 100), cpuUsed: each((node) => (node % 10) * 200), memoryUsed: each(() => 50),
-      verdict: each((node) => ["eligible", "pdb", "price", "consolidate-after"][node % 4]), why: each(() => "because"), action: each((node) => (node === 0 ? 0 : -1)), cost: each((node) => node % 5),
+      verdict: each((node) => ["eligible", "pdb", "price", "consolidate-after"][node % 4]), why: each(() => "because"), action: each((node) => (node === 0 ? 0 : -1)), cost: each((node) => node % 5), closing: each((node) => Number(node === 3)),
     },
     chains: each(() => [0]), checks: [{ gate: "managed", passed: true, why: "w", figures: "" }],
     pods: {
@@ -45,6 +45,7 @@ test("nodes are filtered by words, check, pool, workload and kind of verdict", (
   assert.deepEqual(some({ text: "pod-21" }), [7]);
   assert.deepEqual(some({ text: "web/pod-21 spot" }), [7]);
   assert.deepEqual(some({ text: "pod-21 nothing" }), []);
+  assert.deepEqual(some({ text: "closing" }), [3]);
   assert.ok(some({ gate: "pdb" }).every((node) => node % 4 === 1));
   assert.deepEqual(some({ gate: "taken now" }), [0]);
   assert.ok(some({ pool: "spot" }).every((node) => node % 2 === 1));

@@ -25,6 +25,7 @@ examples:
 """
 _TICK_MILLISECONDS = 200
 _FIRST_LOOK_SECONDS = 120.0
+_PROBLEM_SECONDS = 5.0
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -61,9 +62,10 @@ def run(args: argparse.Namespace) -> int:
 def _once(watcher: "Watcher") -> int:
     from dovetail.ui.terminal import HEIGHT_MIN, Screen, plain, render
 
-    until = time.monotonic() + _FIRST_LOOK_SECONDS
+    began = time.monotonic()
     while watcher.document is None:
-        if time.monotonic() > until:
+        waited = time.monotonic() - began
+        if waited > (_PROBLEM_SECONDS if "broke" in watcher.problem else _FIRST_LOOK_SECONDS):
             raise InputError(watcher.problem or "there is nothing to see yet")
         time.sleep(0.05)
     rows = len(watcher.document["plan"]["nodes"]["name"])

@@ -28,6 +28,7 @@ from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.standing import Standing, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
@@ -55,7 +56,8 @@ _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 class RoundContext:
     """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
 
-    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`: what a `Decider` remembers.
+    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`, `standing`: what a `Decider`
+    remembers.
     """
 
     def __init__(
@@ -65,12 +67,13 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
+        standing: Standing | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
-        self._memory, self._launches_of = facts_cache, launches_of
+        self._memory, self._launches_of, self._standing = facts_cache, launches_of, standing
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
@@ -143,8 +146,9 @@ class RoundContext:
             return {}
         found: dict[str, GateResult] = {}
         members: dict[str, list[NodeFacts]] = {}
-        for facts in self.nodes:
-            if facts.counted:
+        asking = {name for name, policy in self.policies.items() if policy.health is not None}
+        for facts in self.nodes if asking else ():
+            if facts.pool_name in asking and facts.counted:
                 members.setdefault(facts.pool_name, []).append(facts)
         for pool in self.snapshot.cluster.node_pools:
             name = pool.metadata.name
@@ -203,6 +207,14 @@ class RoundContext:
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
         return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
+
+    @cached
+    def standing(self) -> StandingView | None:
+        """The refusals of earlier rounds that stand in this one; None: nothing is remembered."""
+        if self._standing is None:
+            return None
+        launches = self._launches_of(self.snapshot.frame)
+        return self._standing.look_at(self.snapshot, self.bounds, launches, self.settings)
 
     @cached
     def unready(self) -> Unready:
@@ -301,6 +313,9 @@ class RoundContext:
             offering_price=facts.offering_price,
             required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
             wasted=0 if wasted is None else wasted.by(self.now),
+            least=self.settings.waste_floor * facts.disruption_cost(self.now)
+            if self.settings.waste_floor
+            else Fraction(0),
             asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
         )
 

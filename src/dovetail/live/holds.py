@@ -65,6 +65,8 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
     await _take_marks_back(client, pools, tally)
     if pools is None:
         for item in await listed_items(client, BY_KIND["NodePool"]):
+            if without_notes(item) is not None:
+                await apply_change(client, BY_KIND["NodePool"], item, without_notes, tally)
             if without_condition(item) is not None:
                 await apply_change(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
     return tally
@@ -86,6 +88,13 @@ def _release_and_open(item: Tree) -> Tree | None:
     tree = release_patch(item) or {}
     opened = open_patch(item) if item.get("kind") == "Node" else None
     return {**tree, **(opened or {})} or None
+
+
+def without_notes(pool: Tree) -> Tree | None:
+    """Return the patch that takes our history and halts off a NodePool; a pause is a person's and stays."""
+    annotations = pool["metadata"].get("annotations") or {}
+    ours = [name for name in (names.RECENT_DISRUPTIONS, names.HALTED) if name in annotations]
+    return {"metadata": {"annotations": dict.fromkeys(ours, None)}} if ours else None
 
 
 def without_condition(pool: Tree) -> Tree | None:

@@ -44,8 +44,12 @@ class PoolCalendar:
 def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
     """Every pool's calendar, by name."""
     nothing = Catalogue(instance_types=())  # budgets know no prices
-    context = RoundContext(Question(cluster=cluster, catalogue=nothing, settings=settings, now=now))
-    ledger, policies = context.ledger, context.policies
+    return calendar_of(RoundContext(Question(cluster=cluster, catalogue=nothing, settings=settings, now=now)), days)
+
+
+def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
+    """Return every pool's calendar, by name, for a context that is there already."""
+    ledger, policies, settings, now = context.ledger, context.policies, context.settings, context.now
     end = now + timedelta(days=days)
     pools = []
     for pool in sorted(policies):

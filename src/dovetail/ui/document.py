@@ -12,7 +12,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.outcome import UNLIMITED, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock
-from dovetail.plan.calendar import PoolCalendar, calendar
+from dovetail.plan.calendar import PoolCalendar, calendar_of
 from dovetail.plan.view import plan_view
 from dovetail.report.words import count
 from dovetail.ui.commands import CommandNow
@@ -62,7 +62,7 @@ def live_document(
         },
         "commands": [_command(entry, question.now) for entry in commands],
         "next": coming(context, result),
-        "calendar": [_pool(entry) for entry in calendar(question.cluster, question.settings, question.now, DAYS)],
+        "calendar": [_pool(entry) for entry in calendar_of(context, DAYS)],
         "money": {
             "costPerHour": round(sum(result.prices.values()) / _DOLLAR, 4),
             "savedPerHour": round(saved.per_hour, 4),

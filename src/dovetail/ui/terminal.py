@@ -281,10 +281,11 @@ def _nodes(document: Json, screen: Screen, width: int, room: int) -> list[Line]:
         verdict = document["plan"]["actions"][nodes["action"][place]]["action"] if taken else nodes["verdict"][place]
         price = "?" if nodes["price"][place] < 0 else f"{nodes['price'][place]:.4f}"
         age = "-" if nodes["age"][place] < 0 else span(nodes["age"][place])
+        why = ("closing; " if nodes["closing"][place] else "") + safe(nodes["why"][place], 300)
         style = "chosen" if place == rows[row] else "accent" if taken else "good" if verdict == "eligible" else "plain"
         text = (
             f"{set_cell_size(safe(nodes['name'][place], _NAME_MAX), name)} {set_cell_size(verdict, 20)} "
-            f"{fill(nodes, place):>5.0%} {pods[place]:>4} {price:>8} {age:>7}  {safe(nodes['why'][place], 300)}"
+            f"{fill(nodes, place):>5.0%} {pods[place]:>4} {price:>8} {age:>7}  {why}"
         )
         lines.append([(text, style)])
     if not rows:

@@ -55,7 +55,7 @@ export function nodeTable(onPick) {
     const element = h("div", { class: `row${nodes.name[node] === picked ? " picked" : ""}`, role: "row", "aria-rowindex": place + 2 },
       h("span", { role: "cell", class: "c-node" }, h("button", { type: "button", class: "link", "data-node": nodes.name[node], onclick: () => onPick(nodes.name[node]) }, name(nodes.name[node])),
         h("span", { class: "sub" }, name([nodes.pool[node], nodes.zone[node], nodes.type[node]].filter(Boolean).join(" · ")))),
-      h("span", { role: "cell", class: "c-verdict" }, swatch, h("span", null, verdict)),
+      h("span", { role: "cell", class: "c-verdict" }, swatch, h("span", null, verdict), nodes.closing[node] ? h("span", { class: "pill" }, "closing") : null),
       h("span", { role: "cell", class: "c-fill" }, h("span", { class: "bar-box" }, bar), h("span", { class: "bar-value" }, percent(fill))),
       h("span", { role: "cell", class: "c-pods" }, index.podsOf[node].length),
       h("span", { role: "cell", class: "c-price" }, nodes.price[node] < 0 ? "unknown" : dollars(nodes.price[node], 4)),

@@ -24,7 +24,7 @@ export function indexOf(document) {
     workloadsOf[node].add(pods.workload[pod]);
   });
   const hay = nodes.name.map((name, node) => [
-    name, nodes.pool[node], nodes.zone[node], nodes.type[node], nodes.capacityType[node], nodes.verdict[node],
+    name, nodes.pool[node], nodes.zone[node], nodes.type[node], nodes.capacityType[node], nodes.verdict[node], nodes.closing[node] ? "closing" : "",
     ...[...workloadsOf[node]].map((workload) => workloads[workload]), ...podsOf[node].map((pod) => pods.name[pod]),
   ].join("\n").toLowerCase());
   const family = nodes.verdict.map((verdict, node) => familyOf(verdict, nodes.action[node]));

@@ -129,6 +129,7 @@ export type PlanNodes = {
   why: Texts;
   action: Numbers;
   cost: Numbers;
+  closing: Numbers;
 };
 
 export type AfterNodes = {

@@ -169,6 +169,7 @@ def _allowed(policy: DisruptionPolicy, nodes: int, reason: Reason, now: datetime
         _amount(budget, nodes)
         for budget in policy.budgets
         if not budget.topology_key
+        and budget.per is None
         and _names(budget, reason)
         and (budget.problem is not None or _is_active(budget, now))
     ]

@@ -14,6 +14,13 @@ from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget
 from dovetail.sim.checks.budget_checker import BudgetChecker
 from dovetail.sim.checks.command_checkers import ReplacementsFirstChecker, SavingsChecker
+from dovetail.sim.checks.control_checkers import (
+    MinAgeChecker,
+    PauseChecker,
+    RateChecker,
+    SurgeChecker,
+    WindowChecker,
+)
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
 from dovetail.sim.checks.steering_checker import SteeringChecker
@@ -374,6 +381,11 @@ ALL: Final[tuple[type[Checker], ...]] = (
     ReplacementsFirstChecker,
     SavingsChecker,
     SteeringChecker,
+    RateChecker,
+    WindowChecker,
+    MinAgeChecker,
+    PauseChecker,
+    SurgeChecker,
 )
 
 

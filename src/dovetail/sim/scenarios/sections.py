@@ -119,6 +119,7 @@ class WorkloadSection(_Strict, frozen=True, kw_only=True):
     apart: str | None = None
     priority: int | None = None
     pdb: PdbSection | None = None
+    surge: bool = False
     start: str = "3s-8s"
     stop: str = "2s-5s"
     grace: int = 30
@@ -199,6 +200,7 @@ class PolicySection(_Strict, frozen=True, kw_only=True):
     """A policy to try: whose rules, which settings, and what it changes in every pool's `disruption`."""
 
     profile: str = "dovetail"
+    base: str = ""
     disruption: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     beside_karpenter: bool = False

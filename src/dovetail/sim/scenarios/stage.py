@@ -270,6 +270,7 @@ class Stage:
             start=span(work.start),
             stop=span(work.stop),
             duration=span(work.duration) if work.duration is not None else None,
+            surges=work.surge and work.kind == "Deployment",
         )
         if work.pdb is not None:
             self.world.put(
@@ -287,7 +288,10 @@ class Stage:
             return
         if work.curve is not None:
             made = replace(made, replicas=self._on_curve(work.curve, 0.0))
-        self.world.workloads.add(made)
+        if made.surges:
+            self.world.rollouts.add(made)
+        else:
+            self.world.workloads.add(made)
         if kind != "DaemonSet":
             self.sizes[f"{kind}|{made.key}"] = made.replicas
         if work.curve is not None:

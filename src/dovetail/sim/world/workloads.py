@@ -53,7 +53,10 @@ _DAEMON_TOLERATIONS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a scenario says of a workload. `duration` is for Jobs: how long a pod works."""
+    """What a scenario says of a workload.
+
+    `duration` is for Jobs: how long a pod works. `surges`: a Deployment of the same name makes it roll (`rollouts`).
+    """
 
     kind: str
     name: str
@@ -65,6 +68,7 @@ class Workload:
     start: Span | None = None
     stop: Span | None = None
     duration: Span | None = None
+    surges: bool = False
 
     @property
     def key(self) -> str:
@@ -85,6 +89,7 @@ class _Set:
     made: int = 0
     asked: bool = False
     done: int = 0
+    extra: int = 0
 
 
 class Workloads:
@@ -181,6 +186,21 @@ class Workloads:
         """How many pods the workload is asked for."""
         return self._sets[f"{kind}/{key}"].desired
 
+    def pods_of(self, kind: str, key: str) -> list[str]:
+        """Return the pods of a workload, oldest first."""
+        return list(self._sets[f"{kind}/{key}"].pods)
+
+    def exceed(self, kind: str, key: str, extra: int) -> None:
+        """Let a workload have so many pods more than it is asked for, as a rolling update does."""
+        entry = self._sets[f"{kind}/{key}"]
+        entry.extra = extra
+        self._ask(entry)
+
+    def retire(self, pod: str) -> None:
+        """Stop one pod for good: another one has taken its place already."""
+        self.ended.add(self.line_of[pod])
+        self.kubelets.stop(pod)
+
     def has(self, kind: str, key: str) -> bool:
         """Return whether there is such a workload."""
         return f"{kind}/{key}" in self._sets
@@ -202,7 +222,15 @@ class Workloads:
         work = entry.workload
         self.store.put(
             kind(
-                metadata=ObjectMeta(name=work.name, namespace=work.namespace, uid=uid, labels=work.labels),
+                metadata=ObjectMeta(
+                    name=work.name,
+                    namespace=work.namespace,
+                    uid=uid,
+                    labels=work.labels,
+                    owner_references=(OwnerReference(kind="Deployment", name=work.name, api_version="apps/v1"),)
+                    if work.surges
+                    else (),
+                ),
                 spec=WorkloadSpec(
                     replicas=None if kind is DaemonSet else entry.desired,
                     selector=LabelSelectorSpec(match_labels=work.labels),
@@ -224,7 +252,7 @@ class Workloads:
         if kind == "StatefulSet":
             self._sync_stateful(entry)
             return
-        wanted = entry.desired - entry.done
+        wanted = entry.desired + entry.extra - entry.done
         while len(entry.pods) < wanted:
             name = f"{entry.workload.name}-{entry.made:05d}"
             if f"{entry.workload.namespace}/{name}" in self.store.pods:

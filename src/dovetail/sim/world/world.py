@@ -34,6 +34,7 @@ from dovetail.sim.world.karpenter import DRIFT_CHECK, Karpenter, with_condition
 from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.provisioner import Provisioner
+from dovetail.sim.world.rollouts import Rollouts
 from dovetail.sim.world.scheduler import Scheduler
 from dovetail.sim.world.shapes import Shapes
 from dovetail.sim.world.store import WorldStore
@@ -71,6 +72,7 @@ class World:
         self.draining = Draining(self.store, self.clock, self.shapes, self.evictions, self.kubelets, dice)
         self.karpenter = Karpenter(self.store, self.clock, self.cloud, self.draining, self.dice)
         self.workloads = Workloads(self.store, self.clock, self.shapes, self.kubelets, self.dice)
+        self.rollouts = Rollouts(self.store, self.clock, self.workloads)
         self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger

@@ -1,0 +1,193 @@
+"""The promises of the operators' controls: rates, windows that allow, a minimum age, a pause (spec sections 13 to 16).
+
+Counts by itself from what engines ask for. A command starts with the first instruction of it that is seen, which is
+when it was decided for good; what a decision could not know yet, within the lag, is not held against it. Sits in sim,
+beside the other checkers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from dovetail.api.policy import effective_policy
+from dovetail.api.pool_marks import read_pause
+from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.messages import Instruction, NoteDisruption, TaintNode, UntaintNode
+from dovetail.model import names
+from dovetail.model.command import REASON_OF, Method
+from dovetail.model.objects import Node, Pod
+from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.settings import DOVETAIL
+from dovetail.scheduling.pods.surge import Surges
+from dovetail.sim.checks.promises import Checker, record_on
+from dovetail.sim.world.host import Host
+
+if TYPE_CHECKING:
+    from dovetail.sim.checks.checkers import Watch
+
+_CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+@dataclass(slots=True)
+class _Start:
+    """A command that has begun: when, why, and how many nodes of each pool it takes."""
+
+    at: int
+    reason: Reason
+    nodes: dict[str, set[str]]
+
+
+class ControlChecker(Checker):
+    """Base: hears of the start of every command, once for each pool, and of every node that one takes."""
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self.starts: dict[str, _Start] = {}
+        self._begun: set[tuple[str, str]] = set()
+        self._taken: set[str] = set()
+        self.skew = 0
+        """By how much a wall clock was off at most: a history is dated by the clocks of those who wrote it."""
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Follow commands from their first instruction on."""
+        self.skew = max(self.skew, abs(self.world.clock.since_start(host.now()) - self.world.now))
+        if isinstance(instruction, NoteDisruption):
+            self._begin(host, instruction.command_id, instruction.node_pool, Reason(instruction.reason))
+        elif isinstance(instruction, TaintNode) and instruction.id not in self._taken:
+            self._taken.add(instruction.id)
+            self._taint(host, instruction)
+        elif isinstance(instruction, UntaintNode):
+            self.starts.pop(instruction.command_id, None)  # rolled back: it no longer counts
+
+    def _taint(self, host: Host, instruction: TaintNode) -> None:
+        record, node = decode_record(instruction.record), self.store.nodes.get(instruction.node)
+        if record is None or node is None or self.watch.is_karpenters(instruction.command_id):
+            return
+        pool = node.metadata.labels.get(names.NODEPOOL, "")
+        self._begin(host, instruction.command_id, pool, REASON_OF[record.method])
+        self.starts[instruction.command_id].nodes.setdefault(pool, set()).add(instruction.node)
+        self.took(host, record.method, node, pool)
+
+    def _begin(self, host: Host, ident: str, pool: str, reason: Reason) -> None:
+        if ident not in self.starts:
+            self.starts[ident] = _Start(self.world.now, reason, {})
+        if (ident, pool) not in self._begun:
+            self._begun.add((ident, pool))
+            self.began(host, pool, reason)
+
+    def began(self, host: Host, pool: str, reason: Reason) -> None:
+        """Judge a command that starts in a pool."""
+
+    def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
+        """Judge a node that a command takes."""
+
+    def policies(self, pool: str) -> list[DisruptionPolicy]:
+        """Return the policies that a decision may have seen."""
+        return [effective_policy(entry, DOVETAIL) for entry in self.watch.pools_lately(pool)]
+
+    def instants(self, host: Host) -> Iterator[datetime]:
+        """Yield the moments that a decision may have gone by: now, a moment ago, and the engine's own wall clock."""
+        clock = self.world.clock
+        yield clock.instant()
+        yield clock.instant_of(max(0, clock.now - self.watch.lag))
+        yield host.now()
+
+
+class RateChecker(ControlChecker):
+    """No more nodes begin to leave within any `per` than a rate budget allows (spec section 13)."""
+
+    rule = "rate"
+
+    def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
+        """Count the starts of the last span."""
+        reason = REASON_OF[method]
+        problems = [self._problem(policy, pool, reason, host) for policy in self.policies(pool)]
+        if problems and all(problems):
+            self.broken(problems[0])
+
+    def _problem(self, policy: DisruptionPolicy, pool: str, reason: Reason, host: Host) -> str:
+        for budget in policy.budgets:
+            if budget.per is None or budget.problem is not None or not _names(budget, reason):
+                continue
+            if budget.window is not None and not all(budget.window.active(at) for at in self.instants(host)):
+                continue
+            edge = self.world.now - budget.per + self.watch.lag + self.skew
+            recent = sum(
+                len(start.nodes.get(pool, ()))
+                for start in self.starts.values()
+                if start.at > edge and _names(budget, start.reason)
+            )
+            total = sum(item.metadata.labels.get(names.NODEPOOL) == pool for item in self.store.nodes.values()) + recent
+            allowed = -(-budget.amount * total // 100) if budget.is_percent else budget.amount
+            if recent > allowed:
+                return f"{pool}: {recent} nodes began to leave within a span in which {allowed} may"
+        return ""
+
+
+class WindowChecker(ControlChecker):
+    """Nothing starts for a reason outside of every window that names it (spec section 14)."""
+
+    rule = "window"
+
+    def began(self, host: Host, pool: str, reason: Reason) -> None:
+        """Look whether a window was open."""
+        closed = [all(not _may(policy, reason, at) for at in self.instants(host)) for policy in self.policies(pool)]
+        if closed and all(closed):
+            self.broken(f"{pool}: a command for {reason.value} starts while no window is open")
+
+
+def _may(policy: DisruptionPolicy, reason: Reason, now: datetime) -> bool:
+    naming = [entry for entry in policy.windows if entry.names(reason)]
+    if any(entry.window is None for entry in naming):
+        return False
+    return not naming or any(entry.window is not None and entry.window.active(now) for entry in naming)
+
+
+class MinAgeChecker(ControlChecker):
+    """No node younger than minNodeAge is consolidated (spec section 15)."""
+
+    rule = "min-node-age"
+
+    def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
+        """Look how old its NodeClaim is."""
+        claim = self.store.claims.get(node.metadata.name)
+        if method not in _CONSOLIDATES or claim is None or claim.metadata.creation_timestamp is None:
+            return
+        asked = min((policy.min_node_age or 0 for policy in self.policies(pool)), default=0)
+        age = max(at - claim.metadata.creation_timestamp for at in self.instants(host)).total_seconds()
+        if asked and age * 1e9 + self.watch.lag < asked:
+            self.broken(f"{node.metadata.name} is taken {age:.0f} s after its birth; it had to be older")
+
+
+class PauseChecker(ControlChecker):
+    """Nothing starts in a paused pool (spec section 16)."""
+
+    rule = "pause"
+
+    def began(self, host: Host, pool: str, reason: Reason) -> None:
+        """Look whether the pool was paused all the time that a decision may have gone by."""
+        pauses = [read_pause(entry) for entry in self.watch.pools_lately(pool)]
+        held = [pause is not None and all(pause.holds(at) for at in self.instants(host)) for pause in pauses]
+        if held and all(held):
+            self.broken(f"{pool}: a command for {reason.value} starts although the pool is paused")
+
+
+class SurgeChecker(Checker):
+    """The only pod of a Deployment that surges is never evicted by a command: it rolls first (spec section 20)."""
+
+    rule = "surge"
+
+    def evicted(self, key: str, pod: Pod) -> None:
+        """Look whether the pod's Deployment surges and wants it alone, on a node that a command of ours takes."""
+        if not self.store.by_kind["Deployment"]:
+            return
+        node = self.store.nodes.get(pod.spec.node_name)
+        record = None if node is None else record_on(node)
+        surge = Surges.build(self.store.cluster()).of(pod)
+        if surge is not None and surge.is_single and record is not None and not self.watch.is_karpenters(record.id):
+            self.broken(f"{key}, the only pod of Deployment {surge.name}, is evicted instead of rolled")
+
+
+def _names(budget: Budget, reason: Reason) -> bool:
+    return not budget.reasons or reason in budget.reasons

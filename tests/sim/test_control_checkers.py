@@ -1,0 +1,93 @@
+"""The promises of the operators' controls are watched, and a breach of each is seen."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from dovetail.model.command import Method
+from dovetail.sim.world.clock import HOUR, MINUTE
+from dovetail.sim.world.world import World
+from tests.sim.rogue import rules, settle, small_world, work
+from tests.sim.test_checkers import watched
+
+
+def annotated(world: World, value: str) -> None:
+    """Pause the pool."""
+    pool = world.store.pools["blue"]
+    meta = msgspec.structs.replace(pool.metadata, annotations={"dovetail.dev/paused": value})
+    world.set_pool(msgspec.structs.replace(pool, metadata=meta))
+
+
+@pytest.mark.parametrize(("between", "broken"), [(30 * MINUTE, ["rate"]), (61 * MINUTE, [])])
+def test_a_rate_is_counted_over_any_span(between: int, broken: list[str]) -> None:
+    """A second node within the hour is one too many; after it, it is not."""
+    world = small_world(nodes=4, budgets=[{"nodes": "100%"}, {"nodes": "1", "per": "1h"}])
+    settle(world)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    world.run(world.now + between)
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert [rule for rule in rules(watch) if rule == "rate"] == broken
+
+
+def test_a_command_that_was_rolled_back_no_longer_counts() -> None:
+    """Its taint is taken off: the next one may start."""
+    world = small_world(nodes=4, budgets=[{"nodes": "100%"}, {"nodes": "1", "per": "1h"}])
+    settle(world)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    rogue.untaint("one", "n0")
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert "rate" not in rules(watch)
+
+
+@pytest.mark.parametrize(("schedule", "broken"), [("0 0 1 6 *", ["window"]), ("* * * * *", [])])
+def test_a_start_outside_every_window_is_seen(schedule: str, broken: list[str]) -> None:
+    """The world begins in January: a window in June is closed."""
+    world = small_world(nodes=3, windows=[{"schedule": schedule, "duration": "1h", "reasons": ["Drifted"]}])
+    settle(world)
+    watch, rogue = watched(world)
+    world.run(world.now + 10 * MINUTE)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    assert [rule for rule in rules(watch) if rule == "window"] == broken
+
+
+@pytest.mark.parametrize(
+    ("method", "broken"),
+    [(Method.EMPTY, ["min-node-age"]), (Method.SINGLE_NODE, ["min-node-age"]), (Method.DRIFTED, [])],
+)
+def test_a_node_that_is_too_young_is_seen(method: Method, broken: list[str]) -> None:
+    """The nodes of the world are two hours old."""
+    world = small_world(nodes=3, minNodeAge="5h")
+    settle(world)
+    watch, rogue = watched(world)
+    rogue.taint("one", "n0", method=method)
+    assert [rule for rule in rules(watch) if rule == "min-node-age"] == broken
+
+
+@pytest.mark.parametrize(("value", "broken"), [("true", ["pause"]), ("2026-01-01T00:00:00Z", [])])
+def test_a_start_in_a_paused_pool_is_seen(value: str, broken: list[str]) -> None:
+    """A pause that is over holds nothing."""
+    world = small_world(nodes=3)
+    settle(world)
+    watch, rogue = watched(world)
+    annotated(world, value)
+    world.run(world.now + HOUR)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    assert [rule for rule in rules(watch) if rule == "pause"] == broken
+
+
+@pytest.mark.parametrize(("surges", "broken"), [(True, ["surge"]), (False, [])])
+def test_an_eviction_of_the_only_pod_of_a_deployment_that_surges_is_seen(surges: bool, broken: list[str]) -> None:
+    """A command that deletes the claim without rolling the Deployment first breaks the promise."""
+    world = small_world(nodes=2)
+    made = dataclasses.replace(work(replicas=1), surges=surges)
+    (world.rollouts if surges else world.workloads).add(made)
+    settle(world)
+    watch, rogue = watched(world)
+    node = next(name for name, pods in world.store.pods_on.items() if pods)
+    rogue.taint("one", node, method=Method.DRIFTED)
+    rogue.delete("one", node)
+    settle(world, 60)
+    assert [rule for rule in rules(watch) if rule == "surge"] == broken
