@@ -58,6 +58,7 @@ EVERY: tuple[Acted, ...] = (
     DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
     SetDisruptionReason(id="1", command_id="c", name="n", uid="u", reason="Drifted"),
     EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u"),
+    SurgeDeployment(id="1", command_id="c", namespace="d", name="n", mark="m"),
     ClearRecord(id="1", command_id="c", node_claim="n"),
     MarkPod(id="1", namespace="d", name="n", uid="u"),
     UnmarkPod(id="1", namespace="d", name="n"),
@@ -67,6 +68,8 @@ EVERY: tuple[Acted, ...] = (
         id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=datetime(2026, 1, 1, tzinfo=UTC), keep=1
     ),
     ForgetDisruption(id="1", command_id="c", node_pool="p"),
+    HaltPool(id="1", node_pool="p", value="why"),
+    HaltPool(id="1", node_pool="p", value=None),
     HoldNode(id="1", node="n"),
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
