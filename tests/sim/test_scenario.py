@@ -49,7 +49,7 @@ def test_shipped_scenarios_can_all_be_staged() -> None:
             assert Stage(scenario, scenario.policies[0], 1).build().store.pools
 
 
-def test_issue_7146_names_the_four_policies_of_the_contract() -> None:
+def test_issue_7146_names_the_policies_of_the_contract() -> None:
     """karpenter-1.15, grace-period, savings-threshold and both, with seed 001's prices."""
     scenario = load_scenario("issue-7146")
     assert [policy.name for policy in scenario.policies] == [
@@ -57,6 +57,7 @@ def test_issue_7146_names_the_four_policies_of_the_contract() -> None:
         "grace-period",
         "savings-threshold",
         "both",
+        "recommended",
     ]
     assert scenario.policies[0].settings.profile is Profile.KARPENTER_1_15
     prices = {entry.name: entry.price for entry in scenario.file.catalogue}

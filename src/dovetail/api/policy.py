@@ -66,17 +66,24 @@ def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolic
         node_pool.spec.template.spec.expire_after,
         node_pool.spec.replicas is not None,
         settings.rules.extended_policy,
+        settings.pool_defaults,
     )
 
 
 @lru_cache(maxsize=1 << 13)
 def _policy(
-    spec: DisruptionSpec, annotation: str | None, template_expiry: str | None, static: bool, extended: bool
+    spec: DisruptionSpec,
+    annotation: str | None,
+    template_expiry: str | None,
+    static: bool,
+    extended: bool,
+    defaults: tuple[tuple[str, str | float], ...],
 ) -> DisruptionPolicy:
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
     if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
+    reading.add_layer(dict(defaults), "settings.poolDefaults", "settings")
     reading.add_layer(written, _SPEC_PATH, "spec")
     if annotation is not None:
         try:

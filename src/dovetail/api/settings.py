@@ -14,12 +14,18 @@ from typing import Any, Final
 from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
 from dovetail.api.karpenter import read_karpenter
+from dovetail.api.manifest_shapes import DISRUPTION
+from dovetail.api.shape import check
 from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
+from dovetail.model.money import Money, parse_money
+from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.settings import (
     PROFILES,
+    RECOMMENDED,
+    RECOMMENDED_NAME,
     AlertGate,
     CandidateOrder,
     MinValuesPolicy,
@@ -54,7 +60,10 @@ def settings_of(tree: Any, base: Settings) -> Settings:
     if not isinstance(tree, dict):
         raise InputError(f"settings must be a map such as 'batchMaximum: 100', not {shown(tree)}")
     changes: dict[str, Any] = {}
+    base = _base(tree.get("base", ""), base)
     for key, value in tree.items():
+        if key == "base":
+            continue
         if key not in _READERS:
             raise InputError(_unknown(str(key), list(_READERS), "setting"))
         name, read = _READERS[key]
@@ -63,6 +72,17 @@ def settings_of(tree: Any, base: Settings) -> Settings:
     if base.rules.spot_gate and FeatureGate.SPOT_TO_SPOT in gates:
         changes.setdefault("spot_to_spot_consolidation", gates[FeatureGate.SPOT_TO_SPOT])
     return _checked(dataclasses.replace(base, **changes))
+
+
+def _base(name: Any, base: Settings) -> Settings:
+    """Return the settings that a file starts from: those of the profile, or what the docs recommend."""
+    if name == "":
+        return base
+    if name != RECOMMENDED_NAME:
+        raise InputError(f"base is {shown(name)}; write {RECOMMENDED_NAME}, or leave it out")
+    if base.profile is not Profile.DOVETAIL:
+        raise InputError(f"base: {RECOMMENDED_NAME} goes with the profile {Profile.DOVETAIL.value}")
+    return RECOMMENDED
 
 
 def _checked(settings: Settings) -> Settings:
@@ -84,9 +104,9 @@ def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
     )
     if not any(wanted for _, wanted, _ in asked):
         return ()
-    nodes = {node.metadata.name for node in cluster.nodes}
+    named: tuple[Node | NodeClaim, ...] = (*cluster.nodes, *cluster.node_claims) if asked[0][1] or asked[1][1] else ()
     there = {
-        "node": nodes | {claim.metadata.name for claim in cluster.node_claims},
+        "node": {item.metadata.name for item in named},
         "NodePool": {pool.metadata.name for pool in cluster.node_pools},
     }
     return tuple(
@@ -175,6 +195,30 @@ def _word(words: type[StrEnum]) -> _Reader:
     return read
 
 
+def _dollars(value: Any, key: str, _: Settings) -> Money:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
+        raise InputError(f"{key} is {shown(value)}; write dollars such as 0.01")
+    return parse_money(value)
+
+
+def _steering(value: Any, key: str, base: Settings) -> StrEnum:
+    # YAML reads the word Off as false.
+    found: StrEnum = _word(Steering)("Off" if value is False else value, key, base)
+    return found
+
+
+def _pool_defaults(value: Any, key: str, _: Settings) -> tuple[tuple[str, str | float], ...]:
+    if not isinstance(value, dict):
+        raise InputError(f"{key} is {shown(value)}; write a map such as {{consolidationSavingsThreshold: 0.02}}")
+    for name, given in value.items():
+        if name not in _DEFAULTED:
+            raise InputError(_unknown(str(name), list(_DEFAULTED), f"field in {key},"))
+        findings = list(check(DISRUPTION.fields[name], given, f"{key}.{name}"))
+        if findings:
+            raise InputError(findings[0].sentence())
+    return tuple(sorted(value.items()))
+
+
 def _names(value: Any, key: str, _: Settings) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -226,6 +270,12 @@ def _alert_gate(value: Any, key: str, base: Settings) -> AlertGate | None:
     )
 
 
+_DEFAULTED: Final = (
+    "consolidateAfter",
+    "consolidationGracePeriod",
+    "consolidationSavingsThreshold",
+    "disruptionPrice",
+)
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "candidateOrder": ("candidate_order", _word(CandidateOrder)),
     "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
@@ -236,8 +286,9 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
     "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
-    "steering": ("steering", _word(Steering)),
+    "steering": ("steering", _steering),
     "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
+    "wasteFloor": ("waste_floor", _dollars),
     "jobsWait": ("jobs_wait", _flag),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
@@ -249,6 +300,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),
+    "poolDefaults": ("pool_defaults", _pool_defaults),
     "karpenter": ("karpenter", _karpenter),
     "paused": ("paused", _flag),
     "alertGate": ("alert_gate", _alert_gate),

@@ -95,11 +95,13 @@ def parse_until(text: str | None) -> int | None:
 
 def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, ...]":
     """The policies that were asked for: the scenario's own by name, others from files; all of its own else."""
-    from dovetail.sim.scenarios.scenario import load_policy
+    from dovetail.sim.scenarios.scenario import load_policy, recommended_policy
 
     if not wanted:
         return scenario.policies
+    recommended = recommended_policy()
     own = {policy.name: policy for policy in scenario.policies}
+    own.setdefault(recommended.name, recommended)
     found = []
     for entry in wanted:
         name, equals, file = entry.partition("=")

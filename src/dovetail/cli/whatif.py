@@ -10,6 +10,7 @@ from dovetail.cli.live_cluster import add_cluster_options, capture_live
 from dovetail.cli.names import one_of
 from dovetail.cli.output import print_bytes, print_json, print_lines, print_page, yaml_bytes
 from dovetail.cli.progress import progress_bar
+from dovetail.model.settings import RECOMMENDED_DISRUPTION, RECOMMENDED_NAME
 
 if TYPE_CHECKING:
     from dovetail.sim.whatif import Answer, WhatIf
@@ -27,7 +28,9 @@ examples:
   dovetail whatif --set 'budgets=[{nodes: "20%"}]' -o html > whatif.html
   dovetail whatif --set consolidateAfter=5m -o yaml > patch.yaml
   kubectl patch nodepool web --type merge --patch-file patch.yaml
+  dovetail whatif --set base=recommended
 """
+_BASE = f"base={RECOMMENDED_NAME}"
 _LONGEST_HOURS = 24 * 31
 
 
@@ -75,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.changes:
         raise InputError("what should be changed? write --set FIELD=VALUE, such as --set consolidateAfter=5m")
-    fields, length = read_changes(args.changes), _length(args.length)
+    recommended = _BASE in args.changes
+    fields, length = read_changes(word for word in args.changes if word != _BASE), _length(args.length)
+    if recommended:
+        fields = {**RECOMMENDED_DISRUPTION, **fields}
     question = load_question(args, capture=lambda: capture_live(args))
     known = [pool.metadata.name for pool in question.cluster.node_pools]
     pools = tuple(one_of(name, known, "NodePool") for name in args.pools)
@@ -85,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
         settings=question.settings,
         now=question.now,
         fields=fields,
+        recommended=recommended,
         pools=pools,
         length=length,
         seed=args.seed,

@@ -7,7 +7,6 @@ nodes that promise most per disturbance are looked at. Sits in decide, beside th
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Final
 
 from dovetail.decide.context import RoundContext
@@ -35,6 +34,8 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
+    if all(policy.disruption_price is None for policy in context.policies.values()):
+        return {}
     priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
@@ -43,7 +44,7 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     place = context.index_of(facts)
-    for least, launch in context.bounds.replacement_at_least(place):
+    for least, launch, _ in context.bounds.replacement_at_least(place):
         if least > context.new_nodes_max:
             return None
         cheaper = launch is None or context.new_nodes_max > 1
@@ -54,7 +55,7 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     hopeless = len(own) > context.new_nodes_max or any(not node.instance_types for node in own)
     if hopeless or refuse_unplaced(simulation, context.settings) or refuse_back_off(context, own):
         return None
-    free = [replace(source, required=Fraction(0), asked_waste=None) for source in context.sources((facts,))]
+    free = [replace(source, required=source.least, asked_waste=None) for source in context.sources((facts,))]
     judged = judge_new_nodes(free, own, context.settings)
     return None if isinstance(judged, Refusal) else judged.savings
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.model.karpenter import KarpenterSettings
+from dovetail.model.money import Money
 from dovetail.model.rules import DOVETAIL_RULES, KARPENTER_RULES, Rules
 
 _SECOND: Final = 1_000_000_000
@@ -95,9 +96,10 @@ class AlertGate:
 class Settings:
     """All tunables. `rules` are those that no file sets: a profile chooses them; `profile` is only its name.
 
-    `ties`: 0, and equal domains go by name; any other number: by chance, anew for every pod, as Karpenter's own maps
-    do. Only a simulated Karpenter asks for that. The last four are for the live controller alone: how its Lease is
-    kept, and how old its view of any kind may be before it decides nothing.
+    `pool_defaults`: fields of `disruption` that hold for pools which don't set them. `ties`: 0, and equal domains go by
+    name; any other number: by chance, anew for every pod, as Karpenter's own maps do. Only a simulated Karpenter asks
+    for that. The last four are for the live controller alone: how its Lease is kept, and how old its view of any kind
+    may be before it decides nothing.
     """
 
     profile: Profile = Profile.DOVETAIL
@@ -113,6 +115,7 @@ class Settings:
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
     jobs_wait: bool = False
+    waste_floor: Money = 0
     steering: Steering = Steering.OFF
     steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
@@ -124,6 +127,7 @@ class Settings:
     nominated_nodes: tuple[str, ...] = ()
     marked_for_deletion_nodes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    pool_defaults: tuple[tuple[str, str | float], ...] = ()
     karpenter: KarpenterSettings = field(default_factory=KarpenterSettings)
     paused: bool = False
     alert_gate: AlertGate | None = None
@@ -149,4 +153,22 @@ KARPENTER_1_15: Final = Settings(
     batch_maximum=101,
     stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0),
 )
+RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {
+    "consolidationSavingsThreshold": 0.02,
+    "disruptionPrice": 0.01,
+}
+"""What the recommended policy asks of a pool: the bar for haste, and what a restart is worth."""
+RECOMMENDED: Final = Settings(
+    search=Search.VALUE,
+    replacements_max=4,
+    stabilization=Stabilization(empty=30 * _SECOND),
+    stabilization_ends=StabilizationEnds.LANDED,
+    evictions_in_order=True,
+    steering=Steering.PREFER,
+    jobs_wait=True,
+    waste_floor=10**16,
+    pool_defaults=tuple(RECOMMENDED_DISRUPTION.items()),
+)
+"""What the docs recommend to a new user, found by experiments on all scenarios and recordings."""
+RECOMMENDED_NAME: Final = "recommended"
 PROFILES: Final[dict[Profile, Settings]] = {Profile.DOVETAIL: DOVETAIL, Profile.KARPENTER_1_15: KARPENTER_1_15}

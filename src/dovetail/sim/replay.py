@@ -15,7 +15,7 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.compare import cores
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.recording import Recording, replay
-from dovetail.sim.scenarios.scenario import Policy
+from dovetail.sim.scenarios.scenario import Policy, recommended_policy
 from dovetail.sim.workers import Progress, run_in_workers
 
 SHORT_LIFE_SECONDS = 15 * 60
@@ -47,7 +47,8 @@ class Played:
 
 def default_policies() -> tuple[Policy, ...]:
     """Return the policies that are played where none is named."""
-    return (Policy(name="karpenter-1.15", settings=KARPENTER_1_15), Policy(name="default", settings=DOVETAIL))
+    karpenter = Policy(name="karpenter-1.15", settings=KARPENTER_1_15)
+    return (karpenter, Policy(name="default", settings=DOVETAIL), recommended_policy())
 
 
 Task = tuple[Recording, Catalogue, Policy, int]

@@ -25,10 +25,10 @@ from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.duration import DurationError, parse_nillable
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED_NAME
 from dovetail.sim.compare import Task
 from dovetail.sim.ledger import Result
-from dovetail.sim.scenarios.scenario import Policy, Scenario
+from dovetail.sim.scenarios.scenario import Policy, Scenario, recommended_policy
 from dovetail.sim.weighing import RULE, score, undecided
 
 _FIRST: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "consolidateAfter")
@@ -89,7 +89,7 @@ def _grid(tree: dict[str, Any], name: str, scenario: Scenario) -> Grid:
     unknown = sorted(set(tree) - {"base", "vary", "seeds"})
     if unknown:
         raise InputError(f"{name}: {unknown[0]} is no field of a grid; there are base, vary and seeds")
-    own = [policy.name for policy in scenario.policies]
+    own = [*dict.fromkeys([*(policy.name for policy in scenario.policies), RECOMMENDED_NAME])]
     base = tree.get("base", own[0])
     if base not in own:
         raise InputError(f"{name}: base is {base!r}; {scenario.name} has the policies {', '.join(own)}")
@@ -154,7 +154,7 @@ def _problems(key: str, entry: object) -> tuple[str, ...]:
 
 def tasks_of(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
     """Return every combination on every seed, in a fixed order."""
-    base = next(policy for policy in scenario.policies if policy.name == grid.base)
+    base = next(policy for policy in (*scenario.policies, recommended_policy()) if policy.name == grid.base)
     tasks: list[Task] = []
     for combination in product(*grid.vary.values()):
         chosen = dict(zip(grid.vary, combination, strict=True))

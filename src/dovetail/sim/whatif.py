@@ -6,7 +6,7 @@ which it states. Decides nothing about disruption. Sits in sim; `cli.whatif` pri
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import HOUR, MINUTE, format_duration
 from dovetail.model.money import UNIT
-from dovetail.model.settings import KARPENTER_1_15, Settings
+from dovetail.model.settings import KARPENTER_1_15, RECOMMENDED, Settings
 from dovetail.sim.compare import run_all
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.arrivals import stays_of
@@ -44,6 +44,7 @@ class WhatIf:
     pools: tuple[str, ...]
     length: int
     seed: int = 0
+    recommended: bool = False
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -148,12 +149,19 @@ def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None
     )
 
 
+def _changed(asked: WhatIf) -> Settings:
+    """Return the settings of the changed policy: the same, or those of the recommended one for the same cluster."""
+    if not asked.recommended:
+        return asked.settings
+    return replace(RECOMMENDED, pools=asked.settings.pools, karpenter=asked.settings.karpenter)
+
+
 def _scenario(asked: WhatIf, window: Window) -> Scenario:
     settings = asked.settings
     policies = (
         Policy(name=BASELINE, settings=settings),
         Policy(name="karpenter-1.15", settings=KARPENTER_1_15),
-        Policy(name=CHANGED, settings=settings, disruption=dict(asked.fields), pools=asked.chosen),
+        Policy(name=CHANGED, settings=_changed(asked), disruption=dict(asked.fields), pools=asked.chosen),
     )
     start = window.begin - timedelta(microseconds=WARM_UP // 1000)
     return Scenario(

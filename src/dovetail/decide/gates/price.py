@@ -49,6 +49,7 @@ class Source:
     offering_price: float | None = None
     required: Fraction = Fraction(0)
     wasted: Money = 0
+    least: Fraction = Fraction(0)
     asked_waste: Fraction | None = None
 
 
@@ -168,9 +169,16 @@ def _not_less(price: Money, least: Money) -> Refusal:
 
 def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
     """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
-    if not settings.rules.savings_threshold or has_wasted_enough(sources):
+    if not settings.rules.savings_threshold:
         return Fraction(0)
+    if has_wasted_enough(sources):
+        return least_of(sources)
     return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+
+
+def least_of(sources: Sequence[Source]) -> Fraction:
+    """Return what nodes have to save although they have wasted enough (setting wasteFloor); at most their threshold."""
+    return sum((min(source.least, source.required) for source in sources), Fraction(0))
 
 
 def has_wasted_enough(sources: Sequence[Source]) -> bool:
@@ -194,7 +202,7 @@ def approval(
         new_nodes=new_nodes,
         savings=savings,
         savings_float=estimate,
-        required=Fraction(0) if by_waste else required,
+        required=least_of(sources) if by_waste else required,
         by_waste=by_waste,
     )
 

@@ -46,7 +46,8 @@ class Sums:
         required = [source.required for source in context.sources(candidates)]
         self.price = np.array([facts.price / UNIT for facts in candidates])
         self.required = np.array([float(amount / UNIT) for amount in required])
-        self.worth = self.price * FREE if free else self.price - self.required
+        least = np.array([float(source.least / UNIT) for source in context.sources(candidates)])
+        self.worth = (self.price - least) * FREE if free else self.price - self.required
         first = frame.first
         self.work = [sum(1 if first(cls).simple else RULED for cls in each.classes) for each in movers]
         self._scale = FREE if free else 1.0

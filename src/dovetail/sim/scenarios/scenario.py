@@ -21,7 +21,14 @@ from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DurationError, parse_simple
-from dovetail.model.settings import PROFILES, Profile, Settings
+from dovetail.model.settings import (
+    PROFILES,
+    RECOMMENDED,
+    RECOMMENDED_DISRUPTION,
+    RECOMMENDED_NAME,
+    Profile,
+    Settings,
+)
 from dovetail.sim.scenarios.scenario_checks import check_scenario
 from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile
 from dovetail.sim.world.clock import Span
@@ -132,6 +139,11 @@ def with_trace(scenario: Scenario, file: str) -> Scenario:
         raise ScenarioError(f"{scenario.source}: it replays no trace; leave --trace away, or add a `trace:` section")
     trace = msgspec.structs.replace(section, file=str(Path(file).resolve()))
     return replace(scenario, file=msgspec.structs.replace(scenario.file, trace=trace))
+
+
+def recommended_policy() -> Policy:
+    """Return the policy that the docs recommend to a new user."""
+    return Policy(name=RECOMMENDED_NAME, settings=RECOMMENDED, disruption=dict(RECOMMENDED_DISRUPTION))
 
 
 def load_policy(name: str, where: str | Path) -> Policy:
@@ -278,14 +290,15 @@ class _Reader:
             inner = f"{path}.profile" if path else "profile"
             raise self.fail(inner, f"{section.profile!r} is no profile; write one of: {known}")
         base = PROFILES[Profile(section.profile)]
+        words = {**({"base": section.base} if section.base else {}), **section.settings}
         try:
-            settings = settings_of(section.settings, base) if section.settings else base
+            settings = settings_of(words, base) if words else base
         except InputError as error:
             raise self.fail(f"{path}.settings" if path else "settings", str(error)) from None
         return Policy(
             name=name,
             settings=settings,
-            disruption=dict(section.disruption),
+            disruption={**(RECOMMENDED_DISRUPTION if section.base else {}), **section.disruption},
             beside_karpenter=section.beside_karpenter,
         )
 

@@ -200,6 +200,7 @@ class PolicySection(_Strict, frozen=True, kw_only=True):
     """A policy to try: whose rules, which settings, and what it changes in every pool's `disruption`."""
 
     profile: str = "dovetail"
+    base: str = ""
     disruption: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     beside_karpenter: bool = False

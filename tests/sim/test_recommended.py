@@ -1,0 +1,74 @@
+"""The built-in policy `recommended`: a base for policies, settings and grids, and what it is made of."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dovetail.api.findings import InputError
+from dovetail.api.policy import effective_policy
+from dovetail.api.settings import load_settings, settings_of
+from dovetail.cli.main import main
+from dovetail.model.money import parse_money
+from dovetail.model.objects import NodePool
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, RECOMMENDED_DISRUPTION, Search, Steering
+from dovetail.sim.replay import default_policies
+from dovetail.sim.scenarios.scenario import load_policy, load_scenario
+
+
+def _pool(**disruption: object) -> NodePool:
+    return msgspec.convert({"metadata": {"name": "web"}, "spec": {"disruption": disruption}}, NodePool, strict=False)
+
+
+def test_a_policy_may_start_from_it(tmp_path: Path) -> None:
+    """Its own words win, field by field; all else is what is recommended."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("{base: recommended, settings: {steering: Off}, disruption: {disruptionPrice: 0.5}}")
+    policy = load_policy("mine", file)
+    assert policy.settings.search is Search.VALUE
+    assert policy.settings.steering is Steering.OFF
+    assert policy.disruption == {**RECOMMENDED_DISRUPTION, "disruptionPrice": 0.5}
+
+
+def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
+    """Pools that say nothing get the recommended threshold and price; those that say something keep it."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("base: recommended\nbatchMaximum: 7\n")
+    settings = load_settings(file)
+    assert settings.batch_maximum == 7
+    assert settings.replacements_max == RECOMMENDED.replacements_max == 4
+    silent, loud = effective_policy(_pool(), settings), effective_policy(_pool(disruptionPrice=1), settings)
+    assert silent.savings_threshold == parse_money(RECOMMENDED_DISRUPTION["consolidationSavingsThreshold"])
+    assert silent.disruption_price == parse_money(RECOMMENDED_DISRUPTION["disruptionPrice"])
+    assert silent.origins["disruptionPrice"] == "settings"
+    assert (loud.disruption_price, loud.origins["disruptionPrice"]) == (parse_money(1), "spec")
+    assert effective_policy(_pool(), DOVETAIL).disruption_price is None
+
+
+@pytest.mark.parametrize(
+    ("tree", "base", "words"),
+    [
+        ({"base": "best"}, DOVETAIL, "base is .*best.*; write recommended"),
+        ({"base": "recommended"}, KARPENTER_1_15, "goes with the profile dovetail"),
+        ({"poolDefaults": {"budgets": []}}, DOVETAIL, "there is no field in poolDefaults"),
+        ({"poolDefaults": {"disruptionPrice": "much"}}, DOVETAIL, "poolDefaults.disruptionPrice"),
+        ({"poolDefaults": 3}, DOVETAIL, "write a map"),
+        ({"wasteFloor": -1}, DOVETAIL, "write dollars such as 0.01"),
+    ],
+)
+def test_what_can_not_be_a_base(tree: dict[str, object], base: object, words: str) -> None:
+    """Each mistake is one sentence."""
+    with pytest.raises(InputError, match=words):
+        settings_of(tree, base)  # type: ignore[arg-type]
+
+
+def test_its_name_is_known_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The demo's scenario names it, `replay` plays it, `simulate` and grids take it for any scenario."""
+    assert [policy.name for policy in load_scenario("issue-7146").policies][-1] == "recommended"
+    assert [policy.name for policy in default_policies()] == ["karpenter-1.15", "default", "recommended"]
+    assert main(["simulate", "image-roll", "--policy", "recommended", "--until", "5m", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["policies"][0]["policy"] == "recommended"
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("{base: recommended, vary: {consolidateAfter: [30s]}, seeds: 1}")
+    assert main(["sweep", "image-roll", "--grid", str(grid), "--until", "2m", "-o", "json"]) == 0
