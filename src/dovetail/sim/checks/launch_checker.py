@@ -80,7 +80,7 @@ class LaunchChecker(Checker):
         nodes = [entry.node for entry in record.nodes]
         need = self._needs[record.id] = self._need(nodes)
         if record.action is Action.REPLACE_COST and settings.search is Search.VALUE:
-            # Several small nodes may cost less than one that is large enough (section 21); what they hold stays bounded.
+            # Several small nodes may cost less than a large one (section 21); what they may hold stays bounded.
             need.nodes = max(need.nodes, settings.replacements_max)
         if len(record.replacements) > need.nodes:
             self.broken(
