@@ -33,7 +33,6 @@ LARGE_MODULES = {
     "scheduling/snapshot.py": 480,
     "scheduling/topology.py": 470,
     "sim/checks/checkers.py": 480,
-    "sim/checks/swarm.py": 470,
     "sim/scenarios/stage.py": 480,
     "sim/world/karpenter.py": 470,
     "sim/world/scheduler.py": 460,
