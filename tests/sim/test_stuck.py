@@ -2,8 +2,7 @@
 
 import pytest
 
-from dovetail.sim.world.shapes import PodShape, shape_of
-from dovetail.sim.world.stuck import Stuck
+from dovetail.sim.world.shapes import PodShape, Stuck, shape_of
 from tests.designs.world import NOW, Town
 
 

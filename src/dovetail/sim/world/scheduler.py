@@ -20,23 +20,12 @@ from dovetail.model import names
 from dovetail.model.objects import Condition, Pod, TopologySpreadConstraint
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
-from dovetail.sim.world.shapes import PodShape, Shapes
+from dovetail.sim.world.shapes import PodShape, Shapes, Stuck, ports_of
 from dovetail.sim.world.store import Change, WorldStore
-from dovetail.sim.world.stuck import Stuck
 
 _CYCLE: Final = SECOND // 100
 _ALL_BELOW: Final = 100
 _DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
-
-
-def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
-    """The host ports that a shape takes."""
-    return tuple(
-        (port.host_port, port.protocol or "TCP")
-        for container in shape.spec.containers
-        for port in container.ports
-        if port.host_port
-    )
 
 
 class Scheduler:
@@ -145,9 +134,7 @@ class Scheduler:
             if row < 0:
                 self._fail(key, pod)
             else:
-                node = self.table.nodes[row]
-                assert node is not None
-                self._bind(key, pod, node.metadata.name)
+                self._bind(key, pod, self.table.name_of(row))
                 self.stuck.drop(key)
         if self.stuck:
             self.on_unschedulable(tuple(self.stuck))
@@ -183,9 +170,7 @@ class Scheduler:
                 self._fail(key, pod)
                 failed.append(key)
             else:
-                node = self.table.nodes[row]
-                assert node is not None
-                self._bind(key, pod, node.metadata.name)
+                self._bind(key, pod, self.table.name_of(row))
         if failed:
             self.on_unschedulable(failed)
 
