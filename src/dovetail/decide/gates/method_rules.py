@@ -198,7 +198,7 @@ def no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResul
 
 
 def claims_why(pod: Pod, settings: Settings) -> str:
-    """Say why a pod with resource claims keeps its node."""
+    """Return why a pod with resource claims keeps its node."""
     if settings.karpenter.ignores_dra:
         return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
