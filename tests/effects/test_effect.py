@@ -76,6 +76,8 @@ EVERY: tuple[Acted, ...] = (
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
     SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
     NoteDisruption(id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=NOW, keep=10**12),
+    HaltPool(id="1", node_pool="p", value="{}"),
+    SurgeDeployment(id="1", command_id="c", namespace="d", name="w", mark="m"),
     ForgetDisruption(id="1", command_id="c", node_pool="p"),
 )
 KEYS = st.sampled_from(
