@@ -86,11 +86,9 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
     place, launch = context.index_of(facts), None
-    for least, launch in context.bounds.replacement_at_least(place):
+    for least, launch in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max:
             return _too_many_for_certain(least, context.new_nodes_max)
-        if context.new_nodes_max > 1:
-            launch = None  # two small machines may cost less than one that holds all
         if launch:
             refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
             if refusal:
