@@ -58,6 +58,12 @@ def roll(folder: Path) -> None:
     shoot(made(folder, "simulate", "image-roll", "-o", "html"), "roll.png", top="#lanes-title", height=1250)
 
 
+def churn(folder: Path) -> None:
+    """The lanes of a day of batch jobs: takes minutes."""
+    page = made(folder, "simulate", "batch-churn", "-o", "html")
+    shoot(page, "churn.png", top="#lanes-title", scheme="dark", height=900)
+
+
 def plan(folder: Path) -> None:
     """The plan of the day-night cluster in the middle of its day, with a node opened."""
     scenario = load_scenario("day-night")
@@ -110,7 +116,7 @@ def live(folder: Path) -> None:
         browser.page.screenshot(path=str(OUT / "live.png"))
 
 
-PICTURES: dict[str, Callable[[Path], None]] = {"runs": runs, "roll": roll, "plan": plan, "live": live}
+PICTURES: dict[str, Callable[[Path], None]] = {"runs": runs, "roll": roll, "churn": churn, "plan": plan, "live": live}
 
 if __name__ == "__main__":
     if find() is None:

@@ -114,7 +114,7 @@ def test_the_scrubber_moves_the_cluster(pages: dict[str, Path]) -> None:
         assert page.locator(".moment").first.inner_text() != before
         assert "18:48:20" in page.locator(".clock").inner_text()
         slider.fill("0")
-        page.get_by_role("button", name="command ›").click()
+        page.get_by_role("button", name="Next command").click()
         assert page.locator(".commands li.under-way").count() >= 1
         assert "per hour" in page.locator(".commands li.under-way p").first.inner_text()
         page.get_by_role("button", name="play").click()

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from dovetail.lifecycle.memory.waste import UNSEEN_MAX, WasteBook
 from dovetail.lifecycle.store import Store
-from dovetail.lifecycle.waste import UNSEEN_MAX, WasteBook
 from dovetail.model.money import as_float, parse_money
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
 from dovetail.model.waste import Wasted

@@ -112,6 +112,7 @@ def test_rights_come_with_acting() -> None:
             assert int(notes["helm.sh/hook-weight"]) < 0, "before the Job"
             assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
         assert "delete" not in _verbs(made)
+        assert {"nodes", "pods"} <= {name for rule in one(made, "ClusterRole")["rules"] for name in rule["resources"]}
 
 
 def test_without_roles_of_the_chart_the_hook_uses_the_account_that_was_named() -> None:

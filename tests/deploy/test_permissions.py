@@ -346,7 +346,7 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "list"),
         ("", "nodes", "delete"),
         ("karpenter.sh", "nodepools", "delete"),
-        ("karpenter.sh", "nodeclaims/status", "patch"),
+        ("karpenter.sh", "nodeclaims/status", "update"),
         ("coordination.k8s.io", "leases", "create"),
         ("rbac.authorization.k8s.io", "clusterroles", "patch"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),

@@ -86,14 +86,25 @@ def test_evictions_name_the_true_reason_and_both_count_them(start: Start, tmp_pa
     with start(METRICS_PORT=str(port)) as beside:
         world = beside.world
         web = kwok_pool("web", consolidateAfter="Never")
+        web["spec"]["template"]["spec"]["terminationGracePeriod"] = "30m"
         world.create(web)
         world.create(spread("wide", 1, "1500m"))
         world.wait_running("wide", 1)
         wait_nodes(world, 1)
         (old,) = world.claims()
+        # The drain waits for this budget, so that no pod is gone before it is said why.
+        guard = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "guard", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "wide"}}},
+        }
+        world.create(guard)
         with history_of(beside.plane) as history, controller(tmp_path, "dovetail", *beside.flags()) as process:
             process.wait_for("leading")
             _drift(world, web)
+            eventually(lambda: _condition(world.claims()[old], "DisruptionReason"), seconds_max=300)
+            world.api.delete(guard)
             eventually(lambda: old not in world.claims(), seconds_max=300)
             said = history.first(
                 "NodeClaim",

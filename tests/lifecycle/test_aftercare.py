@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from dovetail.api.pool_marks import read_halt
-from dovetail.lifecycle.aftercare import Aftercare
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.messages import HaltPool
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method

@@ -31,7 +31,7 @@ def _end_and_stay(engine: Engine) -> None:
 
 
 def _not_lead(engine: Engine) -> None:
-    engine.is_leader = False
+    engine._state.is_leader = False
 
 
 def _jump(engine: Engine) -> None:
@@ -51,7 +51,7 @@ def _validate_late(engine: Engine) -> None:
 
 
 def _nominate_twice(engine: Engine) -> None:
-    engine._pacing.lingering[engine.runs[0].replacements[0]] = engine.elapsed + SECOND
+    engine._state.pacing.lingering[engine.runs[0].replacements[0]] = engine.elapsed + SECOND
 
 
 @pytest.mark.parametrize(

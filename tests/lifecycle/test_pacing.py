@@ -5,7 +5,7 @@ import pytest
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
-from dovetail.lifecycle.pacing import Pacing, loop_pause
+from dovetail.lifecycle.memory.pacing import Pacing, loop_pause
 from dovetail.model.command import Action, Method
 from dovetail.model.settings import Stabilization
 from tests.lifecycle.world import T0

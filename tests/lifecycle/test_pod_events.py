@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from dovetail.decide.gates.timers import last_pod_event
+from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.messages import ObjectObserved, ObjectVanished
-from dovetail.lifecycle.pod_events import PodEvents
 from dovetail.model import names
 from dovetail.model.objects import (
     Condition,

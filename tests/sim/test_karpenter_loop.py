@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from dovetail.sim.checks.swarm import small_catalogue
+from dovetail.sim.checks.small_clusters import small_catalogue
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.karpenter import with_condition

@@ -21,6 +21,7 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.money import Money, parse_money
+from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.settings import (
     PROFILES,
     RECOMMENDED,
@@ -103,9 +104,9 @@ def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
     )
     if not any(wanted for _, wanted, _ in asked):
         return ()
-    nodes = {node.metadata.name for node in cluster.nodes}
+    named: tuple[Node | NodeClaim, ...] = (*cluster.nodes, *cluster.node_claims) if asked[0][1] or asked[1][1] else ()
     there = {
-        "node": nodes | {claim.metadata.name for claim in cluster.node_claims},
+        "node": {item.metadata.name for item in named},
         "NodePool": {pool.metadata.name for pool in cluster.node_pools},
     }
     return tuple(

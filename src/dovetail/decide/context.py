@@ -21,17 +21,19 @@ from dovetail.decide.facts.reading import Reader
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
-from dovetail.decide.gates.candidates import Chain, GateContext, gates_of
+from dovetail.decide.gates.candidates import Chain, GateContext, awaited, gates_of
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.standing import Standing, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
+from dovetail.model.objects import Pod
 from dovetail.model.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
@@ -54,7 +56,8 @@ _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 class RoundContext:
     """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
 
-    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`: what a `Decider` remembers.
+    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`, `standing`: what a `Decider`
+    remembers.
     """
 
     def __init__(
@@ -64,12 +67,13 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
+        standing: Standing | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
-        self._memory, self._launches_of = facts_cache, launches_of
+        self._memory, self._launches_of, self._standing = facts_cache, launches_of, standing
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
@@ -142,8 +146,9 @@ class RoundContext:
             return {}
         found: dict[str, GateResult] = {}
         members: dict[str, list[NodeFacts]] = {}
-        for facts in self.nodes:
-            if facts.counted:
+        asking = {name for name, policy in self.policies.items() if policy.health is not None}
+        for facts in self.nodes if asking else ():
+            if facts.pool_name in asking and facts.counted:
                 members.setdefault(facts.pool_name, []).append(facts)
         for pool in self.snapshot.cluster.node_pools:
             name = pool.metadata.name
@@ -167,7 +172,25 @@ class RoundContext:
     @cached
     def chains(self) -> Chains:
         """Gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context)
+        return Chains(self.by_name, self.gate_context, lambda: self.awaited)
+
+    @cached
+    def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
+        """The nodes that pods which wait would land on, and these pods: pending ones, and those of leaving nodes.
+
+        Karpenter nominates such nodes and no object shows it. Asked only where a node could be deleted as empty.
+        """
+        snapshot = self.snapshot
+        if not self.settings.rules.waiting_pods_nominate:
+            return {}
+        if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
+            return {}
+        found = simulate(snapshot, (), strict_reserved=True, under_way=self.in_flight.under_way)
+        virtual = frozenset(map(id, snapshot.surroundings.virtual))
+        landed = (
+            (place.node, tuple(pod for pod in place.pods if id(pod) not in virtual)) for place in found.placements
+        )
+        return {node: pods for node, pods in landed if pods}
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
@@ -184,6 +207,14 @@ class RoundContext:
     def bounds(self) -> Bounds:
         """What can be refused without a simulation."""
         return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
+
+    @cached
+    def standing(self) -> StandingView | None:
+        """The refusals of earlier rounds that stand in this one; None: nothing is remembered."""
+        if self._standing is None:
+            return None
+        launches = self._launches_of(self.snapshot.frame)
+        return self._standing.look_at(self.snapshot, self.bounds, launches, self.settings)
 
     @cached
     def unready(self) -> Unready:
@@ -215,6 +246,8 @@ class RoundContext:
         for facts, methods in self._open_to():
             for method in methods:
                 found[method].append(facts)
+        if found[Method.EMPTY]:
+            found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
         return found
 
     def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
@@ -230,7 +263,7 @@ class RoundContext:
             yield facts, known
 
     def _passed(self, facts: NodeFacts) -> tuple[Method, ...]:
-        return tuple(method for method, chain in self.chains[facts.name].items() if chain.open)
+        return tuple(method for method, chain in self.chains.before_waiting(facts.name).items() if chain.open)
 
     @cached
     def cost_order(self) -> tuple[NodeFacts, ...]:
@@ -337,14 +370,29 @@ class RoundContext:
 
 
 class Chains(Mapping[str, dict[Method, Chain]]):
-    """Gates 1 to 7 of nodes by name, each worked out when it is first looked at."""
+    """Gates 1 to 7 of nodes by name, each worked out when it is first looked at.
 
-    def __init__(self, nodes: Mapping[str, NodeFacts], gate_context: GateContext) -> None:
-        self._nodes, self._gate_context = nodes, gate_context
+    `awaited`: returns the nodes that pods which wait would land on; asked only for nodes that could go as empty.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeFacts],
+        gate_context: GateContext,
+        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
+    ) -> None:
+        self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
         self._found: dict[str, dict[Method, Chain]] = {}
 
     def __getitem__(self, name: str) -> dict[Method, Chain]:
         """Return a node's chains, by method."""
+        found = self.before_waiting(name)
+        empty = found[Method.EMPTY]
+        pods = self._awaited().get(name) if empty.open else None
+        return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
+
+    def before_waiting(self, name: str) -> dict[Method, Chain]:
+        """Return a node's chains by what its own objects say, whatever waits for a node."""
         found = self._found.get(name)
         if found is None:
             found = self._found[name] = gates_of(self._nodes[name], self._gate_context)

@@ -4,6 +4,7 @@ Sentences only, in a stable order. Sits in decide, below the round.
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from dovetail.api.findings import shown
 from dovetail.api.pool_marks import read_history, read_pause
@@ -15,6 +16,7 @@ from dovetail.decide.methods import unhealthy
 from dovetail.model.duration import NEVER, format_duration
 from dovetail.model.names import RECENT_DISRUPTIONS
 
+_SPANS = attrgetter("spec.expire_after", "spec.termination_grace_period")
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
 
@@ -42,7 +44,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
 def _claims(context: RoundContext) -> Iterator[str]:
     """Say which NodeClaims have durations that can't be read, and what comes of it."""
     claims = context.snapshot.cluster.node_claims
-    spans = {(claim.spec.expire_after, claim.spec.termination_grace_period) for claim in claims}
+    spans = set(map(_SPANS, claims))
     if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
         return  # as nearly always
     closes = {"expireAfter": "the node never expires", "terminationGracePeriod": "it lifts no pod's protection"}

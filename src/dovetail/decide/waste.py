@@ -34,6 +34,8 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
+    if all(policy.disruption_price is None for policy in context.policies.values()):
+        return {}
     priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
@@ -42,7 +44,7 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     place = context.index_of(facts)
-    for least, launch in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+    for least, launch, _ in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max or (launch is not None and launch.amount >= facts.price):
             return None
     simulation = context.simulate((facts,), for_cost=True)

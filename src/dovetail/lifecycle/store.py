@@ -226,6 +226,10 @@ class Store:
         at = column.find((namespace, name))
         return None if at is None else column.items[at]  # type: ignore[return-value]
 
+    def has_machine(self, name: str) -> bool:
+        """Return whether a node or a NodeClaim of that name is known."""
+        return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
+
     def node_pools(self) -> tuple[NodePool, ...]:
         """All pools, by name."""
         return self._columns[NodePool].as_tuple()  # type: ignore[return-value]

@@ -37,6 +37,11 @@ class Rules:
         True, "A Node that is being deleted counts as leaving, even if its NodeClaim is not being deleted."
     )
     pods_nominate: bool = _rule(True, "A pending pod's `nominatedNodeName` nominates that node.")
+    waiting_pods_nominate: bool = _rule(
+        True,
+        "An empty node stays while pending pods, or pods of leaving nodes, would land on it; "
+        "else only Karpenter's own nominations keep it.",
+    )
     own_annotations: bool = _rule(
         True,
         "Dovetail's annotations on a node count: its hold is no do-not-disrupt, and always-do-not-disrupt is one.",

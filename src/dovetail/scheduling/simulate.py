@@ -71,8 +71,10 @@ def simulate(
         engine.rules.credit(credited)
     count = len(entries) + len(leaving)
     engine.prepare((*leaving, *entries))
-    if snapshot.settings.rules.others_pods_count or not candidates:
+    if snapshot.settings.rules.others_pods_count:
         engine.run(sorted((*entries, *leaving), key=_by_key))
+    elif not candidates:
+        engine.run(sorted((*entries, *settle(engine, leaving, under_way, snapshot.index)), key=_by_key))
     else:
         unsettled = settle(engine, leaving, under_way, snapshot.index)
         engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))

@@ -255,6 +255,11 @@ class Snapshot:
         return self._memory.machines.kind_of(name, pool)
 
     @property
+    def lineage(self) -> object:
+        """Another one where pods of the same specs have other numbers, or other pods of a node would move."""
+        return self._movers.lineage
+
+    @property
     def index(self) -> Mapping[str, int]:
         """The places of all nodes, by name."""
         return self._index

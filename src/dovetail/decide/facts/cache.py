@@ -13,13 +13,14 @@ from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
+from dovetail.scheduling.pods.evictions import Span, span_of
+from dovetail.scheduling.snapshot import Snapshot
 
 Pools = frozenset[str] | None
 """Which pools are ours; None: all."""
@@ -100,6 +101,7 @@ class FactsCache:
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
+        self._timed: dict[str, Span] = {}
         self._nodes: dict[str, _Node] = {}
         self._here: list[str] = []
         self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
@@ -110,10 +112,12 @@ class FactsCache:
         self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
         self.guards = Guards(())
 
-    def look_at(
-        self, pdbs: Sequence[PodDisruptionBudget], nodes: Iterable[str], settings: Settings, catalogue: Catalogue
-    ) -> None:
-        """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise."""
+    def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
+        """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise.
+
+        Also those on which a do-not-disrupt has run out since.
+        """
+        catalogue, pdbs = snapshot.catalogue, snapshot.cluster.pdbs
         settings = replace(settings, ties=0)  # chance in the simulations changes no fact
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last = {}, None
@@ -121,7 +125,7 @@ class FactsCache:
                 self._sums = {}
         self._settings, self._catalogue = settings, catalogue
         others, turned = self._look_at_pdbs(pdbs)
-        here = list(nodes)
+        here = list(snapshot.index)
         if here != self._here:
             self._here = here
             self._sums = {name: entry for name in here if (entry := self._sums.get(name)) is not None}
@@ -132,6 +136,9 @@ class FactsCache:
                 for name, entry in self._sums.items()
                 if entry.namespaces.isdisjoint(others) and entry.pdbs.isdisjoint(turned)
             }
+        for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
+            del self._timed[name]
+            self._sums.pop(name, None)
 
     def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], set[str]]:
         """Return the namespaces whose PDBs are others than before, and the PDBs that refuse otherwise."""
@@ -157,13 +164,16 @@ class FactsCache:
         entry = self._sums.get(node)
         return entry.sums if entry is not None and entry.pods is pods else None
 
-    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str]) -> None:
-        """Remember what pods came to; not where time alone may change it."""
-        timed = any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations)
-        if timed or sums.surges:  # a Deployment that rolls is not among what is compared
+    def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
+        """Remember what pods came to, until a do-not-disrupt runs out."""
+        self._timed.pop(node, None)
+        if sums.surges:  # a Deployment that rolls is not among what is compared
             self._sums.pop(node, None)
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
+        span = span_of(pods, now)
+        if span != Span():
+            self._timed[node] = span
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
     def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:

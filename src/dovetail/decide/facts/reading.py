@@ -45,7 +45,7 @@ class Reader:
         self.memory = memory
         pdbs = snapshot.cluster.pdbs
         if memory is not None:
-            memory.look_at(pdbs, [state.name for state in snapshot.states], settings, snapshot.catalogue)
+            memory.look_at(snapshot, settings)
         self.guards = Guards(pdbs) if memory is None else memory.guards
 
     def read(self) -> tuple[NodeFacts, ...]:
@@ -89,7 +89,7 @@ class Reader:
         if known is None:
             known = sum_up(self.snapshot, index, self.guards, self.now)
             if self.memory is not None:
-                self.memory.keep_sums(name, pods, known, self.guards.over(pods))
+                self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:

@@ -7,10 +7,11 @@ expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; g
 facts and timers, below the methods.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import takewhile
 
 from dovetail.api.pod_windows import PodWindow
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
@@ -513,6 +514,17 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
         else:
             chains[method] = Chain(method, before)
     return chains
+
+
+def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
+    """Return the chain of an empty node that pods which wait now would land on: it ends at the gate `nominated`."""
+    before = tuple(takewhile(lambda result: result.gate is not Gate.NOMINATED, chain.results))
+    first, more = pod_name(pods[0]), len(pods) - 1
+    if more:
+        why = f"It is empty, but pod {first} and {more} more wait for a node and would land on it."
+    else:
+        why = f"It is empty, but pod {first} waits for a node and would land on it."
+    return Chain(chain.method, (*before, stopped(Gate.NOMINATED, why, pod=first, pods=len(pods))))
 
 
 def is_bounded(claim: NodeClaim) -> bool:

@@ -77,22 +77,30 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
     refusal = _refuse_unready(context, places)
     if refusal:
         return refusal
-    least = context.bounds.new_nodes_at_least(places)
+    least, launch = context.bounds.replacements_at_least(places)
     if least > context.new_nodes_max:
         return _too_many_for_certain(least, context.new_nodes_max)
-    return price.refuse_at_most(context.sources(nodes), context.settings)
+    sources = context.sources(nodes)
+    if launch and context.new_nodes_max == 1:
+        paid = sum(source.price for source in sources)
+        refusal = price.refuse_no_cheaper(paid, price.float_sum(sources), launch, context.settings)
+        if refusal:
+            return refusal
+    return price.refuse_at_most(sources, context.settings)
 
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
-    place, launch = context.index_of(facts), None
-    for least, launch in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+    place, launch, refusal = context.index_of(facts), None, None
+    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max:
-            return _too_many_for_certain(least, context.new_nodes_max)
-        if launch:
+            refusal = _too_many_for_certain(least, context.new_nodes_max)
+        elif launch:
             refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
-            if refusal:
-                return refusal
+        if refusal:
+            if stands and context.standing is not None:
+                context.standing.keep(facts, refusal)
+            return refusal
     refusal = _refuse_unready(context, (place,))
     if refusal is None and context.settings.rules.savings_threshold:
         refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)

@@ -15,6 +15,7 @@ from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
+from dovetail.model.verdicts import Gate
 
 METHOD = Method.SINGLE_NODE
 
@@ -58,9 +59,10 @@ def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node by every gate, the Balanced score included; asked once a round."""
     known = context.judged.get(facts.name)
     if known is None:
-        hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if balanced.asks(facts) else None
+        asks = balanced.asks(facts)
+        hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if asks else None
         known = hopeless or _judge(context, facts)
-        if isinstance(known, Refusal):
+        if isinstance(known, Refusal) and known.gate is Gate.SAVINGS_THRESHOLD:
             known = as_waste(context, facts, known)
         context.judged[facts.name] = known
     return known
@@ -88,6 +90,7 @@ def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node before the Balanced score; asked once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
-        known = cost_move(context, (facts,))
+        known = context.standing.refusal_of(facts) if context.standing is not None else None
+        known = known or cost_move(context, (facts,))
         context.unscored[facts.name] = known
     return known

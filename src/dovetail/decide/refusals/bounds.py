@@ -8,6 +8,7 @@ count too. Labels, taints and topology only make it harder, so they are not look
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,18 @@ class _Shelter:
         return found
 
 
+class _Batch(NamedTuple):
+    """What the pods of nodes up to this one ask for: the started ones, all with those of leaving nodes.
+
+    `homeless`: what started pods need, by resource, for which each by itself no other node has room.
+    """
+
+    node: int
+    settled: Demand
+    demand: Demand
+    homeless: dict[int, int]
+
+
 class Bounds:
     """Sums over a snapshot, kept for its life."""
 
@@ -61,7 +74,7 @@ class Bounds:
         self._snapshot = snapshot
         self._closed = list(closed)
         self._launches = launches
-        self._batch: list[tuple[int, Demand, Demand]] = []
+        self._batch: list[_Batch] = []
 
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
@@ -97,47 +110,71 @@ class Bounds:
             found = found.plus(self._snapshot.movers(index).demand)
         return found
 
-    def new_nodes_at_least(self, nodes: Sequence[int]) -> int:
-        """Return a number of new nodes that taking these away needs for certain; 0 or 1 says nothing."""
-        settled, demand = self._together(nodes)
-        started = self._short(settled, self._for_moved, nodes)
-        every = self._short(demand, self._for_all, nodes)
-        return max(self._launches.count_for(started), self._launches.count_for(every))
+    def replacements_at_least(self, nodes: Sequence[int]) -> tuple[int, LaunchPrice | None]:
+        """Return a number of new nodes that taking these away together needs for certain, and the least for one.
 
-    def _together(self, chosen: Sequence[int]) -> tuple[Demand, Demand]:
-        """Return what the started pods of nodes ask for, and all pods with those of leaving nodes.
+        None of them: it says nothing. No price: no single machine could hold the pods without a place.
+        """
+        batch = self._together(nodes)
+        need = batch.homeless.copy()
+        _raise(need, self._short(batch.settled, self._for_moved, nodes))
+        _raise(need, self._short(batch.demand, self._for_all, nodes))
+        return self._launches.least_for(need) if need else (0, None)
+
+    def _together(self, chosen: Sequence[int]) -> _Batch:
+        """Return what the pods of nodes ask for together.
 
         Batches are asked about that begin alike, so the sums of their beginnings are kept.
         """
         batch = self._batch
         same = 0
-        while same < min(len(batch), len(chosen)) and batch[same][0] == chosen[same]:
+        while same < min(len(batch), len(chosen)) and batch[same].node == chosen[same]:
             same += 1
         if same < len(chosen):
             del batch[same:]
         for index in chosen[same:]:
             movers = self._snapshot.movers(index)
-            settled, demand = batch[-1][1:] if batch else (Demand({}, frozenset()), self._leaving)
-            batch.append((index, settled.plus(movers.started_demand), demand.plus(movers.demand)))
-        return batch[len(chosen) - 1][1:]
+            before = batch[-1] if batch else _Batch(-1, Demand({}, frozenset()), self._leaving, {})
+            batch.append(
+                _Batch(
+                    index,
+                    before.settled.plus(movers.started_demand),
+                    before.demand.plus(movers.demand),
+                    self._homeless(index, movers.started, before.homeless),
+                )
+            )
+        return batch[len(chosen) - 1]
 
-    def replacement_at_least(self, node: int, *, several: bool = False) -> Iterator[tuple[int, LaunchPrice | None]]:
+    @property
+    def counts_leaving(self) -> bool:
+        """Return whether pods of nodes that are leaving already count too."""
+        return bool(self._counted)
+
+    def room_for(self, info: SpecInfo) -> str | None:
+        """Say which node alone has room for a moved pod of the spec; empty: none has, None: several have."""
+        number, first = self._for_moved.takers(info)
+        return None if number > 1 else self._snapshot.states[first].name if number else ""
+
+    def replacement_at_least(
+        self, node: int, *, several: bool = False
+    ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
         """Return the number of new nodes that one node's going needs for certain, and the least that one could cost.
 
         Several answers, each surer than the one before and harder to come by; one that says nothing is left out. No
-        price: no single machine could hold the pods without a place. `several`: the least that any number could cost.
+        price: no single machine could hold the pods without a place. The last: whether it rests only on pods for which,
+        each taken by itself, no other node has room. `several`: the least that any number of machines could cost.
         """
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
-        need = self._homeless(node, movers.started)
+        need = self._homeless(node, movers.started, self._leaving_homeless.get(node, self._leaving_homeless[-1]))
         if need:
-            yield least_for(need)
+            yield *least_for(need), True
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
-            yield least_for(need)
+            yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
             if _raise(need, self._short(every, self._for_all, chosen)):
-                yield least_for(need)
+                yield *least_for(need), False
 
     def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
         return max(1, self._launches.count_for(need)), self._launches.share_for(need)
@@ -155,12 +192,12 @@ class Bounds:
                 short[column] = amount - left
         return short
 
-    def _homeless(self, index: int, started: Specs) -> dict[int, int]:
-        """Sum up what pods need for which no other node has room, by resource: those of the node, and of leaving ones.
+    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
+        """Sum up what pods of a node need for which no other node has room, by resource, with what others need.
 
         Pods that are bound but not started don't count: they may go where others are closed out.
         """
-        total = self._leaving_homeless.get(index, self._leaving_homeless[-1]).copy()
+        total = others.copy()
         takers = self._for_moved.takers
         for info, count in started:
             number, first = takers(info)

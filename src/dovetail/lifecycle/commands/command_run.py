@@ -161,9 +161,9 @@ class Run:
         """Name the deletion of a NodeClaim."""
         return f"{self.id}/delete/{name}"
 
-    def attribute_id(self, name: str) -> str:
-        """Name saying why a candidate's NodeClaim leaves."""
-        return f"{self.id}/attribute/{name}"
+    def attribute_id(self, name: str, *, at_once: bool = False) -> str:
+        """Name saying why a candidate's NodeClaim leaves: right after its deletion, or once that is known."""
+        return f"{self.id}/attribute{'-at-once' if at_once else ''}/{name}"
 
     def clear_id(self, name: str) -> str:
         """Name the clearing of a replacement's record."""

@@ -92,7 +92,7 @@ _ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_RE
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _SURGE: Final = Transition(Phase.SURGING, (Step.SURGE,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
-_DELETE: Final = Transition(Phase.DELETING, (Step.DELETE,))
+_DELETE: Final = Transition(Phase.DELETING, (Step.DELETE, Step.ATTRIBUTE))
 _DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
 _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 

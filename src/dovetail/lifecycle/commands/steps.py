@@ -151,6 +151,9 @@ def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
 def _attribute_done(run: Run, entry: Candidate, view: View) -> bool:
     """Return whether nothing more is to be said on a candidate's NodeClaim: best effort, once its deletion began."""
     claim = claim_of(entry, view.store)
+    if run.phase is Phase.DELETING:
+        # Asked for once together with the deletion, and carried out right after it: Karpenter's drain begins at once.
+        return claim is None or run.attribute_id(entry.claim, at_once=True) in run.attempts
     if claim is None or not is_leaving(run, entry, view):
         return True
     if is_true(claim.status.conditions, names.CONDITION_DISRUPTION_REASON):
@@ -285,7 +288,7 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
         case Step.ATTRIBUTE:
             entry = _entry(run, target)
             return SetDisruptionReason(
-                id=run.attribute_id(entry.claim),
+                id=run.attribute_id(entry.claim, at_once=run.phase is Phase.DELETING),
                 command_id=run.id,
                 name=entry.claim,
                 uid=entry.uid,

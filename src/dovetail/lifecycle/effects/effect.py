@@ -368,7 +368,7 @@ def _attribute(asked: SetDisruptionReason, claim: Tree | None, context: EffectCo
     if claim is None or text(claim, "metadata", "uid") != asked.uid:
         return Done()
     if mapping(claim, "metadata").get("deletionTimestamp") is None:
-        return Failed(failure=Failure.CONFLICT, detail=f"NodeClaim {asked.name} is not being deleted yet")
+        return Done()  # its deletion failed; it is asked for again when it is known to have begun
     wanted: Tree = {"type": names.CONDITION_DISRUPTION_REASON, "status": "True", "reason": asked.reason}
     wanted["message"] = asked.reason
     tree = _with_condition(claim, wanted, context)

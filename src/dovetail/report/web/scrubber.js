@@ -24,8 +24,8 @@ export function scrubber({ state, seconds, start, moments }) {
   const shown = h("output", { class: "clock" });
   const speed = h("select", { "aria-label": "Speed", onchange: () => state.set({ speed: Number(speed.value) }) },
     SPEEDS.map((value) => h("option", { value, selected: value === state.now.speed }, `${span(value)}/s`)));
-  const back = h("button", { type: "button", onclick: () => jump(-1) }, "‹ command");
-  const next = h("button", { type: "button", onclick: () => jump(1) }, "command ›");
+  const back = h("button", { type: "button", "aria-label": "Previous command", onclick: () => jump(-1) }, "‹", h("span", { class: "long" }, " command"));
+  const next = h("button", { type: "button", "aria-label": "Next command", onclick: () => jump(1) }, h("span", { class: "long" }, "command "), "›");
   let before = 0;
 
   /** @param {number} direction */
@@ -68,5 +68,5 @@ export function scrubber({ state, seconds, start, moments }) {
     if (changed.has("at") || changed.has("playing")) show();
   });
   show();
-  return h("div", { class: "scrubber", role: "group", "aria-label": "Time control" }, play, speed, slider, shown, h("span", { class: "jumps" }, back, next));
+  return h("div", { class: "scrubber", role: "group", "aria-label": "Time control" }, play, speed, h("span", { class: "jumps" }, back, next), slider, shown);
 }

@@ -4,12 +4,13 @@ Karpenter leaves such pods out of its simulations, since nobody knows when they 
 is a gate of `decide`; this only says who takes part in a simulation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from dovetail.model import names
-from dovetail.model.duration import DurationError, parse_go_duration
+from dovetail.model.duration import DurationError, later, parse_go_duration
 from dovetail.model.labels import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.pods import pod as filters
@@ -34,6 +35,42 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
         return True
     age = now - started
     return (age // timedelta(microseconds=1)) * 1000 < duration
+
+
+def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
+    """Yield when the do-not-disrupt of pods ends by itself; those that last, or can't be read, have no end."""
+    for pod in pods:
+        value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT) if pod.metadata.annotations else None
+        if value is None or value == "true" or pod.status.start_time is None:
+            continue
+        try:
+            duration = parse_go_duration(value)
+        except DurationError:
+            continue
+        if duration > 0:
+            yield later(pod.status.start_time, duration)
+
+
+class Span(NamedTuple):
+    """From when until when no do-not-disrupt begins to hold or runs out; None: for ever."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def covers(self, now: datetime) -> bool:
+        """Return whether a time is within it."""
+        return (self.since is None or self.since <= now) and (self.until is None or now < self.until)
+
+
+_FOR_EVER = Span()
+
+
+def span_of(pods: Iterable[Pod], now: datetime) -> Span:
+    """Return the span around now in which the same pods are protected; _FOR_EVER where time changes nothing."""
+    ends = tuple(_ends(pods))
+    if not ends:
+        return _FOR_EVER
+    return Span(max((at for at in ends if at <= now), default=None), min((at for at in ends if at > now), default=None))
 
 
 class Blockers:

@@ -1,7 +1,7 @@
 """Which pods of each node would move if it went, ready for simulations, and kept from one snapshot to the next.
 
-The pods of a node that are the very same objects as before, under PDBs that block the same, come to the same; only
-where a pod's do-not-disrupt may run out is it looked at again. Remembering never changes an answer. Sits in
+The pods of a node that are the very same objects as before, under PDBs that block the same, come to the same; until
+a pod's do-not-disrupt runs out. Remembering never changes an answer. Sits in
 scheduling, below the snapshot.
 """
 
@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 
-from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
-from dovetail.scheduling.pods.evictions import Blockers
+from dovetail.scheduling.pods.evictions import Blockers, Span, span_of
 from dovetail.scheduling.pods.surge import Owner
 
 Leaving = list[tuple[PodClass, int, int]]
@@ -83,17 +82,19 @@ class Movers:
         "_waiting",
         "classes",
         "flags",
-        "may_run_out",
         "of",
         "pods",
+        "span",
     )
 
-    def __init__(self, of: tuple[Pod, ...], pods: tuple[Pod, ...], classes: list[PodClass], flags: list[int]) -> None:
+    def __init__(
+        self, of: tuple[Pod, ...], pods: tuple[Pod, ...], classes: list[PodClass], flags: list[int], span: Span
+    ) -> None:
         self.of = of
         self.pods = pods
         self.classes = classes
         self.flags = flags
-        self.may_run_out = _may_run_out(of)
+        self.span = span
         self._queue: list[Entry] | None = None
         self._alike: list[list[Entry]] | None = None
         self._waiting: list[Entry] | None = None
@@ -198,11 +199,13 @@ class MoverRegistry:
         self._by_node: dict[str, Movers] = {}
         self._earlier: dict[str, Movers] = {}
         self._blockers: Blockers | None = None
+        self.lineage: object = self
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
             if old._keys is keys:
                 # All that was known goes on, whether it is asked for in this round or not.
                 self._earlier = {**old._earlier, **old._by_node}
+                self.lineage = old.lineage
 
     @property
     def blockers(self) -> Blockers:
@@ -221,15 +224,10 @@ class MoverRegistry:
         found = self._by_node.get(name)
         if found is None or found.of is not pods:
             found = self._earlier.get(name)
-            if found is None or found.of is not pods or found.may_run_out:
+            if found is None or found.of is not pods or not found.span.covers(now):
                 found = _movers(index, pods, bindings, self.blockers, now)
             self._by_node[name] = found
         return found
-
-
-def _may_run_out(pods: Iterable[Pod]) -> bool:
-    """Return whether time alone may change who moves."""
-    return any(names.DO_NOT_DISRUPT in pod.metadata.annotations for pod in pods if pod.metadata.annotations)
 
 
 def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
@@ -242,6 +240,7 @@ def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Block
         tuple([all_pods[at] for at in places]),
         [bindings.class_at(at) for at in places],
         [bits[at] for at in places],
+        span_of(of, now),
     )
 
 

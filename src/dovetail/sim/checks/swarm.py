@@ -11,68 +11,28 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from dovetail.model import names
-from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import (
-    Affinity,
-    Container,
-    DisruptionSpec,
-    LabelSelectorSpec,
-    NodeClaimSpec,
-    NodeClaimTemplate,
-    NodeClassReference,
-    NodePool,
-    NodePoolSpec,
-    ObjectMeta,
-    PodAffinity,
-    PodAffinityTerm,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodSpec,
-    ResourceList,
-    ResourceRequirements,
-    SelectorRequirement,
-    TopologySpreadConstraint,
     is_true,
 )
 from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, Steering
 from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.checks.promises import Violation
+from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, draw_pool, small_catalogue
 from dovetail.sim.compare import cores
-from dovetail.sim.scenarios.stage import offered
 from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
 from dovetail.sim.world.cloud import CloudTimes
 from dovetail.sim.world.host import Host, Line
-from dovetail.sim.world.workloads import Workload
-from dovetail.sim.world.world import World, WorldConfig, managed
+from dovetail.sim.world.world import World, WorldConfig
 
-ZONES: Final = ("zone-a", "zone-b", "zone-c")
 TROUBLED: Final = 25 * MINUTE
 SETTLING: Final = 3 * MINUTE
 LONGEST: Final = 3 * 60 * MINUTE
-_KINDS: Final = (
-    ("small", 2, "4Gi", 0.05, 0.02),
-    ("small-b", 2, "4Gi", 0.048, 0.019),
-    ("medium", 4, "8Gi", 0.10, 0.04),
-    ("medium-b", 4, "8Gi", 0.093, 0.035),
-    ("large", 8, "16Gi", 0.20, 0.075),
-)
-
-
-def small_catalogue(*, spot: bool = False) -> Catalogue:
-    """Five types whose prices lie close together, in three zones."""
-    return Catalogue(
-        instance_types=tuple(
-            offered(name, cpu, memory, price, spot_price if spot else None, ZONES)
-            for name, cpu, memory, price, spot_price in _KINDS
-        ),
-        source="swarm",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,120 +87,18 @@ class Trial:
         world.karpenter.images["default"] = "image-1"
         pools = ["blue", "green"][: 1 + (dice.random() < 0.4)]
         for name in pools:
-            world.add_pool(self._pool(name))
-        kinds = [kind[0] for kind in _KINDS]
+            world.add_pool(draw_pool(world, dice, name, spot=self.spot))
+        kinds = [kind[0] for kind in KINDS]
         for index in range(dice.randrange(4, 10)):
             capacity = names.SPOT if self.spot and dice.random() < 0.6 else names.ON_DEMAND
             kind = kinds[dice.randrange(len(kinds))]
             age = dice.randrange(5, 300) * MINUTE
             world.add_node(pools[index % len(pools)], kind, ZONES[dice.randrange(3)], capacity, age=age)
         for index in range(dice.randrange(4, 9)):
-            self._workload(index)
+            add_workload(world, dice, index)
         world.run(90 * SECOND)
         self._controllers()
         self._happenings()
-
-    def _pool(self, name: str) -> NodePool:
-        dice = self.dice
-        budgets: list[dict[str, Any]] = [{"nodes": dice.choice(("1", "20%", "50%", "100%"))}]
-        if dice.random() < 0.3:
-            budgets.append(
-                {"nodes": dice.choice(("1", "50%")), "topologyKey": names.ZONE, "sequential": dice.random() < 0.7}
-            )
-        disruption: dict[str, Any] = {
-            "consolidationPolicy": dice.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced")),
-            "consolidateAfter": dice.choice(("0s", "15s", "1m", "4m")),
-            "consolidationSavingsThreshold": dice.choice((0, 0, 0.005, 0.01)),
-            "budgets": budgets,
-        }
-        if dice.random() < 0.3:
-            disruption["consolidationGracePeriod"] = dice.choice(("3m", "10m"))
-        if dice.random() < 0.2:
-            disruption["expireAfter"] = dice.choice(("2h", "4h"))
-        price = self.world.dice.stream(f"price/{name}").choice((None, None, 0.0005, 0.005))
-        if price is not None:
-            disruption["disruptionPrice"] = price
-        disruption |= self._controls(name, budgets)
-        values = (names.ON_DEMAND, names.SPOT) if self.spot else (names.ON_DEMAND,)
-        pool = NodePool(
-            metadata=ObjectMeta(name=name),
-            spec=NodePoolSpec(
-                template=NodeClaimTemplate(
-                    spec=NodeClaimSpec(
-                        requirements=(SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=values),),
-                        node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
-                        expire_after="720h",
-                        termination_grace_period=dice.choice((None, None, "5m")),
-                    )
-                ),
-                disruption=msgspec.convert(disruption, DisruptionSpec),
-            ),
-        )
-        return managed(pool)
-
-    def _controls(self, name: str, budgets: list[dict[str, Any]]) -> dict[str, Any]:
-        """Draw the operators' controls of a pool, by dice of their own: other draws stay what they were."""
-        dice = self.world.dice.stream(f"controls/{name}")
-        found: dict[str, Any] = {}
-        if dice.random() < 0.25:
-            per = {"nodes": dice.choice(("1", "2", "30%")), "per": dice.choice(("5m", "10m", "1h"))}
-            found["budgets"] = [*budgets, per]
-        if dice.random() < 0.15:
-            begin = dice.randrange(60)
-            found["windows"] = [{"schedule": f"{begin}/20 * * * *", "duration": dice.choice(("5m", "12m"))}]
-        if dice.random() < 0.15:
-            found["minNodeAge"] = dice.choice(("5m", "20m", "1h"))
-        if dice.random() < 0.15:
-            found["health"] = {"notReadyNodes": dice.choice(("0", "20%")), "movedPodsReadyWithin": "3m"}
-        return found
-
-    def _workload(self, index: int) -> None:
-        dice = self.dice
-        name = f"app-{index}"
-        labels = {"app": name}
-        spread: tuple[TopologySpreadConstraint, ...] = ()
-        if dice.random() < 0.4:
-            spread = (
-                TopologySpreadConstraint(
-                    topology_key=dice.choice((names.ZONE, names.HOSTNAME)),
-                    max_skew=dice.choice((1, 2)),
-                    when_unsatisfiable=dice.choice(("ScheduleAnyway", "DoNotSchedule")),
-                    label_selector=LabelSelectorSpec(match_labels=labels),
-                ),
-            )
-        affinity = None
-        if dice.random() < 0.2:
-            term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels=labels))
-            affinity = Affinity(
-                pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
-            )
-        requests: ResourceList = {
-            "cpu": dice.choice(("150m", "400m", "900m")),
-            "memory": dice.choice(("128Mi", "512Mi", "1Gi")),
-        }
-        kind = dice.choice(("ReplicaSet",) * 5 + ("StatefulSet",))
-        work = Workload(
-            kind=kind,
-            name=name,
-            replicas=dice.randrange(1, 6),
-            labels=labels,
-            spec=PodSpec(
-                topology_spread_constraints=spread,
-                affinity=affinity,
-                termination_grace_period_seconds=30,
-                containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
-            ),
-            start=seconds(1, 6),
-            stop=seconds(1, 8),
-        )
-        if dice.random() < 0.4 and work.replicas > 1:
-            self.world.put(
-                PodDisruptionBudget(
-                    metadata=ObjectMeta(name=name, namespace="default"),
-                    spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=labels), max_unavailable=1),
-                )
-            )
-        self.world.workloads.add(work)
 
     # ------------------------------------------------------------ controllers and faults
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.pacing import BackOff
+from dovetail.lifecycle.memory.pacing import BackOff
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.objects import NodeClaim, Pod

@@ -1,0 +1,106 @@
+"""Refusals that still stand: nodes that could not go last time, until something comes that could overturn it.
+
+A node is refused without a simulation where some of its pods have room nowhere else and the cheapest machine for these
+is no cheaper (`bounds`). Such a refusal stands as long as its node's facts and movers are the very same, launches cost
+the same and, for each kind of pod on it, the same is true of the others: room nowhere, on one node only, or on more.
+Whatever else changes in the cluster can't overturn it, nor change a word of it. Remembering never changes an answer.
+Sits in decide, beside bounds; `Decider` owns it.
+"""
+
+from dataclasses import dataclass, replace
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.refusals.bounds import Bounds
+from dovetail.decide.refusals.launches import Launches
+from dovetail.model.settings import Settings
+from dovetail.scheduling.pods.classes import SpecInfo
+from dovetail.scheduling.pods.movers import Movers
+from dovetail.scheduling.snapshot import Snapshot
+
+_SWEPT_MIN = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """A refusal, with what it was worked out from; `specs`: the kinds of pods on the node, by number."""
+
+    facts: NodeFacts
+    movers: Movers
+    refusal: Refusal
+    specs: frozenset[int]
+
+
+class Standing:
+    """The refusals of the last scene that still stand in this one."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._rooms: dict[int, tuple[SpecInfo, str | None]] = {}
+        self._under: tuple[object, Launches, Settings] | None = None
+        self._swept = _SWEPT_MIN
+        self.scene: object = None
+
+    def look_at(self, snapshot: Snapshot, bounds: Bounds, launches: Launches, settings: Settings) -> "StandingView":
+        """Forget what may not hold in another scene; return what stands in this one."""
+        settings = replace(settings, ties=0)
+        if not self._is_under(snapshot, launches, settings) or bounds.counts_leaving:
+            self._entries, self._rooms = {}, {}
+        self._under = (snapshot.lineage, launches, settings)
+        turned = set()
+        for number, (info, before) in self._rooms.items():
+            room = bounds.room_for(info)
+            if room != before:
+                self._rooms[number] = (info, room)
+                turned.add(number)
+        if turned:
+            self._entries = {n: entry for n, entry in self._entries.items() if entry.specs.isdisjoint(turned)}
+        if len(self._rooms) > 2 * self._swept or len(self._entries) > 2 * len(snapshot.states) + _SWEPT_MIN:
+            self._sweep(snapshot)
+        self.scene = object()
+        return StandingView(self, snapshot, bounds)
+
+    def _is_under(self, snapshot: Snapshot, launches: Launches, settings: Settings) -> bool:
+        under = self._under
+        return under is not None and under[0] is snapshot.lineage and under[1] is launches and under[2] == settings
+
+    def _sweep(self, snapshot: Snapshot) -> None:
+        """Forget nodes that are gone, and kinds of pods that no refusal rests on."""
+        self._entries = {name: entry for name, entry in self._entries.items() if name in snapshot.index}
+        used = {number for entry in self._entries.values() for number in entry.specs}
+        self._rooms = {number: room for number, room in self._rooms.items() if number in used}
+        self._swept = max(_SWEPT_MIN, len(self._rooms))
+
+    def known(self, name: str) -> _Entry | None:
+        """Return what is remembered of a node."""
+        return self._entries.get(name)
+
+    def keep(self, facts: NodeFacts, movers: Movers, refusal: Refusal, bounds: Bounds) -> None:
+        """Remember a refusal that rests on pods without room."""
+        for info, _ in movers.started:
+            if info.id not in self._rooms:
+                self._rooms[info.id] = (info, bounds.room_for(info))
+        self._entries[facts.name] = _Entry(facts, movers, refusal, frozenset(info.id for info, _ in movers.started))
+
+
+class StandingView:
+    """What stands in one scene; it knows nothing any more once another scene is looked at."""
+
+    def __init__(self, standing: Standing, snapshot: Snapshot, bounds: Bounds) -> None:
+        self._standing, self._snapshot, self._bounds = standing, snapshot, bounds
+        self._scene = standing.scene
+
+    def refusal_of(self, facts: NodeFacts) -> Refusal | None:
+        """Return the refusal of a node that stands; None: it has to be worked out."""
+        entry = self._standing.known(facts.name)
+        if entry is None or entry.facts is not facts or self._standing.scene is not self._scene:
+            return None
+        place, movers = self._snapshot.node_index(facts.name), entry.movers
+        same = place is not None and movers.of is self._snapshot.pods_on[place]
+        return entry.refusal if same and movers.span.covers(self._snapshot.now) else None
+
+    def keep(self, facts: NodeFacts, refusal: Refusal) -> None:
+        """Remember a refusal that rests on pods without room."""
+        place = self._snapshot.node_index(facts.name)
+        if self._standing.scene is self._scene and place is not None and not self._bounds.counts_leaving:
+            self._standing.keep(facts, self._snapshot.movers(place), refusal, self._bounds)

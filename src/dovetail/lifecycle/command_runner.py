@@ -1,0 +1,289 @@
+"""Carries commands out, side by side: starts, validates, advances and ends them, and takes over what was left.
+
+What follows what inside a command is `commands.machine`'s business; which commands there are is `decide`'s. The end of
+a command has consequences that outlive it (pools back off, cost actions wait, pods must come back): they are kept in
+the state. Spec sections 5 and 9; S4. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+"""
+
+from typing import Final
+
+from dovetail.decide.gates.price import Refusal
+from dovetail.lifecycle.announce import command_event, command_report
+from dovetail.lifecycle.commands import flight, resume
+from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.commands.records import Candidate, Record
+from dovetail.lifecycle.commands.signals import advance
+from dovetail.lifecycle.commands.steps import instructions
+from dovetail.lifecycle.decisions import RoundDecider
+from dovetail.lifecycle.engine_state import EngineState
+from dovetail.lifecycle.memory.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, loop_pause
+from dovetail.lifecycle.messages import Failure
+from dovetail.lifecycle.reports import CommandDropped, CommandFound, CommandProposed, PoolBacksOff
+from dovetail.model.command import Command
+from dovetail.model.money import as_float
+from dovetail.model.objects import Node, NodeClaim, NodePool
+from dovetail.model.settings import StabilizationEnds
+
+ENDED_MEMORY: Final = 30 * SECOND
+"""How long the marks of a command that has ended may still be seen before they count as left over."""
+_BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
+
+
+def _proposal(command: Command) -> CommandProposed:
+    return CommandProposed(
+        action=command.action,
+        nodes=command.nodes,
+        replacements=len(command.replacements),
+        savings=as_float(command.savings),
+        pods=command.pods,
+    )
+
+
+class CommandRunner:
+    """Runs the commands of one engine; `sweeps` are the attempts to remove marks that belong to no command."""
+
+    def __init__(self, state: EngineState, decider: RoundDecider) -> None:
+        self._state = state
+        self._decider = decider
+        self._started = 0
+        self._proposed: CommandProposed | CommandDropped | None = None
+        self.sweeps = Attempts()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all that belongs to acting: another process may have changed it."""
+        self.sweeps = Attempts()
+        self._refused_last: tuple[str, ...] = ()
+        self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+
+    # ------------------------------------------------------------ beginning
+
+    def start(self, command: Command) -> bool:
+        """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
+        state = self._state
+        if self._must_give_way(command):
+            return False
+        candidates = self._bind_to_claims(command)
+        if state.observe or candidates is None:
+            proposed = (
+                _proposal(command) if state.observe else CommandDropped(action=command.action, nodes=command.nodes)
+            )
+            if self._proposed != proposed:
+                self._proposed = proposed
+                state.out.append(proposed)
+            return False
+        self._started += 1
+        run = flight.propose(
+            command,
+            candidates,
+            identity=state.identity,
+            number=self._started,
+            now=state.now,
+            elapsed=state.elapsed,
+        )
+        run.by, run.validate_at = state.controller, state.elapsed + state.settings.validation_delay
+        state.runs[run.id] = run
+        state.facts_version += 1
+        state.out.append(command_report(run, None, None, Phase.VALIDATING, state.elapsed))
+        return True
+
+    def _must_give_way(self, command: Command) -> bool:
+        """Return whether a command that was refused waits for those that were in validation then.
+
+        Two commands that were each found with the other in flight are both wrong once the other is refused: begun again
+        at once, one after the other, they would refuse each other for ever.
+        """
+        runs = (self._state.runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
+        if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
+            return True
+        self._gives_way.pop(command.nodes, None)
+        return False
+
+    def _bind_to_claims(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
+        state = self._state
+        taken = {node: None for run in state.runs.values() if run.id != ident for node in run.nodes}
+        return flight.bind_to_claims(command, state.store, taken.__contains__, state.manages)
+
+    def _is_known(self, record: Record) -> bool:
+        """Return whether a record needs no successor.
+
+        Its command is under way, ended a moment ago, or belongs to another controller.
+        """
+        state = self._state
+        return record.id in state.runs or record.id in state.pacing.ended or record.by != state.controller
+
+    def take_over(self) -> None:
+        """Resume the commands of a predecessor, and remove marks that belong to no command."""
+        state = self._state
+        due = self.sweeps.next_at()
+        if state.marks_seen == state.store.marks_version and (due is None or due > state.elapsed):
+            return
+        state.marks_seen = state.store.marks_version
+        left = resume.find(state.store, self._is_known, state.manages)
+        taken = {node: None for run in state.runs.values() for node in run.nodes}
+        for record in left.records:
+            run = resume.take_over(
+                record,
+                taken=taken.__contains__,
+                now=state.now,
+                elapsed=state.elapsed,
+                timeout=state.settings.replacement_timeout,
+            )
+            taken |= dict.fromkeys(run.nodes)
+            state.runs[run.id] = run
+            state.facts_version += 1
+            for name in run.replacements:
+                state.pacing.lingering.pop(name, None)
+            state.out.append(CommandFound(command_id=run.id, action=run.action))
+        for ident in self.sweeps.ids():
+            if ident not in {sweep.id for sweep in left.sweeps}:
+                self.sweeps.forget(ident)
+        for sweep in left.sweeps:
+            if self.sweeps.due(sweep.id, state.elapsed):
+                self.sweeps.ask(sweep.id, state.elapsed)
+                state.out.append(sweep)
+
+    # ------------------------------------------------------------ going on
+
+    def advance(self, *, changed: bool) -> None:
+        """Move every command on as far as it goes; `changed`: even those whose objects have not changed."""
+        state, store = self._state, self._state.store
+        key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
+        changed = changed or key != self._advanced_at
+        self._advanced_at = key
+        view = state.view()
+        for run in tuple(state.runs.values()):
+            due = run.next_at()
+            if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
+                continue
+            self._advance_one(run, view)
+
+    def _advance_one(self, run: Run, view: View) -> None:
+        state = self._state
+        if run.phase is Phase.VALIDATING and run.verdict is None and run.validate_at <= state.elapsed:
+            self._validate(run)
+            if state.settings.rules.waits_for_validation:
+                state.round_at = state.elapsed + loop_pause(run, state.poll_interval)
+        for source, found, target in advance(run, view):
+            state.facts_version += 1
+            state.out.append(command_report(run, source, found, target, state.elapsed, view))
+            state.out.extend(command_event(run, target))
+            if target in (Phase.SURGING, Phase.EVICTING, Phase.DELETING):
+                state.aftercare.begin(run, state.store, state.ready_within)
+            if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
+                self._pods_leave(run)
+        state.out.extend(instructions(run, view))
+        if run.is_over:
+            self._end(run, view)
+
+    def _pods_leave(self, run: Run) -> None:
+        """Remember what a cost action is about to move."""
+        state = self._state
+        if run.method in COST_METHODS and state.settings.rules.remembers_regrowth:
+            state.regrowth.begin(run, state.store)
+            if state.settings.stabilization_ends is StabilizationEnds.LANDED:
+                state.landing.begin(run, state.store)
+
+    def _validate(self, run: Run) -> None:
+        """Check a command again on fresh state (spec section 9)."""
+        assert run.command is not None
+        state = self._state
+        held = state.cost_held_until() if run.method in COST_METHODS else None
+        if held is not None:
+            after = state.pacing.settles_by(state.elapsed)
+            why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, why
+            return
+        question = state.question(without=run.id)
+        if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
+            return
+        answer = self._decider.revalidate(run.command, question)
+        if isinstance(answer, Refusal):
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
+            return
+        candidates = self._bind_to_claims(answer, run.id)
+        if candidates is None:
+            run.verdict, run.why = Signal.VALIDATION_REFUSED, "a node of it has lost its NodeClaim"
+            return
+        run.verdict = Signal.VALIDATED
+        flight.adopt(run, answer, candidates, state.now)
+
+    # ------------------------------------------------------------ ending
+
+    def _end(self, run: Run, view: View) -> None:
+        """Draw the consequences of a command's end, and look for the next one at once."""
+        state = self._state
+        del state.runs[run.id]
+        state.pacing.ended[run.id] = state.elapsed + ENDED_MEMORY
+        state.facts_version += 1
+        state.marks_seen = -1
+        state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
+        state.aftercare.end(run, state.elapsed, well=run.phase is Phase.DONE)
+        if run.phase is not Phase.DONE:
+            state.landing.drop(run.id)
+        if run.phase is Phase.REFUSED:
+            self._refused(run)
+            return
+        self._refused_last = ()
+        self._look_again(state.elapsed)
+        if run.phase is not Phase.DONE:
+            self._blame(run, view)
+            return
+        pools = dict.fromkeys(entry.pool for entry in run.candidates)
+        state.pacing.finished(run.method, state.settings.stabilization, state.elapsed, tuple(pools))
+        state.landing.end(run.id, state.elapsed, state.settings.stabilization.cost)
+        for pool in run.pools:
+            state.pacing.launches.succeeded(pool)
+        for entry in run.candidates:
+            state.pacing.refusals.succeeded(entry.pool)
+        state.pacing.lingering |= dict.fromkeys(run.replacements, state.elapsed + NOMINATED_AFTER)
+
+    def _refused(self, run: Run) -> None:
+        """Remember which commands a refused one gives way to, and when to look for the next."""
+        state = self._state
+        again = run.nodes == self._refused_last
+        self._refused_last = run.nodes
+        others = tuple(other.id for other in state.runs.values() if other.phase is Phase.VALIDATING)
+        open_ones = [(key, ids) for key, ids in self._gives_way.items() if any(i in state.runs for i in ids)]
+        self._gives_way = dict(open_ones)
+        if others:
+            self._gives_way[run.nodes] = others
+        # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
+        self._look_again(state.elapsed + state.poll_interval if again else state.elapsed)
+
+    def _look_again(self, at: int) -> None:
+        """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
+        if not self._state.settings.rules.waits_for_validation:
+            self._state.round_at = at
+
+    def _blame(self, run: Run, view: View) -> None:
+        """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
+        source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
+        if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
+            return  # nobody's fault: another controller was quicker, or a pod was
+        pacing = self._state.pacing
+        if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
+            self._back_off(run, pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
+            return
+        late = zip(run.replacements, run.pools, strict=False)
+        pools = tuple(pool for name, pool in late if not is_initialized(run, name, view))
+        self._back_off(run, pacing.launches, pools, "launches nothing")
+
+    def _back_off(self, run: Run, memory: BackOff, pools: tuple[str, ...], what: str) -> None:
+        for pool in dict.fromkeys(pools):
+            pause = memory.failed(pool, self._state.elapsed)
+            if pause is not None:
+                self._state.out.append(
+                    PoolBacksOff(
+                        command_id=run.id,
+                        pool=pool,
+                        what=what,
+                        failures=memory.failures(pool),
+                        seconds=pause // SECOND,
+                        why=run.why,
+                    )
+                )

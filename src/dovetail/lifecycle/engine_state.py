@@ -1,0 +1,255 @@
+"""What the engine knows at one moment: the store, its clock, its commands, and what it remembers of those that ended.
+
+The engine and its command runner share one instance, and nothing else changes it. It answers the questions that both
+ask (is this pool managed, what is in flight, what is the question for a round) and drops what time has ended. It
+decides nothing. Sits in lifecycle, below `command_runner` and `engine`.
+
+The engine's own clock (`elapsed`, nanoseconds) moves with `now`, but never back and never by more than a turn can
+take, so that a wall clock that is set neither stretches a wait nor ends one.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from dovetail.api.policy import effective_policy
+from dovetail.decide.in_flight import InFlight
+from dovetail.decide.question import Question
+from dovetail.lifecycle.commands import flight
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Run, View
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.memory.aftercare import Aftercare
+from dovetail.lifecycle.memory.landing import Landing
+from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
+from dovetail.lifecycle.memory.pod_events import PodEvents
+from dovetail.lifecycle.memory.regrowth import Regrowth
+from dovetail.lifecycle.memory.waste import WasteBook
+from dovetail.lifecycle.messages import Instruction
+from dovetail.lifecycle.reports import CostActionUndone
+from dovetail.lifecycle.store import Store
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.managed import managed_pools
+from dovetail.model.objects import Node, NodePool, condition
+from dovetail.model.settings import Settings
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_TURN_MAX: Final = 60 * SECOND
+"""How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
+
+
+class EngineState:
+    """Mutable; owned by one `Engine`.
+
+    `facts_version` counts what can change a decision apart from the store; `round_at` is when the next round is due;
+    `marks_seen` is the store's version of the marks that were last searched for left-over commands (-1: search again);
+    `out` collects the instructions and reports of the event that is being handled.
+    """
+
+    def __init__(
+        self, settings: Settings, catalogue: Catalogue, *, identity: str, controller: str, observe: bool
+    ) -> None:
+        self.settings = settings
+        self.catalogue = catalogue
+        self.identity = identity
+        self.controller = controller
+        self.observe = observe
+        self.store = Store()
+        self.is_leader = False
+        self.is_synced = False
+        self.alert = ""
+        self.elapsed = 0
+        self.out: list[Instruction] = []
+        self.facts_version = 0
+        self.settings_version = 0
+        self.round_at = 0
+        self.marks_seen = -1
+        self.evictions_from = 0
+        self.surges_from = 0
+        self.runs: dict[str, Run] = {}
+        self.pacing = Pacing()
+        self.regrowth = Regrowth()
+        self.landing = Landing()
+        self.aftercare = Aftercare()
+        self.waste = WasteBook()
+        self.pod_events = PodEvents()
+        self._now: datetime | None = None
+        self._managed: dict[str, None] = {}
+        self._managed_key: tuple[int, int] = (-1, -1)
+
+    def forget_commands(self) -> None:
+        """Forget all that belongs to acting: another process may have changed it."""
+        self.runs = {}
+        self.marks_seen = -1
+        self.regrowth.forget()
+        self.landing.forget()
+        self.aftercare.forget()
+        self.waste.forget()
+        self.facts_version += 1
+
+    @property
+    def acts(self) -> bool:
+        """Return whether the engine may touch the cluster."""
+        return self.is_leader and self.is_synced and not self.observe
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def now(self) -> datetime:
+        """Return the wall clock's time of the event that is being handled."""
+        assert self._now is not None
+        return self._now
+
+    def tick(self, now: datetime) -> None:
+        """Move the engine's clock on: not back, and not by more than can have passed between two turns.
+
+        A wall clock that is set by hours must end no wait: what has not come by then has not been waited for.
+        """
+        if self._now is not None:
+            passed = (now - self._now) // _MICROSECOND * 1000
+            self.elapsed += min(max(0, passed), self.poll_interval + _TURN_MAX)
+        self._now = now
+
+    def wall(self, at: int) -> datetime:
+        """Convert a time of the engine's clock to the wall clock, rounded up to what a datetime can hold."""
+        return self.now + timedelta(microseconds=-(-(at - self.elapsed) // 1000))
+
+    @property
+    def poll_interval(self) -> int:
+        """Return the time between two rounds: the setting, but at least a second."""
+        return max(self.settings.poll_interval, SECOND)
+
+    def expire(self) -> None:
+        """Drop what time has ended; decisions may differ from then on."""
+        for pool, pause in self.regrowth.judge(self.store, self.elapsed):
+            self.facts_version += 1
+            failures = self.regrowth.waits.failures(pool)
+            self.out.append(CostActionUndone(pool=pool, failures=failures, seconds=pause // SECOND))
+        if self.landing.look(self.store, self.elapsed):
+            for method in COST_METHODS:
+                self.pacing.settling.pop(method.value, None)
+            self.facts_version += 1
+        if self.pacing.expire(self.elapsed) | self.regrowth.waits.expire(self.elapsed):
+            self.facts_version += 1
+            self.marks_seen = -1
+        for name in [name for name in self.pacing.lingering if flight.has_pods(name, self.store)]:
+            del self.pacing.lingering[name]
+            self.facts_version += 1
+
+    def cost_held_until(self) -> datetime | None:
+        """Return until when cost actions wait for the last action to settle; None if they don't wait."""
+        at = self.pacing.settles_at(self.elapsed)
+        return None if at is None else self.wall(at)
+
+    # ------------------------------------------------------------ pools
+
+    def manages(self, pool: str) -> bool:
+        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+
+        Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
+        """
+        key = (self.store.version_of(NodePool), self.settings_version)
+        if key != self._managed_key:
+            self._managed_key = key
+            pools = self.store.node_pools()
+            self._managed = dict.fromkeys(managed_pools(pools, self.settings))
+            if self.observe and not self._managed:
+                self._managed = dict.fromkeys(item.metadata.name for item in pools)
+        return pool in self._managed
+
+    def has_become_managed(self, pool: str) -> bool:
+        """Return whether a pool is ours to act on and was not when `manages` was last asked."""
+        was_ours = pool in self._managed
+        return self.manages(pool) and not was_ours
+
+    def managed_pools(self) -> tuple[str, ...]:
+        """Return all pools that are ours to act on, by name."""
+        self.manages("")
+        return tuple(self._managed)
+
+    def ready_within(self, pool: str) -> int | None:
+        """Return how long moved pods of a pool may take to become ready; None: there is no limit."""
+        item = self.store.get(NodePool, pool)
+        health = None if item is None else effective_policy(item, self.settings).health
+        return None if health is None else health.moved_pods_ready_within
+
+    def _rate_span(self, pool: str) -> int:
+        """Return the longest span of a pool's rate budgets; 0: it has none."""
+        item = self.store.get(NodePool, pool)
+        budgets = () if item is None else effective_policy(item, self.settings).budgets
+        return max((budget.per for budget in budgets if budget.per is not None and budget.problem is None), default=0)
+
+    def _drain_for(self, pool: NodePool, node: Node) -> int | None:
+        """Return the shortest drain of the repair rules that a node's conditions meet."""
+        bounds = [
+            rule.drain_for
+            for rule in effective_policy(pool, self.settings).repair
+            if rule.drain_for is not None
+            and (entry := condition(node.status.conditions, rule.condition)) is not None
+            and entry.status == rule.status
+        ]
+        return min(bounds, default=None)
+
+    # ------------------------------------------------------------ commands
+
+    @property
+    def lingering(self) -> tuple[str, ...]:
+        """Return the replacements of commands that ended a moment ago, still nominated."""
+        return tuple(sorted(self.pacing.lingering))
+
+    def nominated(self) -> tuple[str, ...]:
+        """Return the nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
+        return flight.nominated(self.runs.values(), self.lingering, self.store)
+
+    def in_flight(self, without: str = "") -> InFlight:
+        """Return what commands under way hold on to; `without` leaves one of them out."""
+        runs = list(self.runs.values())
+        if without:
+            # What was found after it and only waits for its own validation must not change its verdict: two commands
+            # that were found one after the other would refuse each other again and again.
+            at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
+            runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
+            runs = [run for run in runs if run.id != without]
+        launches = self.pacing.launches.active(self.elapsed)
+        regrown = self.regrowth.held(self.store, self.elapsed)
+        return InFlight(
+            leaving=flight.leaving(runs),
+            nominated=flight.nominated(runs, self.lingering, self.store),
+            under_way=flight.under_way(runs, self.store),
+            back_off={pool: self.wall(until) for pool, until in launches.items()},
+            regrown={pool: self.wall(until) for pool, until in regrown.items()},
+        )
+
+    def view(self) -> View:
+        """Return what the command machine may look at."""
+        return View(
+            store=self.store,
+            elapsed=self.elapsed,
+            now=self.now,
+            replacement_timeout=self.settings.replacement_timeout,
+            launch_timeout=self.settings.launch_timeout,
+            manages=self.manages,
+            evicts=self.settings.evictions_in_order and self.elapsed >= self.evictions_from,
+            surges=self.settings.rules.surges,
+            rate_span=self._rate_span,
+            drain_for=self._drain_for,
+        )
+
+    def question(self, without: str = "") -> Question:
+        """Build the question for a round, or for the validation of the command `without`."""
+        reads_condition = self.settings.rules.consolidatable_condition
+        events = {} if reads_condition else self.pod_events.times(self.now, self.elapsed)
+        return Question(
+            cluster=self.store.cluster(),
+            catalogue=self.catalogue,
+            settings=self.settings,
+            now=self.now,
+            in_flight=self.in_flight(without),
+            managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self.pacing.refusals.until),
+            cost_held_until=self.cost_held_until(),
+            cost_held_by=self.pacing.settles_by(self.elapsed),
+            pod_events=events,
+            waste=self.waste.known(),
+            may_surge=self.elapsed >= self.surges_from,
+            unsettled=self.aftercare.unsettled(self.store),
+            alert=self.alert,
+        )

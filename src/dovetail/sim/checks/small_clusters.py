@@ -1,0 +1,161 @@
+"""The small clusters of the swarm: a seed's dice draw the machines on offer, the pools and the workloads.
+
+Each aspect that was added later has dice of its own, so that a seed still draws what it drew before. Sits in sim, below
+`swarm`.
+"""
+
+import random
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.objects import (
+    Affinity,
+    Container,
+    DisruptionSpec,
+    LabelSelectorSpec,
+    NodeClaimSpec,
+    NodeClaimTemplate,
+    NodeClassReference,
+    NodePool,
+    NodePoolSpec,
+    ObjectMeta,
+    PodAffinity,
+    PodAffinityTerm,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodSpec,
+    ResourceList,
+    ResourceRequirements,
+    SelectorRequirement,
+    TopologySpreadConstraint,
+)
+from dovetail.sim.scenarios.stage import offered
+from dovetail.sim.world.clock import seconds
+from dovetail.sim.world.workloads import Workload
+from dovetail.sim.world.world import World, managed
+
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+KINDS: Final = (
+    ("small", 2, "4Gi", 0.05, 0.02),
+    ("small-b", 2, "4Gi", 0.048, 0.019),
+    ("medium", 4, "8Gi", 0.10, 0.04),
+    ("medium-b", 4, "8Gi", 0.093, 0.035),
+    ("large", 8, "16Gi", 0.20, 0.075),
+)
+
+
+def small_catalogue(*, spot: bool = False) -> Catalogue:
+    """Five types whose prices lie close together, in three zones."""
+    return Catalogue(
+        instance_types=tuple(
+            offered(name, cpu, memory, price, spot_price if spot else None, ZONES)
+            for name, cpu, memory, price, spot_price in KINDS
+        ),
+        source="swarm",
+    )
+
+
+def draw_pool(world: World, dice: random.Random, name: str, *, spot: bool) -> NodePool:
+    """Draw a managed pool."""
+    budgets: list[dict[str, Any]] = [{"nodes": dice.choice(("1", "20%", "50%", "100%"))}]
+    if dice.random() < 0.3:
+        budgets.append(
+            {"nodes": dice.choice(("1", "50%")), "topologyKey": names.ZONE, "sequential": dice.random() < 0.7}
+        )
+    disruption: dict[str, Any] = {
+        "consolidationPolicy": dice.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced")),
+        "consolidateAfter": dice.choice(("0s", "15s", "1m", "4m")),
+        "consolidationSavingsThreshold": dice.choice((0, 0, 0.005, 0.01)),
+        "budgets": budgets,
+    }
+    if dice.random() < 0.3:
+        disruption["consolidationGracePeriod"] = dice.choice(("3m", "10m"))
+    if dice.random() < 0.2:
+        disruption["expireAfter"] = dice.choice(("2h", "4h"))
+    price = world.dice.stream(f"price/{name}").choice((None, None, 0.0005, 0.005))
+    if price is not None:
+        disruption["disruptionPrice"] = price
+    disruption |= _controls(world, name, budgets)
+    values = (names.ON_DEMAND, names.SPOT) if spot else (names.ON_DEMAND,)
+    pool = NodePool(
+        metadata=ObjectMeta(name=name),
+        spec=NodePoolSpec(
+            template=NodeClaimTemplate(
+                spec=NodeClaimSpec(
+                    requirements=(SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=values),),
+                    node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
+                    expire_after="720h",
+                    termination_grace_period=dice.choice((None, None, "5m")),
+                )
+            ),
+            disruption=msgspec.convert(disruption, DisruptionSpec),
+        ),
+    )
+    return managed(pool)
+
+
+def _controls(world: World, name: str, budgets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Draw the operators' controls of a pool, by dice of their own: other draws stay what they were."""
+    dice = world.dice.stream(f"controls/{name}")
+    found: dict[str, Any] = {}
+    if dice.random() < 0.25:
+        per = {"nodes": dice.choice(("1", "2", "30%")), "per": dice.choice(("5m", "10m", "1h"))}
+        found["budgets"] = [*budgets, per]
+    if dice.random() < 0.15:
+        begin = dice.randrange(60)
+        found["windows"] = [{"schedule": f"{begin}/20 * * * *", "duration": dice.choice(("5m", "12m"))}]
+    if dice.random() < 0.15:
+        found["minNodeAge"] = dice.choice(("5m", "20m", "1h"))
+    if dice.random() < 0.15:
+        found["health"] = {"notReadyNodes": dice.choice(("0", "20%")), "movedPodsReadyWithin": "3m"}
+    return found
+
+
+def add_workload(world: World, dice: random.Random, index: int) -> None:
+    """Draw a workload, and a PDB for some, and add them to the world."""
+    name = f"app-{index}"
+    labels = {"app": name}
+    spread: tuple[TopologySpreadConstraint, ...] = ()
+    if dice.random() < 0.4:
+        spread = (
+            TopologySpreadConstraint(
+                topology_key=dice.choice((names.ZONE, names.HOSTNAME)),
+                max_skew=dice.choice((1, 2)),
+                when_unsatisfiable=dice.choice(("ScheduleAnyway", "DoNotSchedule")),
+                label_selector=LabelSelectorSpec(match_labels=labels),
+            ),
+        )
+    affinity = None
+    if dice.random() < 0.2:
+        term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels=labels))
+        affinity = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
+    requests: ResourceList = {
+        "cpu": dice.choice(("150m", "400m", "900m")),
+        "memory": dice.choice(("128Mi", "512Mi", "1Gi")),
+    }
+    kind = dice.choice(("ReplicaSet",) * 5 + ("StatefulSet",))
+    work = Workload(
+        kind=kind,
+        name=name,
+        replicas=dice.randrange(1, 6),
+        labels=labels,
+        spec=PodSpec(
+            topology_spread_constraints=spread,
+            affinity=affinity,
+            termination_grace_period_seconds=30,
+            containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
+        ),
+        start=seconds(1, 6),
+        stop=seconds(1, 8),
+    )
+    if dice.random() < 0.4 and work.replicas > 1:
+        world.put(
+            PodDisruptionBudget(
+                metadata=ObjectMeta(name=name, namespace="default"),
+                spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=labels), max_unavailable=1),
+            )
+        )
+    world.workloads.add(work)

@@ -1,0 +1,151 @@
+"""Refusals that stand, and what overturns them: a cluster that changes a little is asked about with and without memory.
+
+Every change is one that could overturn a refusal, or leave it as it is: pods that come, go, grow or are protected for
+a while, nodes that come, go or hide, prices, thresholds and time, forwards and back.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.refusals.standing import StandingView
+from dovetail.model import names
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from tests.decide.towns import KINDS
+from tests.designs.world import Town, kind
+from tests.properties.test_decider import compare
+
+_READY_TO_GO = {"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}
+Change = Callable[[Town, random.Random], None]
+
+
+def _crowded(dice: random.Random, settings: Settings) -> Town:
+    town = Town(*KINDS, settings=settings)
+    town.pool(disruption={"consolidateAfter": "0s", "consolidationGracePeriod": "20m"})
+    for number in range(dice.randint(3, 8)):
+        town.node(f"n{number}", "m" if number % 2 else "s", conditions=[_READY_TO_GO])
+        room = town.kinds["m"].capacity["cpu"] if number % 2 else 2000
+        while room > 500:
+            cpu = dice.choice([500, 900, 1500])
+            if cpu <= room:
+                room -= cpu
+                town.pod(f"n{number}-{room}", f"n{number}", cpu=f"{cpu}m")
+    return town
+
+
+def _some(town: Town, dice: random.Random) -> str:
+    return dice.choice(sorted(town.nodes))
+
+
+def _pod_comes(town: Town, dice: random.Random) -> None:
+    town.pod(f"new-{dice.random()}", _some(town, dice), cpu=f"{dice.choice([100, 900])}m")
+
+
+def _pod_goes(town: Town, dice: random.Random) -> None:
+    if town.pods:
+        del town.pods[dice.choice(sorted(town.pods))]
+
+
+def _pod_is_protected(town: Town, dice: random.Random) -> None:
+    for_so_long = {names.DO_NOT_DISRUPT: dice.choice(["true", "50m", "65m", "90m"])}
+    town.pod(f"kept-{dice.random()}", _some(town, dice), cpu="300m", annotations=for_so_long)
+
+
+def _node_comes(town: Town, dice: random.Random) -> None:
+    idle = timedelta(minutes=dice.choice([5, 60]))
+    town.node(f"more-{dice.random()}", dice.choice(["s", "m", "l"]), idle=idle, conditions=[_READY_TO_GO])
+
+
+def _node_goes(town: Town, dice: random.Random) -> None:
+    name = _some(town, dice)
+    if len(town.nodes) > 2:
+        del town.nodes[name], town.claims[name]
+        town.pods = {key: pod for key, pod in town.pods.items() if pod.spec.node_name != name}
+
+
+def _price_changes(town: Town, dice: random.Random) -> None:
+    name = dice.choice(["s", "m"])
+    old = town.kinds[name]
+    cpu, memory = old.capacity["cpu"] // 1000, old.capacity["memory"] >> 30
+    town.kinds[name] = kind(name, str(dice.choice([0.05, 0.1, 0.4])), cpu=cpu, memory=memory)
+
+
+def _time_passes(town: Town, dice: random.Random) -> None:
+    town.now += timedelta(minutes=dice.choice([1, 6, 30]))
+
+
+def _time_goes_back(town: Town, dice: random.Random) -> None:
+    town.now -= timedelta(minutes=dice.choice([1, 6, 30]))
+
+
+def _threshold_changes(town: Town, dice: random.Random) -> None:
+    town.pool(disruption={"consolidateAfter": "0s", "consolidationSavingsThreshold": dice.choice([0.001, 0.1])})
+
+
+def _settings_change(town: Town, dice: random.Random) -> None:
+    town.settings = replace(town.settings, batch_maximum=dice.choice([2, 100]))
+
+
+def _nothing(_town: Town, _dice: random.Random) -> None:
+    pass
+
+
+CHANGES: tuple[Change, ...] = (
+    _pod_comes,
+    _pod_goes,
+    _pod_is_protected,
+    _node_comes,
+    _node_goes,
+    _price_changes,
+    _time_passes,
+    _time_goes_back,
+    _threshold_changes,
+    _settings_change,
+    _nothing,
+)
+
+
+@pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
+def test_one_change_after_the_other(profile: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each change the decider with memory says to the letter what the one without says, and it does remember."""
+    stood = [0]
+    look = StandingView.refusal_of
+
+    def counted(self: StandingView, facts: object) -> object:
+        found = look(self, facts)  # type: ignore[arg-type]
+        stood[0] += found is not None
+        return found
+
+    monkeypatch.setattr(StandingView, "refusal_of", counted)
+    oracle = Decider(memory=False)
+    for seed in range(60):
+        dice = random.Random(seed)
+        town, decider = _crowded(dice, profile), Decider()
+        catalogue = town.catalogue
+        for _ in range(12):
+            change = dice.choice(CHANGES)
+            change(town, dice)
+            catalogue = town.catalogue if change is _price_changes else catalogue
+            question = town.question(catalogue=catalogue)
+            compare(decider.round(question), oracle.round(question))
+    assert stood[0] > 100
+
+
+def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
+    """Verdicts of an earlier round, first read after a later one, are those of the earlier."""
+    oracle = Decider(memory=False)
+    for seed in range(40):
+        dice = random.Random(seed)
+        town, decider = _crowded(dice, DOVETAIL), Decider()
+        catalogue = town.catalogue
+        decider.round(town.question(catalogue=catalogue))
+        before = town.question(catalogue=catalogue)
+        first = decider.round(before)
+        for _ in range(3):
+            dice.choice([_pod_comes, _pod_goes, _node_comes, _time_passes])(town, dice)
+        decider.round(town.question(catalogue=catalogue))
+        compare(first, oracle.round(before))
