@@ -225,7 +225,9 @@ class _Judges:
 
         def attempt(size: int) -> Move | Refusal:
             places = tuple(self._context.index_of(self._candidates[place]) for place in taken[:size])
-            if self._context.bounds.new_nodes_at_least(places) > 1:
+            least, launch = self._context.bounds.replacements_at_least(places)
+            paid = sum(self._candidates[place].price for place in taken[:size])
+            if least > 1 or (launch is not None and launch.amount >= paid):
                 outcome: Move | Refusal = _SEVERAL
             else:
                 outcome = self.judge(tuple(taken[:size]))
