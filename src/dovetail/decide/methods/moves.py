@@ -93,9 +93,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
     place, launch, refusal = context.index_of(facts), None, None
-    for least, launch, stands in context.bounds.replacement_at_least(place):
-        if context.new_nodes_max > 1:
-            launch = None  # two small machines may cost less than one that holds all
+    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max:
             refusal = _too_many_for_certain(least, context.new_nodes_max)
         elif launch:
