@@ -21,7 +21,8 @@ from dovetail.decide.facts.reading import Reader
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
-from dovetail.decide.gates.candidates import Chain, GateContext, awaited, gates_of
+from dovetail.decide.gates.candidates import Chain, awaited, gates_of
+from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
 from dovetail.decide.outcome import CandidateFigures
