@@ -1,12 +1,13 @@
 """The command of greatest value (spec section 21): better sets, several new nodes, and never worse than before."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide.decider import Decider
@@ -190,16 +191,38 @@ class _Additive:
         return max((self.value(chosen) or 0.0 for chosen in sets), default=0.0)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=9),
-    st.integers(1, 60),
-)
-def test_growth_comes_near_the_best_set(items: list[tuple[int, int]], room: int) -> None:
-    """On knapsacks small enough to try every set: growing along the ratio and exchanging ends near the optimum."""
+def _grown(items: Sequence[tuple[int, int]], room: int) -> tuple[float, float]:
+    """Return what growth finds in a knapsack of (worth, weight), and the best there is."""
     sack = _Additive([float(a) for a, _ in items], [float(b) for _, b in items], float(room))
     order = sorted(range(len(items)), key=lambda at: (-items[at][0] / items[at][1], at))
     growth = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: False)
     found = growth.run([order, sorted(range(len(items)), key=lambda at: (-items[at][0], at))])
     assert (sack.value(found) or 0.0) == growth.best_value
-    assert growth.best_value >= 0.8 * sack.best
-    assert (growth.best_value > 0) == (sack.best > 0)
+    return growth.best_value, sack.best
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=9),
+    st.integers(1, 60),
+)
+@example([(1, 1), (3, 1), (5, 7), (5, 9), (5, 8)], 16)
+def test_growth_finds_at_least_half_of_the_best_set(items: list[tuple[int, int]], room: int) -> None:
+    """What no knapsack can take away: the order by ratio and the order by worth together give half of the optimum."""
+    found, best = _grown(items, room)
+    assert found >= 0.5 * best
+    assert (found > 0) == (best > 0)
+
+
+def test_growth_comes_near_the_best_set() -> None:
+    """On knapsacks small enough to try every set, of a fixed seed: exchanging single items mostly ends at the optimum.
+
+    No share above a half holds for every knapsack (the example above ends at 10 of 13), so the share is a mean's.
+    """
+    dice = random.Random(7)
+    shares = []
+    for _ in range(300):
+        items = [(dice.randint(1, 20), dice.randint(1, 20)) for _ in range(dice.randint(1, 9))]
+        found, best = _grown(items, dice.randint(1, 60))
+        shares.append(found / best if best else 1.0)
+    assert sum(shares) / len(shares) >= 0.99
+    assert sum(share == 1.0 for share in shares) >= 0.9 * len(shares)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
+from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
     Create,
@@ -75,6 +76,8 @@ EVERY: tuple[Acted, ...] = (
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
     SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
     NoteDisruption(id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=NOW, keep=10**12),
+    HaltPool(id="1", node_pool="p", value="{}"),
+    SurgeDeployment(id="1", command_id="c", namespace="d", name="w", mark="m"),
     ForgetDisruption(id="1", command_id="c", node_pool="p"),
 )
 KEYS = st.sampled_from(

@@ -21,7 +21,7 @@ from dovetail.model.objects import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
 )
-from dovetail.model.settings import DOVETAIL, Stabilization
+from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization
 from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.world.clock import MINUTE, SECOND, Span
 from dovetail.sim.world.host import Host
@@ -60,10 +60,10 @@ class Seen:
         return sum(map(len, self.created.values()))
 
 
-def started(world: World) -> tuple[Watch, Seen]:
+def started(world: World, settings: Settings = CALM) -> tuple[Watch, Seen]:
     """A controller on the world, and whoever watches it."""
     watch = Watch(world)
-    host = world.add_engine(CALM)
+    host = world.add_engine(settings)
     watch.follow(host)
     seen = Seen(world, host)
     host.start()
@@ -235,4 +235,21 @@ def test_checker_accepts_what_the_pods_need() -> None:
     rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
     wanted = Replacement(node_pool="blue", instance_types=("large",), requests={"cpu": 900, "pods": 1})
     rogue.do(CreateNodeClaim(id="one/create/new", command_id="one", name="new", replacement=wanted, record=record))
+    assert rules(watch) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "launched"),
+    [(CALM, 0), (replace(CALM, search=Search.VALUE, replacements_max=4), 2)],
+    ids=["prefix", "value, four new nodes"],
+)
+def test_several_small_nodes_may_cost_less_than_one(settings: Settings, launched: int) -> None:
+    """One node goes for two small ones, though a node of its own size would do: that is no excess of a cost action."""
+    world = small_world(0, consolidationSavingsThreshold=0)
+    world.add_node("blue", "large", "zone-a", names.ON_DEMAND, age=120 * MINUTE, name="big")
+    world.workloads.add(work("web", cpu="1500m", replicas=3))
+    settle(world, 20)
+    watch, seen = started(world, settings)
+    settle(world, 300)
+    assert seen.launched == launched
     assert rules(watch) == []

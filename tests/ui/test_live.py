@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,6 +175,36 @@ def test_a_cluster_without_records_has_no_command() -> None:
     question = simulated().question()
     assert question is not None
     assert commands_of(question.cluster) == ()
+
+
+@pytest.mark.parametrize("error", [InputError("no prices here"), RuntimeError("odd object")])
+def test_trouble_is_told_and_does_not_end_the_view(error: Exception) -> None:
+    """A look that fails is shown as a problem; the next one goes on."""
+    source = simulated()
+    fail = [error]
+    look = source.question
+
+    def question() -> Any:
+        if fail:
+            raise fail[0]
+        return look()
+
+    source.question = question  # type: ignore[method-assign]
+    watcher = Watcher(source, History(), every=0.01)
+    watcher.start()
+    try:
+        _until(lambda: str(error) in watcher.problem)
+        fail.clear()
+        _until(lambda: watcher.document is not None and not watcher.problem)
+    finally:
+        watcher.stop()
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 # ---------------------------------------------------------------- the server

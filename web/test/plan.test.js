@@ -64,13 +64,10 @@ test("nodes are sorted by what was asked for, ties by name", () => {
   assert.equal(first("verdict")[0], 0);
 });
 
-test("five thousand nodes with fifteen thousand pods are filtered well within a tenth of a second", () => {
+test("five thousand nodes with fifteen thousand pods are searched by pod and sorted", () => {
   const document = plan(5000);
-  const index = indexOf(document);
-  const before = performance.now();
-  chosenNodes(document, index, { ...ALL, text: "pod-149", sort: "verdict" });
-  const took = performance.now() - before;
-  assert.ok(took < 5000, `${took}`); // the benchmark measures; this only catches a change of order
+  const found = chosenNodes(document, indexOf(document), { ...ALL, text: "web/pod-1499", sort: "verdict" });
+  assert.deepEqual([...found].sort((a, b) => a - b), [499, 4996, 4997, 4998, 4999]);
 });
 
 test("checks are counted, what goes first", () => {

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from dovetail.api.findings import InputError
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import decide
-from dovetail.model.quantity import QuantityError
 from dovetail.plan.blockers import find_blockers
 from dovetail.plan.view import changes_of, moves_of
 from dovetail.ui.commands import commands_of
@@ -76,9 +76,10 @@ class Watcher:
             began = time.monotonic()
             try:
                 self.look()
-            except (ArithmeticError, LookupError, TypeError, ValueError, QuantityError) as error:
-                self.problem = f"what is there can't be judged ({type(error).__name__}: {error})"
-                self._tell()
+            except InputError as error:  # no catalogue goes with these nodes, say
+                self._trouble(str(error))
+            except Exception as error:  # one odd object must not end the view
+                self._trouble(f"what is there can't be judged ({type(error).__name__}: {error})")
             took = time.monotonic() - began
             self._wake.wait(max(self._every, took * _SHARE))
             self._wake.clear()
@@ -87,9 +88,7 @@ class Watcher:
         """Look once; return whether there is something new to show."""
         question, status = self.source.question(), self.source.status()
         if question is None:
-            if status.problem != self.problem:
-                self.problem = status.problem
-                self._tell()
+            self._trouble(status.problem)
             return False
         if self._shown is not None and _same(self._shown, question, status):
             return False
@@ -107,6 +106,11 @@ class Watcher:
         self.document = document
         self._tell()
         return True
+
+    def _trouble(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self._tell()
 
     def _tell(self) -> None:
         self.version += 1

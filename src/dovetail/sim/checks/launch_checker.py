@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
+from dovetail.model.command import Action
 from dovetail.model.objects import DaemonSet, Pod
-from dovetail.model.settings import DOVETAIL
+from dovetail.model.settings import DOVETAIL, Search, Settings
 from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
@@ -71,13 +72,16 @@ class LaunchChecker(Checker):
         if isinstance(instruction, TaintNode) and not self.watch.is_karpenters(instruction.command_id):
             record = decode_record(instruction.record)
             if record is not None and record.id not in self._needs:
-                self._begin(record)
+                self._begin(record, host.engine.settings)
         elif isinstance(instruction, CreateNodeClaim):
             self._launch(instruction)
 
-    def _begin(self, record: Record) -> None:
+    def _begin(self, record: Record, settings: Settings) -> None:
         nodes = [entry.node for entry in record.nodes]
         need = self._needs[record.id] = self._need(nodes)
+        if record.action is Action.REPLACE_COST and settings.search is Search.VALUE:
+            # Several small nodes may cost less than a large one (section 21); what they may hold stays bounded.
+            need.nodes = max(need.nodes, settings.replacements_max)
         if len(record.replacements) > need.nodes:
             self.broken(
                 f"{record.id} launches {len(record.replacements)} nodes for {', '.join(nodes)}, whose pods need "
