@@ -35,7 +35,7 @@ $(DEMO)/.ready: requirements-demo.lock pyproject.toml
 	@touch $@
 
 demo: $(DEMO)/.ready ## the main job: issue 7146 under the old rules and the new ones
-	@echo "2/2 simulating six hours of the cluster of Karpenter's issue 7146, four times ..." >&2
+	@echo "2/2 simulating six hours of the cluster of Karpenter's issue 7146 under each policy ..." >&2
 	@PYTHONPATH=src $(DEMO)/bin/python -m dovetail.cli.main demo
 
 test: $(READY) ## lint and all tests; those that need an API server or a browser say so when they skip

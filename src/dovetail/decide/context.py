@@ -29,7 +29,7 @@ from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
-from dovetail.decide.refusals.standing import Standing, StandingView
+from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
@@ -68,7 +68,7 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
-        standing: Standing | None = None,
+        standing: StandingRefusals | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now

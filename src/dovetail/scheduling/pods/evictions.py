@@ -66,7 +66,7 @@ _FOR_EVER = ProtectionSpan()
 
 
 def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
-    """Return the span around now in which the same pods are protected; _FOR_EVER where time changes nothing."""
+    """Return the span around now in which the same pods are protected; without ends where time changes nothing."""
     ends = tuple(_ends(pods))
     if not ends:
         return _FOR_EVER
