@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.lifecycle.effects.effect import drain_bound
+from dovetail.lifecycle.effects.claim_effects import drain_bound
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings

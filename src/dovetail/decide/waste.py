@@ -44,11 +44,8 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     place = context.index_of(facts)
-    for least, launch, _ in context.bounds.replacement_at_least(place):
-        if least > context.new_nodes_max:
-            return None
-        cheaper = launch is None or context.new_nodes_max > 1
-        if not cheaper and launch is not None and launch.amount >= facts.price:
+    for least, launch, _ in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+        if least > context.new_nodes_max or (launch is not None and launch.amount >= facts.price):
             return None
     simulation = context.simulate((facts,), for_cost=True)
     own = simulation.own_new_nodes(count_all=False)

@@ -12,7 +12,8 @@ from fractions import Fraction
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
-from dovetail.decide.gates.candidates import claims_why, pod_name
+from dovetail.decide.gates.gate_results import pod_name
+from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved, Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.words import clock
@@ -92,9 +93,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, by what is likeliest and cheapest to find out first."""
     place, launch, refusal = context.index_of(facts), None, None
-    for least, launch, stands in context.bounds.replacement_at_least(place):
-        if context.new_nodes_max > 1:
-            launch = None  # two small machines may cost less than one that holds all
+    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max:
             refusal = _too_many_for_certain(least, context.new_nodes_max)
         elif launch:

@@ -155,23 +155,29 @@ class Bounds:
         number, first = self._for_moved.takers(info)
         return None if number > 1 else self._snapshot.states[first].name if number else ""
 
-    def replacement_at_least(self, node: int) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
+    def replacement_at_least(
+        self, node: int, *, several: bool = False
+    ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
         """Return the number of new nodes that one node's going needs for certain, and the least that one could cost.
 
         Several answers, each surer than the one before and harder to come by; one that says nothing is left out. No
         price: no single machine could hold the pods without a place. The last: whether it rests only on pods for which,
-        each taken by itself, no other node has room.
+        each taken by itself, no other node has room. `several`: the least that any number of machines could cost.
         """
+        least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
         need = self._homeless(node, movers.started, self._leaving_homeless.get(node, self._leaving_homeless[-1]))
         if need:
-            yield *self._launches.least_for(need), True
+            yield *least_for(need), True
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
-            yield *self._launches.least_for(need), False
+            yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
             if _raise(need, self._short(every, self._for_all, chosen)):
-                yield *self._launches.least_for(need), False
+                yield *least_for(need), False
+
+    def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
+        return max(1, self._launches.count_for(need)), self._launches.share_for(need)
 
     def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:
         """Return what of the demand finds no room in a shelter without these nodes."""

@@ -4,7 +4,11 @@ Knows the pools' templates and the instance types only, and neither nodes nor po
 are the answers. Sits in decide, below bounds and memory.
 """
 
+from dataclasses import replace
+
+from dovetail.model.cached import cached
 from dovetail.model.listing import are_the_same
+from dovetail.model.money import UNIT
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.result import LaunchPrice
 
@@ -45,6 +49,38 @@ class Launches:
                 self._least.clear()
             found = self._least[mark] = max(1, self.count_for(need)), self._cheapest_for(need)
         return found
+
+    def share_for(self, need: dict[int, int]) -> LaunchPrice | None:
+        """Return what no number of machines for a need can cost less than: the cheapest shares; None: nothing helps."""
+        best: LaunchPrice | None = None
+        for column, amount in need.items():
+            found = self._shares.get(column)
+            if found is None:
+                return None
+            price, size = found
+            least = price.amount * amount // size
+            if best is None or least > best.amount:
+                best = replace(price, amount=least, as_float=least / UNIT)
+        return best
+
+    @cached
+    def _shares(self) -> dict[int, tuple[LaunchPrice, int]]:
+        """The machine that sells each resource cheapest: its price and how much it has."""
+        best: dict[int, tuple[LaunchPrice, int]] = {}
+        rows: list[list[int]] = self._machines.allocatable.tolist()
+        for template in self._templates:
+            kinds = template.reqs.table.kinds
+            for place in template.reqs.order:
+                price = template.reqs.prices(kinds[place])[1] if template.types >> place & 1 else None
+                for column, size in enumerate(rows[place]) if price is not None else ():
+                    known = best.get(column)
+                    if (
+                        price is not None
+                        and size > 0
+                        and (known is None or price.amount * known[1] < known[0].amount * size)
+                    ):
+                        best[column] = (price, size)
+        return best
 
     def _cheapest_for(self, need: dict[int, int]) -> LaunchPrice | None:
         best: LaunchPrice | None = None

@@ -26,9 +26,9 @@ from dovetail.model.verdicts import Gate, GateResult
 
 JUDGED_MAX: Final = 160
 """How many proposals are simulated in a round, at most."""
-WORK_MAX: Final = 24_000
+WORK_MAX: Final = 16_000
 """How many plain pods they may place together."""
-HOPELESS_MAX: Final = 24
+HOPELESS_MAX: Final = 12
 """How many proposals in a row may fail from the start before the cluster counts as packed."""
 SPLIT_ALONE_MAX: Final = 3
 """For how many nodes alone smaller machines are tried."""
@@ -146,6 +146,7 @@ class _Judges:
         self._known: dict[tuple[Chosen, tuple[str, ...]], Move | Refusal] = {}
         self._searching = False
         self._judged = 0
+        self._work = 0
         self._asked: list[Chosen] = []
         self.refused: list[Tried] = []
         self.best: Move | None = None
@@ -177,7 +178,9 @@ class _Judges:
         self._searching = True
         if self.best is None and self._judged >= HOPELESS_MAX:
             return True
-        return self._judged >= JUDGED_MAX or sum(work[place] for c in self._asked for place in c) >= WORK_MAX
+        self._work += sum(work[place] for chosen in self._asked for place in chosen)
+        self._asked.clear()
+        return self._judged >= JUDGED_MAX or self._work >= WORK_MAX
 
     def value(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Value:
         """Return what a set is worth as one command, in dollars per hour; None where a gate is closed."""
@@ -221,7 +224,13 @@ class _Judges:
         asked: dict[int, Move | Refusal] = {}
 
         def attempt(size: int) -> Move | Refusal:
-            outcome = self.judge(tuple(taken[:size]))
+            places = tuple(self._context.index_of(self._candidates[place]) for place in taken[:size])
+            least, launch = self._context.bounds.replacements_at_least(places)
+            paid = sum(self._candidates[place].price for place in taken[:size])
+            if least > 1 or (launch is not None and launch.amount >= paid):
+                outcome: Move | Refusal = _SEVERAL
+            else:
+                outcome = self.judge(tuple(taken[:size]))
             if isinstance(outcome, Move) and len(outcome.new_nodes) > 1:
                 outcome = _SEVERAL
             asked[size] = outcome

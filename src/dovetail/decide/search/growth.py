@@ -19,6 +19,13 @@ _SKIPS_MAX: Final = 12
 """How many nodes in a row may fail to join a set before it stops growing."""
 _EXCHANGES_MAX: Final = 24
 """How many exchanges are tried before a set counts as the best of its kind."""
+_MISSES_MAX: Final = 200
+"""How many nodes of an order that budgets don't allow are passed over."""
+_LEAVERS_MAX: Final = 24
+_JOINERS_MAX: Final = 48
+"""How many nodes of a set, and how many others, take part in exchanges."""
+_IMPROVED_MAX: Final = 12
+"""How many times the best set is improved by an exchange."""
 _EPSILON: Final = 1e-9
 
 
@@ -96,9 +103,14 @@ class Growth:
     def _allowed(self, order: Sequence[int]) -> list[int]:
         """Keep of an order what budgets allow as one set."""
         kept: list[int] = []
+        misses = 0
         for place in order:
             if self._allows([*kept, place]):
                 kept.append(place)
+            else:
+                misses += 1
+                if misses > _MISSES_MAX:
+                    break
         return kept
 
     def _grow(self, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float]:
@@ -120,7 +132,9 @@ class Growth:
 
     def improve(self, order: Sequence[int]) -> None:
         """Drop or exchange single nodes of the best set until nothing helps any more."""
-        while self.best and not self._spent():
+        for _ in range(_IMPROVED_MAX):
+            if not self.best or self._spent():
+                return
             before = self.best_value
             for trial in self._neighbours(order):
                 if self._spent():
@@ -130,20 +144,24 @@ class Growth:
                     break
             else:
                 return
-            outside = [place for place in order if place not in self.best]
+            inside = frozenset(self.best)
+            outside = [place for place in order if place not in inside]
             self._grow(list(self.best), self.best_value, outside)
 
     def _neighbours(self, order: Sequence[int]) -> Iterator[list[int]]:
         """Give sets that differ in one node, the most promising first."""
-        best = list(self.best)
-        outside = [place for place in order if place not in self.best]
+        best, inside = list(self.best), frozenset(self.best)
+        outside = [place for place in order if place not in inside][:_JOINERS_MAX]
+        rank = {place: at for at, place in enumerate(order)}
+        least = self.best_value + _EPSILON
         found: list[tuple[float, list[int]]] = []
-        for leaver in best:
+        # Who comes last in the order is likeliest to be worth less than another.
+        for leaver in sorted(best, key=lambda place: -rank[place])[:_LEAVERS_MAX]:
             rest = [place for place in best if place != leaver]
-            found.append((self._bound.at_most(rest), rest))
-            if outside:
-                limits = self._bound.each_at_most(rest, outside)
-                found.extend((float(limit), [*rest, joiner]) for limit, joiner in zip(limits, outside, strict=True))
-        found = [entry for entry in found if entry[0] > self.best_value + _EPSILON]
+            limit = self._bound.at_most(rest)
+            if limit > least:
+                found.append((limit, rest))
+            limits = self._bound.each_at_most(rest, outside) if outside else ()
+            found.extend((limits[at], [*rest, outside[at]]) for at in range(len(limits)) if limits[at] > least)
         found.sort(key=lambda entry: (-entry[0], entry[1]))
         yield from (trial for _, trial in found[:_EXCHANGES_MAX] if self._allows(trial))
