@@ -23,9 +23,7 @@ PARAMETERS_MAX = 7
 
 LARGE_MODULES = {
     "api/validate.py": 460,
-    "decide/gates/candidates.py": 550,
     "decide/gates/price.py": 450,
-    "lifecycle/effects/effect.py": 540,
     "live/run.py": 490,
     "model/labels.py": 500,
     "model/schedule.py": 490,

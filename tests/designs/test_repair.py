@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.lifecycle.effects.effect import drain_bound
+from dovetail.lifecycle.effects.claim_effects import drain_bound
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -82,7 +82,10 @@ def test_the_longest_unhealthy_goes_first() -> None:
     assert moved(made.act()) == ("deleteUnhealthy", ("n2",))
 
 
-@pytest.mark.parametrize(("nodes", "sick", "goes"), [(10, 2, True), (10, 3, False), (3, 1, True), (3, 2, False)])
+@pytest.mark.parametrize(
+    ("nodes", "sick", "goes"),
+    [(10, 2, True), (10, 3, False), (3, 1, True), (3, 2, False), (101, 21, True), (101, 22, False)],
+)
 def test_the_breaker(nodes: int, sick: int, goes: bool) -> None:
     """More than 20 % of the pool's nodes (rounded up) with a covered condition: nothing, with a warning."""
     made = town(nodes)

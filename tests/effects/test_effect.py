@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
+from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
     Create,

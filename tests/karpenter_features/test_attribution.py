@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.lifecycle.effects.effect import EffectContext, effect
+from dovetail.lifecycle.effects.effect import effect
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.writes import Done, Patch, Ref, Writes
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, Instruction, SetDisruptionReason
 from tests.karpenter_features.world import world_with

@@ -13,7 +13,8 @@ from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
-from dovetail.lifecycle.effects.effect import Acted, EffectContext
+from dovetail.lifecycle.effects.effect import Acted
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine

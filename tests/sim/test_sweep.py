@@ -12,7 +12,7 @@ from dovetail.api.findings import InputError
 from dovetail.cli.main import main
 from dovetail.sim.engines import run_tasks
 from dovetail.sim.scenarios.scenario import load_scenario
-from dovetail.sim.sweep import Standing, choose, document, figures_of, front_of, load_grid, tasks_of
+from dovetail.sim.sweep import PolicyStanding, choose, document, figures_of, front_of, load_grid, tasks_of
 from dovetail.sim.weighing import score
 
 SCENARIO = load_scenario("issue-7146")
@@ -61,8 +61,8 @@ def test_every_combination_runs_on_every_seed(tmp_path: Path) -> None:
     assert tasks[0][1].disruption["consolidationGracePeriod"] == "Never"
 
 
-def _standing(name: str, cost: float, moved: float) -> Standing:
-    return Standing(policy=name, cost=cost, cost_spread=0, disrupted=moved, disrupted_spread=0, violations=0)
+def _standing(name: str, cost: float, moved: float) -> PolicyStanding:
+    return PolicyStanding(policy=name, cost=cost, cost_spread=0, disrupted=moved, disrupted_spread=0, violations=0)
 
 
 def test_the_front_holds_what_nothing_beats() -> None:
@@ -86,9 +86,9 @@ def test_the_choice_lies_nearest_to_the_corner() -> None:
 def test_a_dearer_policy_that_is_calmer_only_by_chance_is_not_recommended() -> None:
     """Ten percent dearer and calmer by less than the scatter over the seeds: the cheaper is taken."""
 
-    def standing(name: str, costs: list[float], moves: list[int]) -> Standing:
+    def standing(name: str, costs: list[float], moves: list[int]) -> PolicyStanding:
         scores = tuple(score(cost, moved) for cost, moved in zip(costs, moves, strict=True))
-        return Standing(
+        return PolicyStanding(
             policy=name,
             cost=sum(costs) / len(costs),
             cost_spread=0,

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(result: "PlacementResult") -> dict[str, Any]:
-    from dovetail.decide.gates.candidates import pod_name
+    from dovetail.decide.gates.gate_results import pod_name
 
     return {
         "existing": [{"node": entry.node, "pods": sorted(map(pod_name, entry.pods))} for entry in result.existing],

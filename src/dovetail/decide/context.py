@@ -21,14 +21,15 @@ from dovetail.decide.facts.reading import Reader
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
-from dovetail.decide.gates.candidates import Chain, GateContext, awaited, gates_of
+from dovetail.decide.gates.candidates import Chain, awaited, gates_of
+from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
-from dovetail.decide.refusals.standing import Standing, StandingView
+from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
@@ -67,7 +68,7 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
-        standing: Standing | None = None,
+        standing: StandingRefusals | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now

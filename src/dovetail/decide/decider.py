@@ -11,7 +11,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.launches import Launches
-from dovetail.decide.refusals.standing import Standing
+from dovetail.decide.refusals.standing import StandingRefusals
 from dovetail.decide.revalidate import revalidate
 from dovetail.decide.round import decide
 from dovetail.model.command import Command
@@ -26,7 +26,7 @@ class Decider:
         self._facts = FactsCache() if memory else None
         self._snapshot: Snapshot | None = None
         self._launches: Launches | None = None
-        self._standing = Standing()
+        self._standing = StandingRefusals()
 
     def scene(self, question: Question) -> RoundContext:
         """Return the view of the cluster that the methods of a round decide on."""

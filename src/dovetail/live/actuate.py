@@ -15,7 +15,8 @@ from typing import Any, Final, assert_never, get_args
 import msgspec
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
+from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
 from dovetail.lifecycle.effects.writes import (
     PODS_ON,

@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.lifecycle.conditions import POLICY_READABLE
-from dovetail.lifecycle.effects.effect import hold_patch, open_patch, release_patch, unmark_patch
+from dovetail.lifecycle.effects.node_effects import hold_patch, open_patch, release_patch
+from dovetail.lifecycle.effects.pod_effects import unmark_patch
 from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.resources import BY_KIND, Resource
 from dovetail.model import names

@@ -17,7 +17,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import pod_name
+from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock
 from dovetail.model import names

@@ -20,7 +20,8 @@ from dovetail.api.validate import read_annotation
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import Chain, pod_name
+from dovetail.decide.gates.candidates import Chain
+from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.gates.price import PRICE_GATES
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.methods import leaving, single_node

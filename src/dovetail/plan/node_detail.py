@@ -12,7 +12,8 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, POD_RULES, pod_name
+from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, POD_RULES
+from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.methods.method import budget_result
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method

@@ -49,7 +49,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PolicyStanding:
     """A policy over all its seeds."""
 
     policy: str
@@ -190,13 +190,13 @@ def figures_of(results: Sequence[Result]) -> list[dict[str, Any]]:
     return [{**result.to_dict(), "seed": result.seed} for result in results]
 
 
-def standings(runs: Sequence[dict[str, Any]]) -> list[Standing]:
+def standings(runs: Sequence[dict[str, Any]]) -> list[PolicyStanding]:
     """The policies with their means over the seeds, by name."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         grouped.setdefault(run["policy"], []).append(run)
     return [
-        Standing(
+        PolicyStanding(
             policy=policy,
             cost=mean(float(run["cost"]) for run in entries),
             cost_spread=pstdev([float(run["cost"]) for run in entries]),
@@ -211,7 +211,7 @@ def standings(runs: Sequence[dict[str, Any]]) -> list[Standing]:
     ]
 
 
-def front_of(table: Sequence[Standing]) -> list[Standing]:
+def front_of(table: Sequence[PolicyStanding]) -> list[PolicyStanding]:
     """Those that no other beats on both cost and disruption; equals stay together."""
     kept = [
         one
@@ -226,7 +226,7 @@ def front_of(table: Sequence[Standing]) -> list[Standing]:
     return sorted(kept, key=lambda one: (one.cost, one.disrupted, one.policy))
 
 
-def choose(table: Sequence[Standing]) -> Standing:
+def choose(table: Sequence[PolicyStanding]) -> PolicyStanding:
     """Return the one with the least score; of those that can't be told from it the cheapest, then the calmest."""
     best = min(table, key=lambda one: (one.score, one.cost, one.policy))
     equals = [one for one in table if one is best or undecided(one.scores, best.scores)]
@@ -260,7 +260,7 @@ def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, An
     }
 
 
-def reasons(best: Standing, table: Sequence[Standing], runs: Sequence[dict[str, Any]]) -> str:
+def reasons(best: PolicyStanding, table: Sequence[PolicyStanding], runs: Sequence[dict[str, Any]]) -> str:
     """Say why this one, against the baseline, by which rule, and how sure that is over the seeds."""
     said = f"{best.policy} costs ${best.cost:.2f} and moves {best.disrupted:.0f} pods on average"
     baseline = next((one for one in table if one.policy == BASELINE), None)

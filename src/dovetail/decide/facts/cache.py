@@ -19,7 +19,7 @@ from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
-from dovetail.scheduling.pods.evictions import Span, span_of
+from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.snapshot import Snapshot
 
 Pools = frozenset[str] | None
@@ -101,7 +101,7 @@ class FactsCache:
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
-        self._timed: dict[str, Span] = {}
+        self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
         self._here: list[str] = []
         self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
@@ -172,7 +172,7 @@ class FactsCache:
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
         span = span_of(pods, now)
-        if span != Span():
+        if span != ProtectionSpan():
             self._timed[node] = span
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 

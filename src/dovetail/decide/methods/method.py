@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
-from dovetail.decide.gates.candidates import stopped
+from dovetail.decide.gates.gate_results import stopped
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds

@@ -12,7 +12,8 @@ from fractions import Fraction
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
-from dovetail.decide.gates.candidates import claims_why, pod_name
+from dovetail.decide.gates.gate_results import pod_name
+from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved, Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.words import clock

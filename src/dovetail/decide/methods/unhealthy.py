@@ -11,7 +11,7 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import stopped
+from dovetail.decide.gates.gate_results import stopped
 from dovetail.decide.methods.leaving import first_command
 from dovetail.decide.methods.method import MethodRun
 from dovetail.model.command import Method

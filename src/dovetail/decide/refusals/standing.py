@@ -31,7 +31,7 @@ class _Entry:
     specs: frozenset[int]
 
 
-class Standing:
+class StandingRefusals:
     """The refusals of the last scene that still stand in this one."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Standing:
 class StandingView:
     """What stands in one scene; it knows nothing any more once another scene is looked at."""
 
-    def __init__(self, standing: Standing, snapshot: Snapshot, bounds: Bounds) -> None:
+    def __init__(self, standing: StandingRefusals, snapshot: Snapshot, bounds: Bounds) -> None:
         self._standing, self._snapshot, self._bounds = standing, snapshot, bounds
         self._scene = standing.scene
 

@@ -9,7 +9,8 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from dovetail.lifecycle.effects.effect import Acted, EffectContext, effect
+from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.writes import (
     Done,
     Failed,

@@ -51,7 +51,7 @@ def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
             yield later(pod.status.start_time, duration)
 
 
-class Span(NamedTuple):
+class ProtectionSpan(NamedTuple):
     """From when until when no do-not-disrupt begins to hold or runs out; None: for ever."""
 
     since: datetime | None = None
@@ -62,15 +62,17 @@ class Span(NamedTuple):
         return (self.since is None or self.since <= now) and (self.until is None or now < self.until)
 
 
-_FOR_EVER = Span()
+_FOR_EVER = ProtectionSpan()
 
 
-def span_of(pods: Iterable[Pod], now: datetime) -> Span:
-    """Return the span around now in which the same pods are protected; _FOR_EVER where time changes nothing."""
+def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
+    """Return the span around now in which the same pods are protected; without ends where time changes nothing."""
     ends = tuple(_ends(pods))
     if not ends:
         return _FOR_EVER
-    return Span(max((at for at in ends if at <= now), default=None), min((at for at in ends if at > now), default=None))
+    return ProtectionSpan(
+        max((at for at in ends if at <= now), default=None), min((at for at in ends if at > now), default=None)
+    )
 
 
 class Blockers:

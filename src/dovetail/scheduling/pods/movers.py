@@ -15,7 +15,7 @@ from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
-from dovetail.scheduling.pods.evictions import Blockers, Span, span_of
+from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import Owner
 
 Leaving = list[tuple[PodClass, int, int]]
@@ -88,7 +88,12 @@ class Movers:
     )
 
     def __init__(
-        self, of: tuple[Pod, ...], pods: tuple[Pod, ...], classes: list[PodClass], flags: list[int], span: Span
+        self,
+        of: tuple[Pod, ...],
+        pods: tuple[Pod, ...],
+        classes: list[PodClass],
+        flags: list[int],
+        span: ProtectionSpan,
     ) -> None:
         self.of = of
         self.pods = pods

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import Record
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, EffectContext
+from dovetail.lifecycle.effects.effect import Acted
+from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write

@@ -251,6 +251,12 @@ class NodeTable:
 
     # ------------------------------------------------------------ shape columns
 
+    def name_of(self, row: int) -> str:
+        """The name of the node in a row that is taken."""
+        node = self.nodes[row]
+        assert node is not None
+        return node.metadata.name
+
     def columns(self, shape: PodShape) -> ShapeColumns:
         """What each node is to a shape, brought up to date by the nodes that changed since the last look."""
         found = self._columns.get(shape)

@@ -20,22 +20,12 @@ from dovetail.model import names
 from dovetail.model.objects import Condition, Pod, TopologySpreadConstraint
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
-from dovetail.sim.world.shapes import PodShape, Shapes
+from dovetail.sim.world.shapes import PodShape, Shapes, Stuck, ports_of
 from dovetail.sim.world.store import Change, WorldStore
 
 _CYCLE: Final = SECOND // 100
 _ALL_BELOW: Final = 100
 _DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
-
-
-def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
-    """The host ports that a shape takes."""
-    return tuple(
-        (port.host_port, port.protocol or "TCP")
-        for container in shape.spec.containers
-        for port in container.ports
-        if port.host_port
-    )
 
 
 class Scheduler:
@@ -55,7 +45,7 @@ class Scheduler:
         self.pace = 0
         self._full: dict[PodShape, int] = {}
         self.waiting: dict[str, None] = {}
-        self.stuck: dict[str, None] = {}
+        self.stuck = Stuck()
         self._tried: set[str] = set()
         self._has_priorities = False
         self._dice = dice
@@ -82,7 +72,7 @@ class Scheduler:
     def _hear_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             self.waiting.pop(key, None)
-            self.stuck.pop(key, None)
+            self.stuck.drop(key)
             if old is not None and old.spec.node_name and key in self.table.pods:
                 self.table.release(key)
                 self._retry()
@@ -90,7 +80,7 @@ class Scheduler:
         if new.spec.node_name:
             if old is None or not old.spec.node_name:
                 self.waiting.pop(key, None)
-                self.stuck.pop(key, None)
+                self.stuck.drop(key)
                 if new.spec.node_name in self.table.rows and new.status.phase not in ("Succeeded", "Failed"):
                     self.table.bind(key, self.shapes.of(key, new), new.spec.node_name)
                 return
@@ -102,7 +92,7 @@ class Scheduler:
                 self.table.terminating(key)
         elif new.metadata.deletion_timestamp is not None:
             self.waiting.pop(key, None)
-            self.stuck.pop(key, None)
+            self.stuck.drop(key)
         elif old is None and new.metadata.deletion_timestamp is None and not new.spec.scheduling_gates:
             self.waiting[key] = None
             self._has_priorities = self._has_priorities or bool(new.spec.priority)
@@ -121,14 +111,33 @@ class Scheduler:
     def _retry_stuck(self) -> None:
         self._retry_asked = False
         if self.pace:
-            self.waiting = self.stuck | self.waiting
-            self.stuck = {}
+            self.waiting = dict.fromkeys(self.stuck) | self.waiting
+            self.stuck.clear()
             self._ask_cycle()
             return
+        if not self.waiting and not self._has_priorities:
+            self._retry_shapes()
+            return
         self._tried = set(self.stuck)
-        self.waiting.update(self.stuck)
+        self.waiting.update(dict.fromkeys(self.stuck))
         self.stuck.clear()
         self._cycle()
+
+    def _retry_shapes(self) -> None:
+        """Try what is stuck again, as a cycle would, but only the first of each shape that finds no place."""
+        for key, shape in self.stuck.tries():
+            pod = self.store.pods.get(key)
+            if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+                self.stuck.drop(key)
+                continue
+            row = self.pick(shape)
+            if row < 0:
+                self._fail(key, pod)
+            else:
+                self._bind(key, pod, self.table.name_of(row))
+                self.stuck.drop(key)
+        if self.stuck:
+            self.on_unschedulable(tuple(self.stuck))
 
     # ------------------------------------------------------------ one cycle
 
@@ -148,7 +157,7 @@ class Scheduler:
         by_pod = self.shapes.by_pod
         for key in keys:
             if id(by_pod.get(key)) in hopeless and key in tried:  # thousands may wait: those that failed before, fast
-                self.stuck[key] = None
+                self.stuck.add(key, by_pod[key])
                 failed.append(key)
                 continue
             pod = pods.get(key)
@@ -161,9 +170,7 @@ class Scheduler:
                 self._fail(key, pod)
                 failed.append(key)
             else:
-                node = self.table.nodes[row]
-                assert node is not None
-                self._bind(key, pod, node.metadata.name)
+                self._bind(key, pod, self.table.name_of(row))
         if failed:
             self.on_unschedulable(failed)
 
@@ -194,7 +201,7 @@ class Scheduler:
         self.on_bound(key, self.store.pods[key])
 
     def _fail(self, key: str, pod: Pod) -> None:
-        self.stuck[key] = None
+        self.stuck.add(key, self.shapes.of(key, pod))
         if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
             status = replace(pod.status, conditions=(_scheduled("False", self.clock.instant()),))
             self.store.put(replace(pod, status=status))

@@ -1,0 +1,47 @@
+"""What every gate's rule is given besides the node, and the results that it returns.
+
+Sits in decide, below the rules.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.model.objects import Pod
+from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Figure, Gate, GateResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateContext:
+    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+
+    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    """
+
+    settings: Settings
+    now: datetime
+    managed_pools: frozenset[str] | None = None
+    may_surge: bool = True
+    buffered: Mapping[str, int] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=256)
+def passed(gate: Gate, why: str) -> GateResult:
+    """Return the result of a gate that a node passed without figures; the same object for all nodes."""
+    return GateResult(gate=gate, passed=True, why=why)
+
+
+def stopped(gate: Gate, why: str, **figures: Figure) -> GateResult:
+    """Return the result of a gate that a node stopped at."""
+    return GateResult(gate=gate, passed=False, why=why, figures=figures)
+
+
+def pod_name(pod: Pod) -> str:
+    """Return `namespace/name`."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+Rule = Callable[[NodeFacts, GateContext], GateResult]

@@ -1,0 +1,83 @@
+"""What instructions mean that tell people something: conditions of NodePools, and events."""
+
+from datetime import UTC
+from hashlib import sha256
+from typing import Any, Final
+
+from dovetail.lifecycle.effects.effect_context import EffectContext, patch_of, pool_ref, with_condition
+from dovetail.lifecycle.effects.writes import (
+    Create,
+    Done,
+    Outcome,
+    Ref,
+    Tree,
+    Writes,
+    mapping,
+)
+from dovetail.lifecycle.messages import (
+    PublishEvent,
+    SetPoolCondition,
+)
+from dovetail.model.text import safe
+
+EVENTS_IN: Final = "default"  # where events about objects without a namespace live
+_EVENT_NAME_MAX: Final = 200
+_NOTE_BYTES_MAX: Final = 1024
+_MESSAGE_MAX: Final = 1000
+_API_VERSIONS: Final = {"Node": "v1", "Pod": "v1", "NodeClaim": "karpenter.sh/v1", "NodePool": "karpenter.sh/v1"}
+
+
+def set_condition(asked: SetPoolCondition, pool: Tree | None, context: EffectContext) -> Outcome:
+    """Set a condition of a NodePool."""
+    if pool is None:
+        return Done()
+    wanted: Tree = {
+        "type": asked.type,
+        "status": asked.status,
+        "reason": asked.reason,
+        "message": safe(asked.message, _MESSAGE_MAX),
+    }
+    tree = with_condition(pool, wanted, context)
+    return Done() if tree is None else Writes(writes=(patch_of(pool_ref(asked.node_pool), pool, tree, "status"),))
+
+
+def event_ref(asked: PublishEvent, context: EffectContext) -> Ref:
+    """Name an event by what it says of what: the same again within the hour that events live is the same event."""
+    uid = context.uid_of(asked.kind, asked.name)
+    digest = sha256("\x00".join((uid, asked.reason, asked.message)).encode()).hexdigest()[:16]
+    name = f"{asked.name[:_EVENT_NAME_MAX].rstrip('-.')}.{digest}"
+    return Ref(kind="Event", name=name, namespace=EVENTS_IN)
+
+
+def publish(asked: PublishEvent, event: Tree | None, context: EffectContext) -> Outcome:
+    """Create an event, or count it again."""
+    ref, now = event_ref(asked, context), context.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if event is not None:
+        count: Any = mapping(event, "series").get("count", 1)
+        again = {"series": {"count": count + 1 if isinstance(count, int) else 2, "lastObservedTime": now}}
+        return Writes(writes=(patch_of(ref, event, again),))
+    regarding = {
+        "apiVersion": _API_VERSIONS.get(asked.kind, "v1"),
+        "kind": asked.kind,
+        "name": asked.name,
+        "uid": context.uid_of(asked.kind, asked.name),
+    }
+    tree = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "eventTime": now,
+        "reportingController": "dovetail.dev/controller",
+        "reportingInstance": _fitting(context.identity, 128),
+        "action": "Disrupt",
+        "reason": asked.reason,
+        "note": _fitting(asked.message, _NOTE_BYTES_MAX),
+        "type": "Warning" if asked.warning else "Normal",
+        "regarding": regarding,
+    }
+    return Writes(writes=(Create(ref=ref, tree=tree),))
+
+
+def _fitting(words: str, bytes_max: int) -> str:
+    """Return safe text of at most so many bytes: the server counts bytes where people count characters."""
+    return safe(words, bytes_max).encode()[:bytes_max].decode(errors="ignore")
