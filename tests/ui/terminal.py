@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pyte
 
-UP, DOWN, ENTER, ESCAPE, TAB = "\x1bOA", "\x1bOB", "\r", "\x1b", "\t"
+UP, DOWN, ENTER, ESCAPE, TAB = "\x1b[A", "\x1b[B", "\r", "\x1b", "\t"
 
 
 class Terminal:

@@ -171,6 +171,17 @@ def test_a_simulation_goes_on_by_itself() -> None:
         assert screen.process.wait(timeout=30) in (0, 130)
 
 
+def test_the_window_counts_not_what_a_shell_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLUMNS and LINES of the environment don't cut the screen."""
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("LINES", "12")
+    with terminal("top", *CAPTURE) as screen:
+        screen.see("q quit")
+        assert screen.screen.display[-1].startswith("tab view")
+        screen.type("q")
+        assert screen.process.wait(timeout=30) == 0
+
+
 @pytest.mark.parametrize("term", ["vt100", "dumb", "no-such-terminal"])
 def test_poor_terminals_work_or_are_refused_in_one_sentence(term: str) -> None:
     """No colours is fine; one that can't be driven is refused with what to do."""

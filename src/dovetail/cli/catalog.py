@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=["show", "types", "export"], help="what to print")
+    parser.add_argument("what", metavar="show|types|export", choices=["show", "types", "export"], help="what to print")
     parser.add_argument(
         "catalog", metavar="C", nargs="?", help="aws:REGION, azure:REGION, gcp:REGION, aws-live:REGION or a file"
     )
@@ -133,7 +133,8 @@ def _region_lines(found: "list[Region]", *, detailed: bool) -> Iterator[str]:
         gaps = "; ".join(gap.partition(":")[0] for gap in entry.gaps.split("; ") if gap)
         yield f"{entry.catalogue:<28} {entry.as_of:<11} {entry.types:>6,}  {_cut(gaps, 29) or '-'}"
     yield ""
-    yield "'dovetail catalog show aws:us-east-1' says more about one. Prices are US dollars per hour, Linux."
+    yield "'dovetail catalog show aws:us-east-1' says more about one."
+    yield "Prices are US dollars per hour, Linux."
 
 
 def _cut(text: str, width: int) -> str:

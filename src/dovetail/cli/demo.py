@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"{path}: can't be written ({error.strerror}); run the demo in a folder of yours") from None
     scenario = load_scenario("issue-7146")
-    with progress_bar("simulating six hours of a small cluster, four times") as progress:
+    with progress_bar(f"simulating six hours of a small cluster under {len(scenario.policies)} policies") as progress:
         found = compare(scenario, scenario.policies, args.seed, progress=progress)
     print(as_text(found))
     print()

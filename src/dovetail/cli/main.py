@@ -137,7 +137,7 @@ def _run(arguments: Sequence[str]) -> int:
         if unknown:
             words = " ".join(unknown)
             near = _near_option(parser, _wanted(arguments), unknown[0])
-            hint = f"; did you mean {near}?" if near else ""
+            hint = f" (did you mean {near}?)" if near else ""
             prog = f"dovetail {_wanted(arguments) or ''}".rstrip()
             Parser(prog=prog).error(f"{one_line(words)} is not known here{hint}")
     except SystemExit as leaving:  # --help, --version and wrong usage

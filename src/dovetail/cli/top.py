@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,8 @@ def _show(watcher: "Watcher") -> int:
         import curses
     except ImportError:
         raise InputError("dovetail top needs curses, which this Python has not; use dovetail ui") from None
+    for variable in ("LINES", "COLUMNS"):  # exported by some shells: curses would believe them over the window itself
+        os.environ.pop(variable, None)
     try:
         curses.wrapper(lambda window: _loop(window, watcher))
     except curses.error as error:

@@ -26,8 +26,7 @@ def blockers_text(question: Question, blockers: Sequence[Blocker], *, wide: bool
         mark = "  NEVER" if entry.impossible else ""
         what = f"{entry.kind} {entry.name} ({entry.gate}){mark}"
         lines.append(safe(f"{dollars(entry.savings, 2):>9}/h  {what}", WIDTH * 3))
-        held = f"Holds {count(entry.nodes, 'node')}, {entry.alone:,} of them alone. " if entry.nodes else ""
-        lines += paragraph(f"{held}{entry.why}", indent="             ")
+        lines += paragraph(f"{_held(entry)}{entry.why}", indent="             ")
         lines += paragraph(f"-> {entry.remedy}", indent="             ")
     rest = blockers[len(shown) :]
     if rest:
@@ -48,6 +47,18 @@ def blockers_text(question: Question, blockers: Sequence[Blocker], *, wide: bool
 def _named(entry: Blocker) -> str:
     short = {"PodDisruptionBudget": "PDB"}.get(entry.kind, entry.kind)
     return f"{short} {entry.name}"
+
+
+def _held(entry: Blocker) -> str:
+    """Say how many nodes it holds, and of how many it is the only blocker."""
+    if not entry.nodes:
+        return ""
+    nodes = count(entry.nodes, "node")
+    if entry.alone >= entry.nodes:
+        return f"The only blocker of {nodes}. "
+    if not entry.alone:
+        return f"Holds {nodes}, all together with other blockers. "
+    return f"Holds {nodes}, and is the only blocker of {entry.alone:,}. "
 
 
 def _counted(blockers: Sequence[Blocker]) -> str:

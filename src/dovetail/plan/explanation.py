@@ -245,7 +245,7 @@ def _policy_lines(policy: DisruptionPolicy | None) -> list[str]:
     for key, entry in shown.items():
         if isinstance(entry, dict):
             value = "; ".join(entry["value"]) if isinstance(entry["value"], list) else entry["value"]
-            lines.append(f"  {key:<30} {value or 'none'}  ({entry['from']})")
+            lines += paragraph(f"{key:<30} {value or 'none'}  ({entry['from']})", indent="  ")
     lines.extend(f"  problem: {text}" for text in policy.problems)
     lines.extend(f"  warning: {text}" for text in policy.warnings)
     return lines

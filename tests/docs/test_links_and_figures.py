@@ -1,0 +1,34 @@
+"""Pages that people read: links lead somewhere, and the README's table is what the demo prints."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dovetail.sim.compare import compare
+from dovetail.sim.scenarios.scenario import load_scenario
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "README.md"])
+_LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_pictures_exist(page: Path) -> None:
+    """Every relative link of a page names a file of the project."""
+    links = [link for link in _LINK.findall(page.read_text()) if not link.startswith(("http", "mailto:"))]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    """Policy by policy: pods moved, moved more than once, new nodes, short lives and the bill."""
+    scenario = load_scenario("issue-7146")
+    found = compare(scenario, scenario.policies, 0)
+    expected = {}
+    for result in found.results:
+        figures = result.to_dict()
+        counts = ("podsDisrupted", "podsDisruptedMoreThanOnce", "nodesStarted", "shortLivedNodes")
+        expected[figures["policy"]] = [*(str(figures[key]) for key in counts), f"${float(figures['cost']):.2f}"]
+    rows = re.findall(r"^\| `([^`]+)`[^|]*\|(.+)\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert {policy: [cell.strip() for cell in cells.split("|")] for policy, cells in rows} == expected
