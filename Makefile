@@ -13,10 +13,10 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 DEMO := .venv-demo
 
-.PHONY: help demo test lint bench mutants e2e assets lock release clean chaos soak
+.PHONY: help demo test test-long hooks lint bench mutants e2e assets lock release clean chaos soak
 
 help: ## what can be made
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dovetail needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 2; }
@@ -40,12 +40,20 @@ demo: $(DEMO)/.ready ## the main job: issue 7146 under the old rules and the new
 
 test: $(READY) ## lint and all tests; those that need an API server or a browser say so when they skip
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
+test-long: $(READY) ## the property tests and the swarm over many more cases; hours
+	DOVETAIL_LONG=1 HYPOTHESIS_PROFILE=search nice -n 5 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/properties tests/faults
+
+hooks: $(READY) ## runs .pre-commit-config.yaml before every commit of this clone
+	$(BIN)/pre-commit install
+
 lint: $(READY) ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -53,7 +61,7 @@ bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/ben
 	$(BIN)/python -m benchmarks
 
 mutants: $(READY) ## breaks decide, lifecycle and the actuators on purpose and prints what no test noticed
-	nice -n 15 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+	nice -n 10 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 e2e: $(READY) assets ## the end-to-end tests on a real control plane
 	$(BIN)/pytest -m "apiserver or e2e" -rs

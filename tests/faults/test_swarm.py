@@ -1,10 +1,15 @@
-"""A thousand short runs with faults: no promise is broken, and a seed alone repeats a run."""
+"""Hundreds of short runs with faults: no promise is broken, and a seed alone repeats a run.
+
+`make test` runs 300 seeds, `make test-long` (`DOVETAIL_LONG=1`) 2,000.
+"""
+
+import os
 
 import pytest
 
 from dovetail.sim.checks.swarm import main, parse_seeds, run_seed, run_seeds
 
-RUNS = 1000
+RUNS = 2000 if os.environ.get("DOVETAIL_LONG") else 300
 PIECE = 25
 
 
