@@ -17,7 +17,7 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.model.objects import Node, NodeClaim
-from tests.lifecycle.world import CALM, Crash, Driver, World, engine_for
+from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
 
 TIMEOUT = CALM.replacement_timeout / 10**9
 
