@@ -61,7 +61,7 @@ bench: $(READY) ## timings on the clusters of the benchmark set; writes docs/ben
 	$(BIN)/python -m benchmarks
 
 mutants: $(READY) ## breaks decide, lifecycle and the actuators on purpose and prints what no test noticed
-	nice -n 15 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+	nice -n 10 $(BIN)/python tools/mutants.py $(if $(EACH),--each $(EACH)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 e2e: $(READY) assets ## the end-to-end tests on a real control plane
 	$(BIN)/pytest -m "apiserver or e2e" -rs

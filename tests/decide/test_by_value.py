@@ -113,10 +113,18 @@ def test_several_new_nodes_for_one(search: Settings, replacements: int | None) -
         assert as_float(command.required_savings) == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize(("price", "goes"), [("0.24", True), ("0.25", False), ("0.26", False)])
-def test_the_price_gate_holds_for_the_sum(price: str, goes: bool) -> None:
-    """Two machines of a quarter each are no cheaper than the half dollar that is paid."""
-    town = Town(kind("small", price, cpu=4, memory=8), kind("big", "0.50", cpu=16, memory=64), settings=VALUE_4)
+@pytest.mark.parametrize(
+    ("price", "paid", "goes"),
+    [
+        ("0.24", "0.50", True),
+        ("0.25", "0.50", False),
+        ("0.26", "0.50", False),
+        ("0.25", "0.500000000000000001", True),
+    ],
+)
+def test_the_price_gate_holds_for_the_sum(price: str, paid: str, goes: bool) -> None:
+    """Two machines of a quarter each are no cheaper than the half dollar that is paid; the least unit more is paid."""
+    town = Town(kind("small", price, cpu=4, memory=8), kind("big", paid, cpu=16, memory=64), settings=VALUE_4)
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("one", "big")
     town.fill("one", 2, cpu="3000m")

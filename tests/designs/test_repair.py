@@ -82,7 +82,10 @@ def test_the_longest_unhealthy_goes_first() -> None:
     assert moved(made.act()) == ("deleteUnhealthy", ("n2",))
 
 
-@pytest.mark.parametrize(("nodes", "sick", "goes"), [(10, 2, True), (10, 3, False), (3, 1, True), (3, 2, False)])
+@pytest.mark.parametrize(
+    ("nodes", "sick", "goes"),
+    [(10, 2, True), (10, 3, False), (3, 1, True), (3, 2, False), (101, 21, True), (101, 22, False)],
+)
 def test_the_breaker(nodes: int, sick: int, goes: bool) -> None:
     """More than 20 % of the pool's nodes (rounded up) with a covered condition: nothing, with a warning."""
     made = town(nodes)

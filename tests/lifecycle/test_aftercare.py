@@ -13,6 +13,7 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.messages import HaltPool
+from dovetail.lifecycle.owners import ready_of
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import NodePool, Pod, ReplicaSet
@@ -146,3 +147,35 @@ def test_pools_without_the_limit_are_not_looked_after(store: Store) -> None:
     store.vanish("Pod", "d", "a", "a")
     care.end(run("n1"), 0, well=True)
     assert care.unsettled(store) == {}
+
+
+def test_a_look_before_the_limit_changes_nothing(store: Store) -> None:
+    """Looked at again and again, the pool waits until the limit and halts then, once."""
+    care = moved(store, ready=False)
+    for elapsed in range(SECOND, LIMIT, 10 * SECOND):
+        assert look(care, store, elapsed) == []
+        assert "web" in care.unsettled(store)
+    assert [order.node_pool for order in look(care, store, LIMIT)] == ["web"]
+    assert care.unsettled(store) == {}
+    assert care.next_at() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"metadata": {"deletionTimestamp": "2026-05-11T12:00:00Z"}}, False),
+        ({"status": {"phase": "Succeeded"}}, False),
+        ({"status": {"phase": "Failed"}}, False),
+        ({"status": {"conditions": ()}}, False),
+        ({"spec": {"nodeName": ""}}, False),
+    ],
+    ids=["ready", "terminating", "succeeded", "failed", "not ready", "not bound"],
+)
+def test_which_pods_count_as_ready(changes: dict[str, dict[str, Any]], counts: bool) -> None:
+    """Bound, ready and staying, all three."""
+    tree = msgspec.to_builtins(pod("a", "n1"))
+    for part, values in changes.items():
+        tree[part] |= values
+    found = ready_of([msgspec.convert(tree, Pod, strict=False)], {"rs"})
+    assert found == ({"rs": 1} if counts else {})

@@ -1,10 +1,17 @@
 """The pause that ends when the pods have landed (spec section 25)."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.memory.landing import Landing
+from dovetail.lifecycle.store import Store
+from dovetail.model.command import Action, Method
 from dovetail.model.objects import Pod, ReplicaSet
 from dovetail.model.settings import Stabilization, StabilizationEnds
 from tests.support.lifecycle_world import CALM, Driver, World, engine_for
@@ -91,3 +98,25 @@ def test_the_pause_ends_when_pods_have_landed(
 def test_the_window_stays_the_default() -> None:
     """Without the setting five minutes are five minutes."""
     assert _until_the_next(WINDOW, comes=1, ready=2) >= 300
+
+
+def test_a_command_that_moved_nothing_is_not_waited_for() -> None:
+    """It is dropped: its end is nobody's landing."""
+    store, landing = Store(), Landing()
+    for item in (_owner(1), _pod("one", "a")):
+        store.observe(item)
+    candidate = Candidate(node="a", claim="a", uid="a", pool="web")
+    run = Run(
+        id="c1",
+        action=Action.DELETE_COST,
+        method=Method.SINGLE_NODE,
+        candidates=(candidate,),
+        phase=Phase.DELETING,
+        began=datetime(2026, 5, 11, tzinfo=UTC),
+    )
+    for dropped in (False, True):
+        landing.begin(run, store)
+        if dropped:
+            landing.drop(run.id)
+        landing.end(run.id, 0, 5 * MINUTE)
+        assert (landing.next_at() is None) == dropped

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     CreateNodeClaim,
@@ -16,7 +17,8 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.model.objects import Node, NodeClaim
+from dovetail.model import names
+from dovetail.model.objects import Node, NodeClaim, Taint
 from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
 
 TIMEOUT = CALM.replacement_timeout / 10**9
@@ -137,3 +139,17 @@ def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> 
         not [claim for claim in world.all(NodeClaim) if claim.metadata.name in world.created[:1]]
         or world.get(Node, "n1") is None
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "ours"),
+    [
+        (names.DISRUPTION_TAINT, "disrupting", True),
+        (names.DISRUPTION_TAINT, "candidate", False),
+        (names.DISRUPTION_TAINT, "", False),
+        ("example.org/maintenance", "disrupting", False),
+    ],
+)
+def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
+    """Key and value, both: a taint of another's that shares one of them is left alone."""
+    assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours

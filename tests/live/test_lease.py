@@ -7,8 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
+from dovetail.live import clocks
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.lease import LeaderElection
@@ -367,3 +369,39 @@ def test_a_renewal_counts_from_before_its_write() -> None:
 
     asyncio.run(context())
     assert ages[0] >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("age", "most"),
+    [(0.0, 5.0), (4.0, 5.0), (7.0, 3.0), (9.5, 0.5), (12.0, 0.1)],
+    ids=["just renewed", "half is left", "three seconds are left", "half a second is left", "too late"],
+)
+def test_a_renewal_is_not_waited_for_beyond_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, age: float, most: float
+) -> None:
+    """What is left until the deadline, half of it at most: a leader that waits longer acts on a Lease that ran out."""
+    waited: list[float] = []
+
+    def timeout(seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
+        waited.append(seconds)
+        return contextlib.nullcontext()
+
+    async def nothing() -> None:
+        return None
+
+    async def context() -> None:
+        async with talking_to(lambda request, number: {"spec": {"holderIdentity": "me"}}) as (_, client):
+            election = LeaderElection(
+                client=client, namespace="default", name="x", identity="me", gained=nothing, lost=nothing
+            )
+            election.renew_deadline = 10.0
+            election.leading = True
+            moment = clocks.now()
+            election._renewed = clocks.Moment(steady=moment.steady - age, wall=moment.wall - age)
+            with monkeypatch.context() as patch:
+                patch.setattr("dovetail.live.lease.asyncio.timeout", timeout)
+                await election._try()
+
+    asyncio.run(context())
+    assert waited[0] <= most
+    assert waited[0] > most - 5.0, "but it is waited for"

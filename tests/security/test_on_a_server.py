@@ -19,8 +19,8 @@ from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import UnreachableError, connect
 from dovetail.model import names
-from tests.support.control_plane import ControlPlane, eventually
 from tests.support.certificates import write_certificates
+from tests.support.control_plane import ControlPlane, eventually
 from tests.support.crd_rules import pool
 from tests.support.hostile import HOSTILE, unsafe_in
 from tests.support.processes import COMMAND, environment, running

@@ -1,0 +1,117 @@
+"""Small rules of a round that mutants once survived: each of these tests fails without its rule."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.gates.balanced import judge_shares
+from dovetail.decide.search.growth import Chosen, Growth
+from dovetail.model.settings import DOVETAIL
+from tests.support.design_world import NOW, Town, kind, moved
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_node_that_grows_old_enough_is_looked_at_then() -> None:
+    """Nothing but minNodeAge holds it: the next round that could answer differently is when it has that age."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"minNodeAge": "3h"})
+    town.node("empty", "m", age=HOUR)
+    result = town.round()
+    assert result.commands == ()
+    assert result.next_change == NOW + 2 * HOUR
+
+
+def test_new_prices_reach_a_decider_that_remembers() -> None:
+    """A machine that was too dear in one round and is cheap in the next is launched, whatever was remembered."""
+    town = Town(kind("big", "0.40", cpu=16), kind("small", "0.40", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01})
+    town.node("n", "big")
+    town.pod("p", "n", cpu="1500m")
+    decider = Decider()
+    assert decider.round(town.question()).commands == ()
+    town.kinds["small"] = kind("small", "0.10", cpu=4)
+    (command,) = decider.round(town.question()).commands
+    assert moved(command) == ("replaceCost", ("n",))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "gate"), [(1, "savings-threshold"), (0, "eligible")], ids=["saves too little", "nothing is asked for"]
+)
+def test_the_cheapest_type_says_which_gate_it_was(threshold: float, gate: str) -> None:
+    """One type is a little cheaper, another one dearer: it is the threshold that stops the move, not the price."""
+    town = Town(kind("less", "0.19"), kind("same", "0.20"), kind("more", "0.30", cpu=8))
+    town.pool(disruption={"consolidationSavingsThreshold": threshold})
+    town.node("n", "same")
+    town.pod("p", "n", cpu="2000m")
+    assert town.verdicts()["n"] == gate
+
+
+@pytest.mark.parametrize(("idle", "goes"), [(HOUR, True), (timedelta(minutes=1), False)])
+def test_only_running_timers_close_destinations(idle: timedelta, goes: bool) -> None:
+    """Where consolidateAfter hides destinations, it hides those whose timer runs, and no others."""
+    town = Town(kind("m", "0.20"), settings=replace(DOVETAIL, consolidate_after_hides_destinations=True))
+    town.pool(disruption={"consolidateAfter": "10m", "consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
+    town.node("a", "m")
+    town.pod("on-a", "a")
+    town.node("b", "m", idle=idle)
+    town.fill("b", 3, cpu="1000m")
+    assert moved(town.act()) == (("deleteCost", ("a",)) if goes else None)
+
+
+def test_room_that_fits_exactly_is_room() -> None:
+    """The last free millicore of the only other node is enough."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
+    town.node("a", "m")
+    town.pod("on-a", "a", cpu="1000m")
+    town.node("b", "m")
+    free = next(node for name, node in town.nodes.items() if name == "b").status.allocatable["cpu"]
+    assert free in ("4", "4000m"), "the pods below fill it to the last"
+    town.fill("b", 3, cpu="1000m")
+    command = town.act()
+    assert command is not None
+    assert (command.action.value, len(command.nodes)) == ("deleteCost", 1)
+
+
+@pytest.mark.parametrize(
+    ("saved", "disturbed", "score"),
+    [(0.2, 0.0, None), (0.2, 0.4, None), (0.2, 0.5, 0.4), (0.2, 1.0, 0.2), (0.0, 0.0, 0.0), (0.0, 0.5, 0.0)],
+)
+def test_balanced_scores(saved: float, disturbed: float, score: float | None) -> None:
+    """A move that disturbs nothing passes; what is refused says its score."""
+    refusal = judge_shares("blue", saved, disturbed)
+    assert (None if refusal is None else refusal.figures["score"]) == (None if score is None else pytest.approx(score))
+
+
+class _TooHopeful:
+    """A bound that promises the sum of what a set is worth, whether or not it passes."""
+
+    def __init__(self, worth: Sequence[float]) -> None:
+        self.worth = worth
+
+    def at_most(self, chosen: Sequence[int]) -> float:
+        return sum(self.worth[at] for at in chosen)
+
+    def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
+        return [self.at_most(order[: size + 1]) for size in range(len(order))]
+
+    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
+        return [self.at_most([*chosen, other]) for other in others]
+
+
+def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
+    """Judging costs a simulation: the same neighbour is not tried again because it is in two orders."""
+    judged: Counter[Chosen] = Counter()
+
+    def judge(chosen: Chosen) -> float | None:
+        judged[chosen] += 1
+        return 3.0 if chosen == (0,) else None
+
+    growth = Growth(_TooHopeful([3.0, 4.0, 4.0, 4.0]), judge, allows=lambda chosen: True, spent=lambda: False)
+    assert growth.run([[0, 1, 2, 3], [0, 3, 2, 1]]) == (0,)
+    assert [judged[place,] for place in (1, 2, 3)] == [1, 1, 1]
