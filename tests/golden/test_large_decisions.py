@@ -3,9 +3,9 @@
 import pytest
 
 from dovetail.model.command import Method
-from tests.golden.cases import GoldenCase
-from tests.golden.decisions import METHODS, decide, differences
 from tests.paths import SHARED, needs_shared
+from tests.support.golden_cases import GoldenCase
+from tests.support.golden_decisions import METHODS, decide, differences
 
 
 @needs_shared
