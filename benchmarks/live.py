@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.api.control_plane import ControlPlane, control_plane
-from tests.e2e.karpenter import BINARY, Karpenter, kwok_pool, prepare
-from tests.e2e.world import ZONES, claim, pod, write_catalogue
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.e2e_world import ZONES, claim, pod, write_catalogue
+from tests.support.karpenter import BINARY, Karpenter, kwok_pool, prepare
 
 from dovetail.api.crds.definitions import crds
 from dovetail.live.client import MERGE_PATCH, ApiClient

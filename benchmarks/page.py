@@ -39,7 +39,9 @@ def write_page(folder: Path) -> None:
             parts.append("|" + "---|" * len(heads))
             parts += ["| " + " | ".join(_cell(row.get(key)) for key in heads) + " |" for row in rows]
     if (folder / "live.md").exists():
-        parts.append("\n## Controller on a real API server\n\n[Figures and how they were taken](live.md).\n")
+        parts.append(
+            "\n## Controller on a real API server\n\n[Figures and how they were taken](live.md). [Side by side with an earlier commit](side-by-side.md).\n"
+        )
     if "kernel" in documents:
         (folder / "growth.svg").write_text(_growth(documents["kernel"]["rows"]))
         parts += ["\n## Growth\n", "![seconds of a full pass against nodes, both axes logarithmic](growth.svg)\n"]

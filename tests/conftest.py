@@ -1,6 +1,6 @@
 """What every test can ask for."""
 
-from tests.api.fixtures import (
+from tests.support.fixtures import (
     api_server,
     cluster,
     new_api_server,

@@ -141,3 +141,16 @@ def test_question_is_the_only_way_to_ask() -> None:
     """`plan_round` takes the question and how much to show of the answer, no more."""
     signature = dict(_signatures(SRC / "decide" / "round.py"))
     assert signature["decide/round.py plan_round"] == 3
+
+
+def test_rooms_of_tests_share_through_support() -> None:
+    """A test room imports its own modules, `tests.support`, `tests.paths` and the reference packer, no other room's."""
+    rooms = ROOT / "tests"
+    for path in sorted(rooms.rglob("*.py")):
+        room = path.relative_to(rooms).parts[0]
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("tests."):
+                used = node.module.split(".")[1]
+                assert used in (room, "support", "paths", "reference"), (
+                    f"{path.relative_to(ROOT)} imports {node.module}"
+                )

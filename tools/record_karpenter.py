@@ -30,8 +30,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import yaml
-from tests.api.control_plane import Client, ControlPlane, control_plane
-from tests.live.background import cloud_on
+from tests.support.background import cloud_on
+from tests.support.control_plane import Client, ControlPlane, control_plane
 
 Tree = dict[str, Any]
 WATCHED = {

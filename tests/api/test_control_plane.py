@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.api.control_plane import Client, ControlPlane, eventually
-from tests.api.rules import pool
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.crd_rules import pool
 
 
 def test_a_user_without_rights_is_refused(api_server: ControlPlane) -> None:

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from dovetail.api.crds.definitions import crds, crds_yaml
-from tests.api.control_plane import Client, ControlPlane, eventually
-from tests.api.rules import (
+from tests.paths import SHARED, needs_shared
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.crd_rules import (
     KARPENTER_RULES,
     RULES,
     SCHEDULES_BAD,
@@ -27,7 +28,6 @@ from tests.api.rules import (
     template,
     window,
 )
-from tests.paths import SHARED, needs_shared
 
 MANIFESTS = SHARED / "manifests"
 

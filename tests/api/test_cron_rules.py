@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dovetail.api.crds.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
 from dovetail.model.schedule import ScheduleError, parse_schedule
-from tests.api.rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
+from tests.support.crd_rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
 
 CALL = re.compile(r"(!?)self\.matches\(r'([^']*)'\)")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.chromium import AXE, Tab, barriers, find, tab
-from tests.golden.cases import DATA
+from tests.support.golden_cases import DATA
 
 pytestmark = [
     pytest.mark.browser,

@@ -8,8 +8,8 @@ import pytest
 
 from dovetail.cli.main import main
 from tests.browser.chromium import AXE, barriers, find, tab
-from tests.golden.cases import DATA
-from tests.security.hostile import as_file
+from tests.support.golden_cases import DATA
+from tests.support.hostile import as_file
 
 pytestmark = [
     pytest.mark.browser,

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dovetail.live.resources import plural_in
 from tests.chaos.storm import GARBAGE, Plan, Trouble
-from tests.live.proxy import _HOP, Proxy, Seen
+from tests.support.proxy import _HOP, Proxy, Seen
 
 IDENTITY = "chaos"
 _KNOWN_AFTER_SECONDS = 5.0

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.api.control_plane import ControlPlane, control_plane, eventually
-from tests.api.fixtures import _install
 from tests.chaos.test_chaos import _launched_twice
-from tests.e2e.controller import Process, controller
-from tests.e2e.history import history_of
-from tests.e2e.karpenter import BINARY, beside_karpenter, kwok_pool
-from tests.e2e.world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
-from tests.live.background import cloud_on
+from tests.support.background import cloud_on
+from tests.support.control_plane import ControlPlane, control_plane, eventually
+from tests.support.controller import Process, controller
+from tests.support.e2e_world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
+from tests.support.fixtures import _install
+from tests.support.history import history_of
+from tests.support.karpenter import BINARY, beside_karpenter, kwok_pool
 
 TAINTED_SECONDS_MAX = 300.0
 LAG_SECONDS_MAX = 5.0

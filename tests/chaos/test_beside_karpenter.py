@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 
 from dovetail.live.resources import plural_in
-from tests.api.control_plane import ControlPlane, eventually
 from tests.chaos.front import IDENTITY, Front, front_of, status
 from tests.chaos.test_chaos import LEASE, Chaotic, _controller, _steal
-from tests.e2e.karpenter import BINARY, Beside, beside_karpenter, kwok_pool, scale, spread, wait_nodes
-from tests.e2e.world import World, pod
-from tests.live.proxy import Seen
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.e2e_world import World, pod
+from tests.support.karpenter import BINARY, Beside, beside_karpenter, kwok_pool, scale, spread, wait_nodes
+from tests.support.proxy import Seen
 
 pytestmark = [
     pytest.mark.karpenter,

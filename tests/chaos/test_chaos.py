@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import Client, ControlPlane, eventually
 from tests.chaos.front import IDENTITY, Front, front_of
 from tests.chaos.storm import KINDS, STORM_SECONDS, Plan, Trouble, draw
-from tests.e2e.controller import Process
-from tests.e2e.history import History, history_of
-from tests.e2e.world import Tree, World, claim, pod, pool, write_catalogue, write_settings
-from tests.live.background import cloud_on
 from tests.paths import ROOT
+from tests.support.background import cloud_on
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.controller import Process
+from tests.support.e2e_world import Tree, World, claim, pod, pool, write_catalogue, write_settings
+from tests.support.history import History, history_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail"

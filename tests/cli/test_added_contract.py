@@ -9,7 +9,7 @@ import pytest
 from dovetail.cli.main import main
 from tests.cli.test_plan_command import _write
 from tests.cli.test_replay_command import _recording
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 ACTION = {
     "action",

@@ -10,7 +10,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.model import names
 from tests.cli.test_plan_command import _write
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 METHODS = ["empty", "expired", "drifted", "multiNode", "singleNode"]
 

@@ -17,7 +17,7 @@ from dovetail.decide.words import dollars
 from dovetail.model.money import parse_money
 from dovetail.sim.pages.comparison import Comparison, sentence
 from tests.cli.test_plan_command import _write
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dovetail.cli.main import COMMANDS, build_parser, main
 from dovetail.cli.names import bare_name
 from dovetail.cli.output import _painted
 from tests.cli.test_plan_command import _write
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import yaml
 
 from dovetail.cli.main import main
 from dovetail.model import names
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 ACTION = {
     "action",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
-from tests.api.control_plane import ControlPlane
-from tests.deploy.processes import running
+from tests.support.control_plane import ControlPlane
+from tests.support.processes import running
 
 
 @pytest.mark.parametrize("listen", ["8080x", "localhost", "127.0.0.1:"])

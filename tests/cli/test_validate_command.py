@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from dovetail.cli.main import main
-from tests.api.rules import budget, disruption, pool
 from tests.paths import SHARED, needs_shared
+from tests.support.crd_rules import budget, disruption, pool
 
 
 def write(folder: Path, name: str, *trees: Any) -> Path:

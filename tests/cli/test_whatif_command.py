@@ -12,7 +12,7 @@ from dovetail.model import names
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.whatif import WhatIf, recommend, window_of
 from tests.cli.test_plan_command import _write
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 def _town(young: bool = True) -> Town:

@@ -17,10 +17,10 @@ from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
-from tests.decide.towns import KINDS
-from tests.designs.world import Town
-from tests.golden.cases import GoldenCase, golden_cases
-from tests.golden.decisions import question_of
+from tests.support.design_world import Town
+from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_decisions import question_of
+from tests.support.towns import KINDS
 
 
 def _scenes(case: GoldenCase) -> Iterator[RoundContext]:

@@ -16,8 +16,8 @@ from dovetail.decide.search.growth import Growth
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
-from tests.decide.towns import towns
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
+from tests.support.towns import towns
 
 VALUE = replace(DOVETAIL, search=Search.VALUE)
 VALUE_4 = replace(VALUE, replacements_max=4)

@@ -10,7 +10,7 @@ import pytest
 from dovetail.decide import verdict
 from dovetail.model import names
 from dovetail.model.objects import NodePool
-from tests.designs.world import NOW, Town, kind
+from tests.support.design_world import NOW, Town, kind
 
 FREE = {"consolidationSavingsThreshold": 0}
 

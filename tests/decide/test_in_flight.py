@@ -10,7 +10,7 @@ from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Taint
 from dovetail.model.settings import DOVETAIL
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 FREE = {"consolidationSavingsThreshold": 0}
 

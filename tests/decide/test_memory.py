@@ -6,7 +6,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
 from dovetail.model.command import Method
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 class _Shell:

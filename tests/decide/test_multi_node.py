@@ -11,7 +11,7 @@ from dovetail.decide.methods.moves import Move
 from dovetail.decide.methods.multi_node import bisect, look_further, search
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 _YES = object.__new__(Move)
 _NO = Refusal(gate=Gate.PRICE, why="no")

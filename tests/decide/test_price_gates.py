@@ -12,8 +12,8 @@ from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, MinValuesPolicy
-from tests.decide.nodes import facts_of
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
+from tests.support.nodes import facts_of
 
 FREE = {"consolidationSavingsThreshold": 0}
 BOTH = (names.ON_DEMAND, names.SPOT)

@@ -25,8 +25,8 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.plan.counterfactual import ask, counterfactuals
-from tests.decide.towns import build, shapes, towns
-from tests.designs.world import Town
+from tests.support.design_world import Town
+from tests.support.towns import build, shapes, towns
 
 happenings = st.sampled_from(
     ["pod", "spared", "ended", "pending", "event", "pdb", "gone", "later", "soon", "leave", "nominate", "pool", "drift"]

@@ -11,7 +11,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.gates.balanced import judge_shares
 from dovetail.decide.search.growth import Chosen, Growth
 from dovetail.model.settings import DOVETAIL
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 HOUR = timedelta(hours=1)
 

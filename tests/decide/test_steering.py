@@ -11,7 +11,7 @@ from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Taint
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, Steering
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 PREFER = replace(DOVETAIL, steering=Steering.PREFER)
 

@@ -11,7 +11,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 CHEAP = {"consolidationSavingsThreshold": 0}
 

@@ -16,7 +16,7 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling import simulate as simulation
 from dovetail.scheduling.under_way import UnderWay
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 
 def _town() -> Town:

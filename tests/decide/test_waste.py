@@ -11,7 +11,7 @@ from dovetail.lifecycle.store import Store
 from dovetail.model.money import as_float, parse_money
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
 from dovetail.model.waste import Wasted
-from tests.designs.world import NOW, Town, kind
+from tests.support.design_world import NOW, Town, kind
 
 HOUR = timedelta(hours=1)
 VALUE = replace(DOVETAIL, search=Search.VALUE)

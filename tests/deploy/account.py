@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.api.control_plane import Client, ControlPlane, eventually
+from tests.support.control_plane import Client, ControlPlane, eventually
 
 Tree = dict[str, Any]
 _CLUSTER_FIRST = ("Namespace", "ServiceAccount")

@@ -11,7 +11,7 @@ import yaml
 from dovetail import __version__
 from dovetail.api.catalogue import decode_catalogue, encode_catalogue, load_catalogue
 from dovetail.api.settings import load_settings
-from tests.deploy.chart import CHART, NAMESPACE, Tree, one, pod_specs, render, script, tool
+from tests.support.chart import CHART, NAMESPACE, Tree, one, pod_specs, render, script, tool
 
 EVERYTHING = (
     "--set=observe=false",

@@ -8,8 +8,8 @@ import yaml
 from dovetail.api.clouds.tables import regions
 from dovetail.live.crd_check import judge_crd
 from dovetail.live.metrics import Metrics
-from tests.deploy.chart import CHART
 from tests.paths import ROOT
+from tests.support.chart import CHART
 
 DOCS = ROOT / "docs"
 PAGES = ("getting-started", "install", "upgrade", "operations", "supported-versions", "security")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import ControlPlane
-from tests.deploy.processes import running
 from tests.deploy.world import World
-from tests.live.background import cloud_on
 from tests.paths import ROOT
+from tests.support.background import cloud_on
+from tests.support.control_plane import ControlPlane
+from tests.support.processes import running
 
 PAGE = (ROOT / "docs" / "getting-started.md").read_text()
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]

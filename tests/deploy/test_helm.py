@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dovetail.model import names
-from tests.api.control_plane import Client, ControlPlane, eventually
 from tests.deploy.account import kubeconfig_for, token_of
-from tests.deploy.chart import CHART, NAMESPACE, tool
-from tests.deploy.processes import COMMAND, environment
+from tests.support.chart import CHART, NAMESPACE, tool
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.processes import COMMAND, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 LEASE = {

@@ -18,12 +18,12 @@ import pytest
 
 from dovetail.model import names
 from dovetail.model.command import Action
-from tests.api.control_plane import ControlPlane, eventually
 from tests.deploy.account import install, kubeconfig_for, token_of, uninstall
-from tests.deploy.chart import NAMESPACE, Tree, one, render
-from tests.deploy.processes import COMMAND, Running, container_arguments, environment, running
 from tests.deploy.world import MERGE, World, catalogue_file
-from tests.live.background import cloud_on
+from tests.support.background import cloud_on
+from tests.support.chart import NAMESPACE, Tree, one, render
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.processes import COMMAND, Running, container_arguments, environment, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 SECRET = "very-secret-path"

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from dovetail.live.metrics import Metrics
-from tests.deploy.chart import CHART, script, tool
 from tests.paths import ROOT
+from tests.support.chart import CHART, script, tool
 
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text())

@@ -46,11 +46,11 @@ from dovetail.live.resources import RESOURCES
 from dovetail.live.step_down import stop_controllers
 from dovetail.live.watch import Informer
 from dovetail.model.command import Action, Method, Replacement
-from tests.api.control_plane import Client, ControlPlane, eventually
-from tests.api.rules import pool
 from tests.deploy.account import install, kubeconfig_for, may, token_of
-from tests.deploy.chart import NAMESPACE, Tree, atoms, without
 from tests.paths import ROOT
+from tests.support.chart import NAMESPACE, Tree, atoms, without
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.crd_rules import pool
 
 MANIFESTS = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail-acting.yaml").read_text()))
 OBSERVING = list(yaml.safe_load_all((ROOT / "deploy" / "manifests" / "dovetail.yaml").read_text()))

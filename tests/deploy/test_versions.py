@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from dovetail.api.crds.definitions import crds
-from tests.api.control_plane import Client, ControlPlane, eventually
-from tests.api.rules import pool
-from tests.deploy.processes import COMMAND, environment, running
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.crd_rules import pool
+from tests.support.processes import COMMAND, environment, running
 
 pytestmark = pytest.mark.slow
 OURS = ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfter")

@@ -9,10 +9,10 @@ from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
-from tests.api.control_plane import Client, eventually
-from tests.api.rules import NODE_CLASS
-from tests.deploy.chart import Tree
-from tests.designs.world import kind
+from tests.support.chart import Tree
+from tests.support.control_plane import Client, eventually
+from tests.support.crd_rules import NODE_CLASS
+from tests.support.design_world import kind
 
 MERGE = "application/merge-patch+json"
 

@@ -13,7 +13,7 @@ from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.command import Method
 from dovetail.model.policy import Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.designs.world import NOW, Town, kind
+from tests.support.design_world import NOW, Town, kind
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 HALF_AN_HOUR = {"consolidationGracePeriod": "30m", "consolidationSavingsThreshold": 0}
 SECONDS, MINUTES = timedelta(seconds=1), timedelta(minutes=1)

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from tests.designs.world import Town, kind, moved
+from tests.support.design_world import Town, kind, moved
 
 HOUR = timedelta(hours=1)
 

@@ -11,7 +11,7 @@ from dovetail.lifecycle.effects.claim_effects import drain_bound
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 MINUTE = timedelta(minutes=1)
 DEAD = {"condition": "Ready", "status": "Unknown", "for": "10m"}

@@ -10,7 +10,7 @@ import pytest
 from dovetail.model import names
 from dovetail.model.money import format_money
 from dovetail.model.settings import DOVETAIL
-from tests.designs.world import Town, kind, moved, spot_kind
+from tests.support.design_world import Town, kind, moved, spot_kind
 
 TEN_HOURS = "10h"
 

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.model.objects import Deployment, ReplicaSet
 from dovetail.scheduling.pods.surge import can_surge, why_not_now
-from tests.designs.world import Town, kind, moved
+from tests.support.design_world import Town, kind, moved
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,7 +9,7 @@ import pytest
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model import names
 from dovetail.model.command import Method
-from tests.designs.world import NOW, Town, kind, moved
+from tests.support.design_world import NOW, Town, kind, moved
 
 MINUTE = timedelta(minutes=1)
 ONE_PER_ZONE = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}

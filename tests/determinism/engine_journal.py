@@ -4,7 +4,7 @@ import sys
 from hashlib import sha256
 
 from dovetail.lifecycle.journal import encode_header, encode_line
-from tests.lifecycle.world import CALM, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, engine_for
 
 
 def digest() -> str:

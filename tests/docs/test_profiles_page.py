@@ -9,9 +9,9 @@ from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
 from dovetail.model.rules import DOVETAIL_RULES, KARPENTER_RULES, Rules
 from dovetail.model.settings import KARPENTER_1_15, PROFILES, Profile
-from tests.deploy.chart import script
-from tests.golden.cases import golden_cases
 from tests.paths import ROOT
+from tests.support.chart import script
+from tests.support.golden_cases import golden_cases
 
 
 def test_the_page_is_current() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.api.control_plane import ControlPlane
-from tests.e2e.controller import Process, controller
-from tests.e2e.history import History, history_of
-from tests.e2e.world import World, write_catalogue, write_settings
+from tests.support.control_plane import ControlPlane
+from tests.support.controller import Process, controller
+from tests.support.e2e_world import World, write_catalogue, write_settings
+from tests.support.history import History, history_of
 
 _failed: list[str] = []
 

@@ -2,10 +2,10 @@
 
 import time
 
-from tests.api.control_plane import eventually
-from tests.e2e.controller import Process
-from tests.e2e.history import History
-from tests.e2e.world import World, pool
+from tests.support.control_plane import eventually
+from tests.support.controller import Process
+from tests.support.e2e_world import World, pool
+from tests.support.history import History
 
 
 def _command_of(world: World, running: Process, node: str, action: str) -> str:

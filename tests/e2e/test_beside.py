@@ -14,13 +14,13 @@ import pytest
 from dovetail.api.crds.definitions import crds
 from dovetail.live.crd_check import CrdState
 from dovetail.live.feeds import watch_crd
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.history import history_of
-from tests.e2e.karpenter import karpenters_own
-from tests.e2e.world import TAINT, Tree, World, pool, write_catalogue, write_settings
-from tests.live.background import Cloud, Inside, cloud_on, running_inside
-from tests.live.proxy import proxy_for
+from tests.support.background import Cloud, Inside, cloud_on, running_inside
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import TAINT, Tree, World, pool, write_catalogue, write_settings
+from tests.support.history import history_of
+from tests.support.karpenter import karpenters_own
+from tests.support.proxy import proxy_for
 
 HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.history import Entry, History, history_of
-from tests.e2e.karpenter import (
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import TAINT, Tree, World, replica_set
+from tests.support.history import Entry, History, history_of
+from tests.support.karpenter import (
     BINARY,
     Beside,
     beside_karpenter,
@@ -29,7 +30,6 @@ from tests.e2e.karpenter import (
     spread,
     wait_nodes,
 )
-from tests.e2e.world import TAINT, Tree, World, replica_set
 
 pytestmark = [
     pytest.mark.karpenter,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import Process, controller
-from tests.e2e.history import History
-from tests.e2e.world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
-from tests.live.background import Cloud, cloud_on
+from tests.support.background import Cloud, cloud_on
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import Process, controller
+from tests.support.e2e_world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
+from tests.support.history import History
 
 
 @pytest.fixture

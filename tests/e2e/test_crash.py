@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import Process, controller
-from tests.e2e.history import History
-from tests.e2e.world import Tree, World, pool, write_catalogue, write_settings
-from tests.live.background import Cloud, cloud_on
-from tests.live.proxy import Answer, Proxy, Seen, proxy_for
+from tests.support.background import Cloud, cloud_on
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import Process, controller
+from tests.support.e2e_world import Tree, World, pool, write_catalogue, write_settings
+from tests.support.history import History
+from tests.support.proxy import Answer, Proxy, Seen, proxy_for
 
 WRITES_OF_A_REPLACEMENT = 5  # taint, create, delete, clear the claim's record, clear its node's
 WRITES_OF_A_ROLL_BACK = 4  # taint, create, untaint, delete the replacement

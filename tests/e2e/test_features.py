@@ -3,10 +3,10 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from tests.api.control_plane import eventually
-from tests.e2e.controller import Process
-from tests.e2e.history import History
-from tests.e2e.world import ZONES, World, pool
+from tests.support.control_plane import eventually
+from tests.support.controller import Process
+from tests.support.e2e_world import ZONES, World, pool
+from tests.support.history import History
 
 
 def _time(text: str) -> datetime:

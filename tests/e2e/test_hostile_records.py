@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.world import Tree, World, pool, write_catalogue, write_settings
-from tests.live.background import Cloud, cloud_on
+from tests.support.background import Cloud, cloud_on
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import Tree, World, pool, write_catalogue, write_settings
 
 COMMAND = "dovetail.dev/command"
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.history import history_of
-from tests.e2e.karpenter import BINARY, Beside, beside_karpenter, is_so, kwok_pool, nodes_of, spread, wait_nodes
-from tests.e2e.world import Tree, World, replica_set, write_settings
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import Tree, World, replica_set, write_settings
+from tests.support.history import history_of
+from tests.support.karpenter import BINARY, Beside, beside_karpenter, is_so, kwok_pool, nodes_of, spread, wait_nodes
 
 pytestmark = [
     pytest.mark.karpenter,

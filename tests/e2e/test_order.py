@@ -4,10 +4,10 @@ import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.world import World, pool, write_catalogue, write_settings
-from tests.live.background import cloud_on
+from tests.support.background import cloud_on
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import World, pool, write_catalogue, write_settings
 
 
 def _time(text: str) -> datetime:

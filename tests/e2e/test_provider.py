@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from dovetail.lifecycle.journal import read, replay
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.world import World, pool, replica_set, write_catalogue, write_settings
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import World, pool, replica_set, write_catalogue, write_settings
 
 
 def test_a_cluster_lives_on_its_own_and_can_be_replayed(cluster: ControlPlane, world: World, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import controller
-from tests.e2e.history import History, history_of
 from tests.e2e.test_crash import _drift, _most_at_once
-from tests.e2e.world import Tree, World, pool, write_catalogue, write_settings
-from tests.live.background import Cloud, Inside, cloud_on, running_inside
-from tests.live.proxy import Answer, Proxy, Seen, proxy_for
+from tests.support.background import Cloud, Inside, cloud_on, running_inside
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import controller
+from tests.support.e2e_world import Tree, World, pool, write_catalogue, write_settings
+from tests.support.history import History, history_of
+from tests.support.proxy import Answer, Proxy, Seen, proxy_for
 
 
 @pytest.fixture

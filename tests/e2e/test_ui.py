@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.controller import Process
-from tests.e2e.world import World, pool, write_catalogue
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.controller import Process
+from tests.support.e2e_world import World, pool, write_catalogue
 
 COMMAND = [sys.executable, "-m", "dovetail.cli.main"]
 

@@ -20,10 +20,10 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import Connection, TokenSource, connect
 from dovetail.model.objects import KINDS
 from dovetail.sim.world.actuate import SEAL as SIMULATED
-from tests.api.control_plane import Client, ControlPlane
-from tests.lifecycle.world import SEAL as SMALL
-from tests.lifecycle.world import World as SmallWorld
-from tests.sim.rogue import small_world
+from tests.support.control_plane import Client, ControlPlane
+from tests.support.lifecycle_world import SEAL as SMALL
+from tests.support.lifecycle_world import World as SmallWorld
+from tests.support.rogue import small_world
 
 Tree = dict[str, Any]
 Answer = InstructionSucceeded | InstructionFailed

@@ -29,9 +29,9 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model.command import Action, Method, Replacement
 from dovetail.model.objects import SelectorRequirement, Taint
-from tests.e2e.world import claim as claim_tree
-from tests.e2e.world import pool as pool_tree
 from tests.effects.grounds import ApiServerGround, Ground, HttpGround, SimulatorGround, SmallWorldGround
+from tests.support.e2e_world import claim as claim_tree
+from tests.support.e2e_world import pool as pool_tree
 
 Tree = dict[str, Any]
 COMMAND, HOLD, DO_NOT_DISRUPT = "dovetail.dev/command", "dovetail.dev/hold", "karpenter.sh/do-not-disrupt"

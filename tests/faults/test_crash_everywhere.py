@@ -8,7 +8,7 @@ from dovetail.sim.checks.faults import Crashes
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World
-from tests.sim.rogue import settle, small_world, work
+from tests.support.rogue import settle, small_world, work
 
 CALLS_MAX = 40
 

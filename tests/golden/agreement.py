@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dovetail.model.command import Method
-from tests.golden.cases import GoldenCase, golden_cases
-from tests.golden.decisions import METHODS, TERMINATE_FIRST, decide, differences
 from tests.golden.deviations import DEVIATIONS
 from tests.paths import ROOT
+from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_decisions import METHODS, TERMINATE_FIRST, decide, differences
 
 PAGE = ROOT / "docs" / "decision-agreement.md"
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.golden.cases import GoldenCase, golden_cases
 from tests.golden.deviations import DEVIATIONS, Deviation, expected_differences
-from tests.golden.kernel import KernelSide
 from tests.golden.rules import RULES
 from tests.golden.simulations import Packer, ReferenceSide, checks
 from tests.paths import ROOT
+from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_kernel import KernelSide
 
 PACKERS: tuple[tuple[str, Callable[[GoldenCase], Packer]], ...] = (
     ("reference", ReferenceSide),

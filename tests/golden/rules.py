@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from dovetail.model.names import HOSTNAME, ZONE
 from dovetail.model.objects import Pod, PodAffinity, TopologySpreadConstraint, is_true
-from tests.golden.cases import GoldenCase
 from tests.reference.nodes import state_nodes
 from tests.reference.pods import is_provisionable
+from tests.support.golden_cases import GoldenCase
 
 
 def _spreads(case: GoldenCase, *, key: str | None = None, when: str = "DoNotSchedule") -> bool:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from tests.golden.answers import (
+from tests.reference.packer import ReferencePacker
+from tests.reference.pods import name_of
+from tests.support.golden_answers import (
     Answer,
     Outcome,
     Pricing,
@@ -19,9 +21,7 @@ from tests.golden.answers import (
     karpenter_outcome,
     reference_answer,
 )
-from tests.golden.cases import GoldenCase
-from tests.reference.packer import ReferencePacker
-from tests.reference.pods import name_of
+from tests.support.golden_cases import GoldenCase
 
 
 class Packer(Protocol):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.golden.cases import GoldenCase, golden_cases
 from tests.golden.deviations import expected_differences
-from tests.golden.kernel import KernelSide
 from tests.golden.simulations import checks
+from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_kernel import KernelSide
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in golden_cases()])

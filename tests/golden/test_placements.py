@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.golden.cases import GoldenCase, golden_cases
 from tests.golden.deviations import VOLUMES, expected_differences
 from tests.golden.simulations import ReferenceSide, checks
+from tests.support.golden_cases import GoldenCase, golden_cases
 
 
 def _parameters() -> list[object]:

@@ -19,8 +19,8 @@ from dovetail.decide.outcome import UNLIMITED
 from dovetail.model.objects import NodeClaim, NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15
-from tests.decide.nodes import facts_of
-from tests.golden.units import units
+from tests.support.golden_units import units
+from tests.support.nodes import facts_of
 
 
 def _read(kind: type, tree: dict[str, Any]) -> Any:

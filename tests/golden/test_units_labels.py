@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.model.labels import WELL_KNOWN, Requirement, Requirements, pod_requirements
 from dovetail.model.objects import Pod, SelectorRequirement
-from tests.golden.units import units
 from tests.paths import ROOT, SHARED, needs_shared
+from tests.support.golden_units import units
 
 
 def read(entries: list[dict[str, Any]]) -> tuple[SelectorRequirement, ...]:

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.model.duration import parse_go_duration
 from dovetail.model.schedule import ScheduleError, window
-from tests.golden.units import units
+from tests.support.golden_units import units
 
 
 @pytest.mark.parametrize(("question", "answer"), units("budgetActive"))

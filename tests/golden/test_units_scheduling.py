@@ -16,7 +16,7 @@ from dovetail.scheduling.pods import evictions
 from dovetail.scheduling.pods import pod as pods
 from dovetail.scheduling.pods.requests import pod_requests
 from dovetail.scheduling.result import LaunchPrice, launchable, worst_of
-from tests.golden.units import units
+from tests.support.golden_units import units
 
 
 def _pod(tree: Any) -> Pod:

@@ -9,7 +9,7 @@ from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.writes import Done, Patch, Ref, Writes
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, Instruction, SetDisruptionReason
 from tests.karpenter_features.world import world_with
-from tests.lifecycle.world import CALM, SEAL, T0, Driver, ScriptedPlanner, engine_for
+from tests.support.lifecycle_world import CALM, SEAL, T0, Driver, ScriptedPlanner, engine_for
 
 ASKED = SetDisruptionReason(id="i", command_id="c", name="n", uid="u", reason="Underutilized")
 OURS = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "message": "Underutilized"}

@@ -11,7 +11,7 @@ from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodeClaim
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.designs.world import Town, kind, moved
+from tests.support.design_world import Town, kind, moved
 
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}
 BALANCED = {"consolidationPolicy": "Balanced", "consolidationSavingsThreshold": 0}

@@ -8,9 +8,9 @@ import pytest
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling.buffers import virtual_pods
 from dovetail.scheduling.place import place
-from tests.designs.world import Town, kind, moved
 from tests.karpenter_features.world import BOTH, CONSOLIDATABLE, FREE, buffer, template, thing, told
-from tests.scheduling.build import homes
+from tests.support.design_world import Town, kind, moved
+from tests.support.scheduling_build import homes
 
 PROFILES = pytest.mark.parametrize("settings", BOTH, ids=["dovetail", "karpenter"])
 

@@ -9,7 +9,7 @@ from dovetail.model.objects import AnyObject, Pod
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling.pods.default_spread import DefaultSpread
 from tests.karpenter_features.world import BOTH, thing, told
-from tests.scheduling.build import homes, kind, node, pod, pool, snapshot, spread, without
+from tests.support.scheduling_build import homes, kind, node, pod, pool, snapshot, spread, without
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

@@ -3,8 +3,8 @@
 import pytest
 
 from dovetail.model.settings import DOVETAIL
-from tests.designs.world import Town, kind
 from tests.karpenter_features.world import told
+from tests.support.design_world import Town, kind
 
 RANK = "controller.kubernetes.io/pod-deletion-cost"
 OWN = "karpenter.sh/disruption-cost"

@@ -8,8 +8,8 @@ import pytest
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.designs.world import Town, kind, moved
 from tests.karpenter_features.world import CONSOLIDATABLE, FREE
+from tests.support.design_world import Town, kind, moved
 
 HOMELESS: dict[str, dict[str, Any]] = {
     "no node has the label": {"nodeSelector": {"example.com/nowhere": "true"}},

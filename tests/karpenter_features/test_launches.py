@@ -11,9 +11,9 @@ from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instru
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.objects import Condition, NodeClaim, SelectorRequirement
-from tests.designs.world import Town, kind
 from tests.karpenter_features.world import FREE, world_with
-from tests.lifecycle.world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
+from tests.support.design_world import Town, kind
+from tests.support.lifecycle_world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
 
 WANTED = Replacement(
     node_pool="web",

@@ -14,8 +14,8 @@ from dovetail.live.telemetry import Telemetry
 from dovetail.model.command import Action, Method
 from dovetail.model.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15
-from tests.designs.world import Town, kind
 from tests.karpenter_features.world import CONSOLIDATABLE
+from tests.support.design_world import Town, kind
 
 PREFIX = "karpenter_"
 LABELS = {

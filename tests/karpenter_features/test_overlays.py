@@ -11,9 +11,9 @@ from dovetail.model.objects import NodeOverlay, NodePool
 from dovetail.model.settings import DOVETAIL, Settings
 from dovetail.scheduling.launch.overlays import overlaid
 from dovetail.scheduling.place import place
-from tests.designs.world import Town, kind, moved
 from tests.karpenter_features.world import BOTH, CONSOLIDATABLE, FREE, thing, told
-from tests.scheduling.build import pool
+from tests.support.design_world import Town, kind, moved
+from tests.support.scheduling_build import pool
 
 PROFILES = pytest.mark.parametrize("settings", BOTH, ids=["dovetail", "karpenter"])
 ON = "NodeOverlay=true"

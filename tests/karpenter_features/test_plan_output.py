@@ -9,8 +9,8 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.model.settings import DOVETAIL
 from dovetail.plan.summary import plan_text
-from tests.designs.world import Town, kind
 from tests.karpenter_features.world import buffer, thing, told
+from tests.support.design_world import Town, kind
 
 
 def _town(**karpenter: Any) -> Town:

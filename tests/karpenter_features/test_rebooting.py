@@ -7,8 +7,8 @@ import pytest
 from dovetail.model import names
 from dovetail.model.settings import Settings
 from dovetail.scheduling.simulate import simulate
-from tests.designs.world import Town, kind
 from tests.karpenter_features.world import BOTH, CONSOLIDATABLE, FREE
+from tests.support.design_world import Town, kind
 
 PROFILES = pytest.mark.parametrize("settings", BOTH, ids=["dovetail", "karpenter"])
 REBOOTING = {"type": "Rebooting", "status": "True", "reason": "RebootRequested"}

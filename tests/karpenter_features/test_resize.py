@@ -8,7 +8,7 @@ import pytest
 from dovetail.model.objects import DaemonSet, Pod
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling.pods.requests import pod_requests
-from tests.scheduling.build import kind, node, placed, pod, pool, snapshot, without
+from tests.support.scheduling_build import kind, node, placed, pod, pool, snapshot, without
 
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}

@@ -10,7 +10,7 @@ import pytest
 from dovetail.model.karpenter import KarpenterSettings
 from dovetail.model.objects import DaemonSet
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.designs.world import Town, kind, moved
+from tests.support.design_world import Town, kind, moved
 
 BOTH = pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter"])
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}

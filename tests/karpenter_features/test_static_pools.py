@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from tests.designs.world import Town, kind, moved
 from tests.karpenter_features.world import told
+from tests.support.design_world import Town, kind, moved
 
 HOUR = timedelta(hours=1)
 

@@ -10,8 +10,8 @@ from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import KARPENTER_1_15, Settings
-from tests.designs.world import Town, kind, moved
 from tests.karpenter_features.world import BOTH, told
+from tests.support.design_world import Town, kind, moved
 
 LABEL = "karpenter.k8s.aws/capacity-reservation-id"
 PROFILES = pytest.mark.parametrize("settings", BOTH, ids=["dovetail", "karpenter"])

@@ -10,7 +10,7 @@ import msgspec
 from dovetail.api.karpenter import read_karpenter
 from dovetail.model.objects import KINDS, AnyObject
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.lifecycle.world import World
+from tests.support.lifecycle_world import World
 
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}
 FREE = {"consolidationSavingsThreshold": 0}

@@ -12,7 +12,7 @@ from dovetail.lifecycle.messages import Instruction, PublishEvent
 from dovetail.lifecycle.reports import Report, some_of
 from dovetail.model.command import Action, Method
 from dovetail.model.verdicts import NodeVerdict
-from tests.lifecycle.world import T0, Found
+from tests.support.lifecycle_world import T0, Found
 
 
 def run_of(nodes: int, replacements: int) -> Run:

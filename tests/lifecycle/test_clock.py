@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.lifecycle.messages import Event, Instruction, WakeAt
 from tests.lifecycle.test_faults import assert_clean, world_with
-from tests.lifecycle.world import CALM, Driver, ScriptedPlanner, engine_for
+from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, engine_for
 
 JUMPS = (timedelta(hours=2), timedelta(hours=-2), timedelta(days=400), timedelta(seconds=-1))
 POLL = timedelta(seconds=10)

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from dovetail.model.objects import Node, NodeClaim
-from tests.lifecycle.world import CALM, Crash, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, Crash, Driver, ScriptedPlanner, World, engine_for
 
 WISHES = ("delete", "replace", "replace2")
 

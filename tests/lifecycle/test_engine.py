@@ -51,7 +51,7 @@ from dovetail.model.objects import (
 )
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate
-from tests.lifecycle.world import (
+from tests.support.lifecycle_world import (
     ACTING,
     CALM,
     EMPTY_CATALOGUE,

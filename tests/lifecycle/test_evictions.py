@@ -10,7 +10,7 @@ import pytest
 from dovetail.lifecycle.messages import DeleteNodeClaim, EvictPod, Failure, Instruction, UntaintNode
 from dovetail.model import names
 from dovetail.model.objects import Node, Pod
-from tests.lifecycle.world import CALM, Driver, World, engine_for
+from tests.support.lifecycle_world import CALM, Driver, World, engine_for
 
 IN_ORDER = replace(CALM, evictions_in_order=True)
 

@@ -33,7 +33,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, NodeSpec, ObjectMeta, Taint
-from tests.lifecycle.world import CALM, EMPTY_CATALOGUE, SEAL, T0, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, SEAL, T0, Driver, ScriptedPlanner, World, engine_for
 
 TRANSIENT = (Failure.CONFLICT, Failure.THROTTLED, Failure.UNREACHABLE)
 LASTING = (Failure.FORBIDDEN, Failure.REFUSED)

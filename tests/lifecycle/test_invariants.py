@@ -8,7 +8,7 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.invariants import CHECKS, violations
-from tests.lifecycle.world import CALM, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, engine_for
 
 
 def busy_engine(seconds: float) -> Engine:

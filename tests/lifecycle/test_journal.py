@@ -12,7 +12,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from tests.lifecycle.world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, T0, Driver, ScriptedPlanner, World, engine_for
 
 DEAR = Catalogue(
     instance_types=(

@@ -14,7 +14,7 @@ from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Pod, ReplicaSet
 from dovetail.model.settings import Stabilization, StabilizationEnds
-from tests.lifecycle.world import CALM, Driver, World, engine_for
+from tests.support.lifecycle_world import CALM, Driver, World, engine_for
 
 MINUTE = 60 * 10**9
 WINDOW = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=5 * MINUTE))

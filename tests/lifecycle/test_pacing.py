@@ -8,7 +8,7 @@ from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.memory.pacing import Pacing, loop_pause
 from dovetail.model.command import Action, Method
 from dovetail.model.settings import Stabilization
-from tests.lifecycle.world import T0
+from tests.support.lifecycle_world import T0
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dovetail.model.objects import (
     PodSpec,
     PodStatus,
 )
-from tests.lifecycle.world import T0, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import T0, Driver, ScriptedPlanner, World, engine_for
 
 SECOND = 10**9
 

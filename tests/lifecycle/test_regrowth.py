@@ -19,7 +19,7 @@ from dovetail.model.objects import (
     PodStatus,
 )
 from dovetail.model.rules import KARPENTER_RULES
-from tests.lifecycle.world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
 
 
 class PatientPlanner(ScriptedPlanner):

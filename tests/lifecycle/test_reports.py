@@ -7,7 +7,7 @@ import pytest
 from dovetail.lifecycle.journal import decode_line, encode_line
 from dovetail.lifecycle.messages import ClockAdvanced
 from dovetail.lifecycle.reports import Report, command_of
-from tests.lifecycle.every_report import every_report
+from tests.support.every_report import every_report
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

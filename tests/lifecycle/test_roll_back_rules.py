@@ -19,7 +19,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, Taint
-from tests.lifecycle.world import CALM, Crash, Driver, World, engine_for
+from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
 
 TIMEOUT = CALM.replacement_timeout / 10**9
 

@@ -31,7 +31,7 @@ from dovetail.model.objects import (
     SelectorRequirement,
 )
 from dovetail.model.settings import Settings, Stabilization
-from tests.lifecycle.world import CALM, T0, Driver, World
+from tests.support.lifecycle_world import CALM, T0, Driver, World
 
 
 def machine(name: str, cpu: int, dollars: int) -> InstanceType:

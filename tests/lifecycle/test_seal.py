@@ -22,7 +22,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.model import names
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Node, NodeClaim, NodeSpec, ObjectMeta, Pod, Taint
-from tests.lifecycle.world import SEAL, Driver, World, engine_for
+from tests.support.lifecycle_world import SEAL, Driver, World, engine_for
 
 OTHER = Seal((b"a key that is not ours",))
 

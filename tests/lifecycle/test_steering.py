@@ -10,7 +10,7 @@ from dovetail.lifecycle.messages import CloseNode, Failure, MarkPod, OpenNode, S
 from dovetail.model import names
 from dovetail.model.objects import Node, Pod
 from dovetail.model.settings import Steering
-from tests.lifecycle.world import CALM, Driver, Found, ScriptedPlanner, World, engine_for
+from tests.support.lifecycle_world import CALM, Driver, Found, ScriptedPlanner, World, engine_for
 
 PREFER = replace(CALM, steering=Steering.PREFER)
 

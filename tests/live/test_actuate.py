@@ -29,8 +29,8 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.model.command import Action, Method, Replacement
 from dovetail.model.objects import SelectorRequirement
-from tests.api.control_plane import Client, ControlPlane
-from tests.e2e.world import pool
+from tests.support.control_plane import Client, ControlPlane
+from tests.support.e2e_world import pool
 
 Tree = dict[str, Any]
 SEAL = Seal((b"the key of these tests",))
@@ -158,7 +158,7 @@ def test_a_record_that_can_not_be_read_can_be_cleared(api_server: ControlPlane, 
     """Without an id the order means the record that nobody can read; a readable one stays."""
     status, made = api.create(pool("actuate-pool"))
     assert status == 201
-    from tests.e2e.world import claim
+    from tests.support.e2e_world import claim
 
     for name, record in (("actuate-junk", "junk"), ("actuate-fine", SEAL.sealed(_record("c9")))):
         tree = claim(name, made)
@@ -172,7 +172,7 @@ def test_a_record_that_can_not_be_read_can_be_cleared(api_server: ControlPlane, 
 
 def test_delete_only_the_one_that_was_meant(api_server: ControlPlane, api: Client) -> None:
     """A namesake with another uid stays, and what is gone is reported as gone."""
-    from tests.e2e.world import claim
+    from tests.support.e2e_world import claim
 
     _, made = api.create(pool("actuate-pool"))
     _, stored = api.create(claim("actuate-old", made))

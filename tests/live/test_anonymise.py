@@ -13,8 +13,8 @@ from dovetail.live.capture import dump
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Pod
 from dovetail.model.settings import DOVETAIL
-from tests.golden.cases import GoldenCase
 from tests.paths import SHARED, needs_shared
+from tests.support.golden_cases import GoldenCase
 
 CASES = sorted(path.name for path in (SHARED / "golden").glob("[0-9]*")) if SHARED.is_dir() else []
 

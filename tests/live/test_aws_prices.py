@@ -14,8 +14,8 @@ from moto import mock_aws
 from dovetail.live.aws_prices import STALE_AFTER, LivePrices, PricesError
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.money import parse_money
-from tests.designs.world import Town, kind, moved
 from tests.live.aws import Away, SmallEc2, answer, client, price_list, product
+from tests.support.design_world import Town, kind, moved
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 THROTTLED = ClientError({"Error": {"Code": "ThrottlingException", "Message": "Rate exceeded"}}, "GetProducts")

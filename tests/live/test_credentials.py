@@ -208,9 +208,9 @@ def test_an_unknown_context_names_those_that_exist(tmp_path: Path) -> None:
 
 def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a kubeconfig the pod's own account is used, its token read again when it is rotated."""
-    from tests.api.control_plane import _write_certificates
+    from tests.support.certificates import write_certificates
 
-    _write_certificates(tmp_path)
+    write_certificates(tmp_path)
     (tmp_path / "token").write_text("pod-token")
     (tmp_path / "namespace").write_text("dovetail-system")
     monkeypatch.setattr(credentials, "_ACCOUNT", tmp_path)

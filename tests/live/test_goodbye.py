@@ -14,7 +14,7 @@ import pytest
 
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import Connection, TokenSource
-from tests.api.control_plane import _write_certificates as write_certificates
+from tests.support.certificates import write_certificates
 
 TURNS = 16
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -14,8 +14,8 @@ from dovetail.live import clocks
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.lease import LeaderElection
-from tests.api.control_plane import ControlPlane
 from tests.live.fake_server import talking_to, until
+from tests.support.control_plane import ControlPlane
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 

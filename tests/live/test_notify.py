@@ -19,7 +19,7 @@ from dovetail.live import notify
 from dovetail.live.logs import Log
 from dovetail.live.notify import Notifier, NotifyError, Target, body, read_targets, worth_telling
 from dovetail.model.command import Action, Method
-from tests.api.control_plane import _write_certificates as write_certificates
+from tests.support.certificates import write_certificates
 
 SECRET = "hooks/T000/B000/very-secret"
 

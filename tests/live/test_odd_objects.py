@@ -28,7 +28,7 @@ from dovetail.live.serve import serving
 from dovetail.model.duration import END_OF_TIME, later
 from dovetail.model.objects import AnyObject, Pod
 from dovetail.model.settings import DOVETAIL
-from tests.e2e.world import claim, pod, pool, write_catalogue
+from tests.support.e2e_world import claim, pod, pool, write_catalogue
 
 Tree = dict[str, Any]
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)

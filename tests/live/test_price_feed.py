@@ -19,7 +19,7 @@ from dovetail.live.logs import Log
 from dovetail.live.metrics import Metrics
 from dovetail.live.price_feed import apart, begin, live_prices, watch_prices
 from dovetail.model.catalogue import Catalogue
-from tests.designs.world import kind
+from tests.support.design_world import kind
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 

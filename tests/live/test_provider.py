@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.api.control_plane import Client, ControlPlane, eventually
-from tests.e2e.world import World, pool, write_catalogue
-from tests.e2e.world import claim as claim_of
-from tests.live.background import cloud_on
+from tests.support.background import cloud_on
+from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.e2e_world import World, pool, write_catalogue
+from tests.support.e2e_world import claim as claim_of
 
 NOT_READY = "node.kubernetes.io/not-ready"
 

@@ -13,8 +13,8 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.live.client import ApiClient, ApiError
 from dovetail.live.credentials import UnreachableError, connect
 from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
-from tests.api.control_plane import ControlPlane
 from tests.live.fake_server import talking_to
+from tests.support.control_plane import ControlPlane
 
 OLD, NEW = b"the previous key of all", b"the key from now on ...."
 Answer = Callable[[web.Request, int], Any]

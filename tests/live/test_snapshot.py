@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.control_plane import Client, ControlPlane
-from tests.e2e.world import claim, pod, pool, write_catalogue
+from tests.support.control_plane import Client, ControlPlane
+from tests.support.e2e_world import claim, pod, pool, write_catalogue
 
 SECRET = "hunter2-do-not-tell"
 NODES = ("snap-a", "snap-b")

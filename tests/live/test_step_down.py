@@ -12,7 +12,7 @@ from dovetail.live.client import ApiClient
 from dovetail.live.credentials import connect
 from dovetail.live.lease import LeaderElection
 from dovetail.live.step_down import IDENTITY, stop_controllers
-from tests.api.control_plane import Client, ControlPlane
+from tests.support.control_plane import Client, ControlPlane
 
 
 @contextlib.contextmanager

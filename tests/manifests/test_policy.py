@@ -14,8 +14,8 @@ from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
 from dovetail.model.policy import ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from tests.api.rules import RULES, SCHEDULES_BAD, SCHEDULES_GOOD, Rule
 from tests.paths import SHARED, needs_shared
+from tests.support.crd_rules import RULES, SCHEDULES_BAD, SCHEDULES_GOOD, Rule
 
 ANNOTATION = "dovetail.dev/disruption"
 UNLIMITED = 2**31 - 1

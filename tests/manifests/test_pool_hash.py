@@ -6,8 +6,8 @@ import msgspec
 
 from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.model.objects import NodePool
-from tests.api.rules import pool, template
 from tests.paths import SHARED, needs_shared
+from tests.support.crd_rules import pool, template
 
 
 def hashed(**spec: Any) -> str:

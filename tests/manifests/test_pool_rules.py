@@ -14,9 +14,9 @@ from dovetail.api.pool_rules import launch_problems
 from dovetail.api.validate import has_errors, validate_manifest
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from tests.api.rules import KARPENTER_RULES, RULES, Manifest, Rule, pool, template
-from tests.designs.world import Town, kind, moved
 from tests.paths import SHARED, needs_shared
+from tests.support.crd_rules import KARPENTER_RULES, RULES, Manifest, Rule, pool, template
+from tests.support.design_world import Town, kind, moved
 
 POOL_RULES = [rule for rule in (*RULES, *KARPENTER_RULES) if rule.bad["kind"] == "NodePool"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from dovetail.api.findings import Finding, Severity
 from dovetail.api.validate import validate_manifest
-from tests.api.control_plane import ControlPlane
-from tests.api.rules import KARPENTER_RULES, RULES, Manifest, claim, pool, template
+from tests.support.control_plane import ControlPlane
+from tests.support.crd_rules import KARPENTER_RULES, RULES, Manifest, claim, pool, template
 
 OBJECTS = 1500
 # What the API server lets pass and the controller can't use.

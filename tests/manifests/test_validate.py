@@ -9,7 +9,8 @@ import pytest
 from dovetail.api.documents import read_input, split_documents
 from dovetail.api.findings import Finding, Severity
 from dovetail.api.validate import controller_findings, has_errors, validate_manifest
-from tests.api.rules import (
+from tests.paths import SHARED, needs_shared
+from tests.support.crd_rules import (
     KARPENTER_RULES,
     RULES,
     SCHEDULES_GOOD,
@@ -21,7 +22,6 @@ from tests.api.rules import (
     template,
     window,
 )
-from tests.paths import SHARED, needs_shared
 
 ANNOTATION = "dovetail.dev/disruption"
 

@@ -15,7 +15,7 @@ from dovetail.model.objects import PodDisruptionBudget
 from dovetail.plan.blockers import Blocker, find_blockers
 from dovetail.plan.blockers_text import blockers_page, blockers_text
 from dovetail.plan.pdb_sums import pdb_sum
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 def _question(town: Town) -> Question:

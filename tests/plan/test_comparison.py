@@ -7,7 +7,7 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.plan.comparison import compare, comparison_text
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}
 

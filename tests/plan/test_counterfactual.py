@@ -12,7 +12,7 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL
 from dovetail.plan.counterfactual import Counterfactual, counterfactuals
-from tests.designs.world import NOW, Town, kind, spot_kind
+from tests.support.design_world import NOW, Town, kind, spot_kind
 
 FREE = {"consolidationSavingsThreshold": 0}
 SHARED = {names.DO_NOT_DISRUPT: "true"}

@@ -7,7 +7,7 @@ from dovetail.plan.explanation import explain
 from dovetail.plan.explanation_page import explanation_page
 from dovetail.plan.node_detail import detail_of
 from dovetail.plan.node_table import node_rows, rows_page, rows_text
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 def _question(town: Town) -> Question:

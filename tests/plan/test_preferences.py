@@ -6,7 +6,7 @@ from dovetail.decide.question import Question
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
 from dovetail.plan.counterfactual import ask
 from dovetail.plan.explanation import explanation_text
-from tests.golden.cases import golden_case
+from tests.support.golden_cases import golden_case
 
 
 def test_a_preference_that_asks_for_a_new_node_is_named() -> None:

@@ -11,8 +11,8 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.plan.counterfactual import ask
-from tests.decide.towns import build, shapes
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
+from tests.support.towns import build, shapes
 
 often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 nails = st.lists(st.sampled_from(["", "", "own", "nowhere"]), min_size=28, max_size=28)

@@ -8,7 +8,7 @@ from dovetail.model import names
 from dovetail.model.money import UNIT
 from dovetail.plan.apply import apply_commands
 from dovetail.plan.to_end import plan_to_end
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 
 def _question(town: Town) -> Question:

@@ -18,8 +18,8 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.objects import Taint
 from dovetail.plan import view
-from tests.golden.cases import DATA
 from tests.paths import ROOT
+from tests.support.golden_cases import DATA
 
 _SCHEMA = json.loads((ROOT / "src/dovetail/report/schemas/plan.schema.json").read_text())
 _NOW = datetime(2026, 5, 13, 15, 30, tzinfo=UTC)

@@ -12,10 +12,10 @@ from dovetail.api.catalogue import decode_catalogue, encode_catalogue
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import KINDS
 from dovetail.model.settings import PROFILES, MinValuesPolicy, PreferencePolicy, Profile
-from tests.golden.answers import Answer, reference_answer
-from tests.golden.kernel import Kernel
 from tests.reference.generator import Sample
 from tests.reference.packer import ReferencePacker
+from tests.support.golden_answers import Answer, reference_answer
+from tests.support.golden_kernel import Kernel
 
 KINDS_IN_ORDER = (
     "node_pools",

@@ -23,8 +23,8 @@ from dovetail.sim.checks.swarm import run_seed
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import MINUTE
-from tests.golden.cases import GoldenCase, golden_cases
-from tests.golden.decisions import question_of
+from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_decisions import question_of
 
 LONG = bool(os.environ.get("DOVETAIL_LONG"))
 VERDICTS_EVERY = 1 if LONG else 10

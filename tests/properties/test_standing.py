@@ -15,9 +15,9 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.refusals.standing import StandingView
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.decide.towns import KINDS
-from tests.designs.world import Town, kind
 from tests.properties.test_decider import compare
+from tests.support.design_world import Town, kind
+from tests.support.towns import KINDS
 
 _READY_TO_GO = {"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}
 Change = Callable[[Town, random.Random], None]

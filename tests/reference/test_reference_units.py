@@ -8,12 +8,12 @@ import pytest
 
 from dovetail.api.catalogue import decode_catalogue
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget, SelectorRequirement, Taint
-from tests.golden.units import units
 from tests.reference import pods as rules
 from tests.reference.claims import allocatable
 from tests.reference.packer import usable_pools
 from tests.reference.quantities import amounts, fits
 from tests.reference.requirements import WELL_KNOWN, Requirements, from_expressions
+from tests.support.golden_units import units
 
 KWOK = frozenset(f"karpenter.kwok.sh/instance-{part}" for part in ("cpu", "family", "memory", "size"))
 

@@ -2,7 +2,7 @@
 
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
-from tests.scheduling.build import homes, near, node, pod, pool, snapshot, spread, unplaced, without
+from tests.support.scheduling_build import homes, near, node, pod, pool, snapshot, spread, unplaced, without
 
 
 def test_nothing_at_all() -> None:

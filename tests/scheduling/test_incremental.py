@@ -9,7 +9,7 @@ from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
-from tests.scheduling.build import KINDS, NOW, homes, near, node, pod, pool, snapshot, spread
+from tests.support.scheduling_build import KINDS, NOW, homes, near, node, pod, pool, snapshot, spread
 
 CATALOGUE = Catalogue(instance_types=KINDS)
 

@@ -7,7 +7,18 @@ import msgspec
 from dovetail.model.objects import CSINode, DaemonSet, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.scheduling.place import place
-from tests.scheduling.build import homes, node, node_affinity, placed, pod, pool, snapshot, unplaced, wants, without
+from tests.support.scheduling_build import (
+    homes,
+    node,
+    node_affinity,
+    placed,
+    pod,
+    pool,
+    snapshot,
+    unplaced,
+    wants,
+    without,
+)
 
 
 def test_first_fit_by_name_not_best_fit() -> None:

@@ -10,7 +10,7 @@ from dovetail.model.money import parse_money
 from dovetail.model.objects import DaemonSet
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, MinValuesPolicy
 from dovetail.scheduling.place import place
-from tests.scheduling.build import (
+from tests.support.scheduling_build import (
     KINDS,
     homes,
     kind,

@@ -7,7 +7,7 @@ import msgspec
 from dovetail.model.objects import Namespace
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
 from dovetail.scheduling.place import place
-from tests.scheduling.build import (
+from tests.support.scheduling_build import (
     homes,
     kind,
     near,

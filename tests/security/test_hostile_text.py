@@ -17,8 +17,8 @@ from dovetail.live.notify import FORMS, body
 from dovetail.live.resources import BY_KIND
 from dovetail.live.telemetry import Telemetry
 from dovetail.live.watch import denial
-from tests.lifecycle.every_report import every_report
-from tests.security.hostile import HOSTILE, as_file, unsafe_in
+from tests.support.every_report import every_report
+from tests.support.hostile import HOSTILE, as_file, unsafe_in
 
 every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 

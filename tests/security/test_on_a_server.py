@@ -19,11 +19,11 @@ from dovetail.live.actuate import Actuator
 from dovetail.live.client import ApiClient
 from dovetail.live.credentials import UnreachableError, connect
 from dovetail.model import names
-from tests.api.control_plane import ControlPlane, eventually
-from tests.api.control_plane import _write_certificates as write_certificates
-from tests.api.rules import pool
-from tests.deploy.processes import COMMAND, environment, running
-from tests.security.hostile import HOSTILE, unsafe_in
+from tests.support.certificates import write_certificates
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.crd_rules import pool
+from tests.support.hostile import HOSTILE, unsafe_in
+from tests.support.processes import COMMAND, environment, running
 
 SEAL = Seal((b"the key of these tests",))
 every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -12,7 +12,7 @@ from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionB
 from dovetail.sim.checks.checkers import STUCK_AFTER, Watch
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.world import World
-from tests.sim.rogue import Rogue, rules, settle, small_world, work
+from tests.support.rogue import Rogue, rules, settle, small_world, work
 
 
 def watched(world: World) -> tuple[Watch, Rogue]:

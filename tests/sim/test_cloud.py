@@ -10,7 +10,7 @@ from dovetail.model.command import Replacement
 from dovetail.model.objects import SelectorRequirement
 from dovetail.sim.world.actuate import claim_from
 from dovetail.standin.machines import cheapest_machine
-from tests.sim.rogue import small_world
+from tests.support.rogue import small_world
 
 KINDS = ("large", "medium", "medium-b", "small", "small-b")
 

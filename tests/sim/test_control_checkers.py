@@ -8,8 +8,8 @@ import pytest
 from dovetail.model.command import Method
 from dovetail.sim.world.clock import HOUR, MINUTE
 from dovetail.sim.world.world import World
-from tests.sim.rogue import rules, settle, small_world, work
 from tests.sim.test_checkers import watched
+from tests.support.rogue import rules, settle, small_world, work
 
 
 def annotated(world: World, value: str) -> None:

@@ -13,7 +13,7 @@ from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.world import World
-from tests.sim.rogue import settle, small_world, work
+from tests.support.rogue import settle, small_world, work
 
 SETTLED = replace(DOVETAIL, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
 T0 = 36 * MINUTE

@@ -14,7 +14,7 @@ from dovetail.sim.world.clock import HOUR, MINUTE, SECOND, seconds
 from dovetail.sim.world.cloud import CloudTimes
 from dovetail.sim.world.karpenter import REGISTRATION_TIMEOUT
 from dovetail.sim.world.world import World
-from tests.sim.rogue import START, settle, small_world, work
+from tests.support.rogue import START, settle, small_world, work
 
 
 def launch(

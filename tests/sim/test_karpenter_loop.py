@@ -13,7 +13,7 @@ from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.karpenter import with_condition
 from dovetail.sim.world.world import World, WorldConfig
-from tests.sim.rogue import QUICK, pool_named, settle, small_world, work
+from tests.support.rogue import QUICK, pool_named, settle, small_world, work
 
 
 def looking_on(world: World) -> RunLedger:

@@ -23,7 +23,7 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.world.clock import SECOND
 from dovetail.sim.world.world import World
-from tests.sim.rogue import settle, small_world, work
+from tests.support.rogue import settle, small_world, work
 
 WEB = LabelSelectorSpec(match_labels={"app": "web"})
 

@@ -26,7 +26,7 @@ from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.world.clock import MINUTE, SECOND, Span
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World
-from tests.sim.rogue import QUICK, Rogue, pool_named, rules, settle, small_world, work
+from tests.support.rogue import QUICK, Rogue, pool_named, rules, settle, small_world, work
 
 CALM = replace(DOVETAIL, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0))
 

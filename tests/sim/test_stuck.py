@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.sim.world.shapes import PodShape, Stuck, shape_of
-from tests.designs.world import NOW, Town
+from tests.support.design_world import NOW, Town
 
 
 def _shapes() -> tuple[PodShape, PodShape]:

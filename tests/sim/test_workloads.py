@@ -9,7 +9,7 @@ from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionB
 from dovetail.sim.world.clock import seconds
 from dovetail.sim.world.eviction import Answer
 from dovetail.sim.world.world import World
-from tests.sim.rogue import settle, small_world, work
+from tests.support.rogue import settle, small_world, work
 
 
 def budget(world: World, **spec: int | str) -> None:

@@ -10,8 +10,8 @@ from dovetail.cli.main import main
 from dovetail.ui.history import History
 from dovetail.ui.terminal import SORTS, TABS, Screen, chosen, plain, press, render
 from dovetail.ui.watcher import Watcher
-from tests.golden.cases import DATA
-from tests.security.hostile import as_file
+from tests.support.golden_cases import DATA
+from tests.support.hostile import as_file
 from tests.ui.terminal import DOWN, ENTER, ESCAPE, TAB, terminal
 from tests.ui.test_live import simulated
 

@@ -88,7 +88,7 @@ def _no_table(cloud: str, region: str) -> str:
 
 
 def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
-    """A catalogue from the bytes of its file."""
+    """Return a catalogue from the bytes of its file."""
     if raw[:2] == b"\x1f\x8b":
         try:
             raw = gzip.decompress(raw)
@@ -112,7 +112,7 @@ def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
 
 
 def encode_catalogue(catalogue: Catalogue) -> bytes:
-    """The contract's JSON form of a catalogue, so that any built-in or live table can be kept as a file."""
+    """Return the contract's JSON form of a catalogue, so that any built-in or live table can be kept as a file."""
     from dovetail.model.money import format_money
     from dovetail.model.quantity import format_amount
 

@@ -67,7 +67,7 @@ def _amount(nodes: str) -> tuple[int, bool]:
 
 
 def _window(schedule: str | None, duration: str | None) -> tuple[bool, Window | None]:
-    """Say whether the budget can be active at all, and when (None: always)."""
+    """Return whether the budget can be active at all, and when (None: always)."""
     if schedule is None and duration is None:
         return True, None
     text = schedule or ""

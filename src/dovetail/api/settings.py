@@ -96,7 +96,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
-    """Say which nodes and pools the settings name that the cluster doesn't have: a typo there would go unnoticed."""
+    """Return which nodes and pools the settings name that the cluster doesn't have: a typo there would go unnoticed."""
     asked = (
         ("nominatedNodes", settings.nominated_nodes, "node"),
         ("markedForDeletionNodes", settings.marked_for_deletion_nodes, "node"),

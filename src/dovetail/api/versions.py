@@ -13,7 +13,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
 
 
 def version_note(product: str, version: str) -> str:
-    """Say what is known of a version of `Kubernetes` or `Karpenter`; empty where it is supported."""
+    """Return what is known of a version of `Kubernetes` or `Karpenter`; empty where it is supported."""
     oldest, newest = KUBERNETES if product == "Kubernetes" else KARPENTER
     span = f"{_shown(oldest)} to {_shown(newest)}"
     found = _VERSION.fullmatch(version.strip())

@@ -182,7 +182,7 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
 
 
 def _without_nodes(entry: "PoolCalendar") -> Iterator[str]:
-    """Say what the budgets allow now of a pool whose nodes are not in the input: a share of none would be 0."""
+    """Return what the budgets allow now of a pool whose nodes are not in the input: a share of none would be 0."""
     said: dict[str, list[str]] = {}
     for reason in entry.now:
         there = [
@@ -256,7 +256,7 @@ def _drawing(stretches: Sequence["Stretch"], here: datetime, zone: tzinfo, days:
 
 
 def _slot(stretches: Sequence["Stretch"], local: datetime, zone: tzinfo | None) -> str:
-    """What holds at the middle of a half hour; blank outside the time looked at."""
+    """Return what holds at the middle of a half hour; blank outside the time looked at."""
     at = (local + _SLOT / 2).replace(tzinfo=zone)
     for stretch in stretches:
         if stretch.begin <= at < stretch.end:

@@ -208,7 +208,7 @@ def _say(sentence: str) -> int:
 
 
 def _stopped(error: OSError) -> int:
-    """Say what the machine refused: a file that it names, or else the answer."""
+    """Return what the machine refused: a file that it names, or else the answer."""
     why = (error.strerror or str(error)).lower()
     if error.filename is not None:
         return _say(one_line(f"{error.filename} can't be used ({why}); check it, and its rights"))

@@ -79,7 +79,7 @@ def _list() -> None:
 
 
 def parse_until(text: str | None) -> int | None:
-    """The length of a run in nanoseconds; None for the scenario's own."""
+    """Return the length of a run in nanoseconds; None for the scenario's own."""
     from dovetail.model.duration import DurationError, parse_simple
 
     if text is None:
@@ -94,7 +94,7 @@ def parse_until(text: str | None) -> int | None:
 
 
 def chosen_policies(scenario: "Scenario", wanted: list[str]) -> "tuple[Policy, ...]":
-    """The policies that were asked for: the scenario's own by name, others from files; all of its own else."""
+    """Return the policies that were asked for: the scenario's own by name, others from files; all of its own else."""
     from dovetail.sim.scenarios.scenario import load_policy, recommended_policy
 
     if not wanted:
@@ -150,7 +150,7 @@ _HEAD = ("POLICY", "NODES", "NEW", "<15M", "MOVED", "TWICE+", "MOST", "WAITED", 
 
 
 def as_text(found: "Comparison") -> str:
-    """A table, and what was broken if anything was."""
+    """Return a table, and what was broken if anything was."""
     from dovetail.model.duration import format_duration
     from dovetail.report.table import text_table
 

@@ -104,7 +104,7 @@ class RoundContext:
 
     @cached
     def nodes(self) -> tuple[NodeFacts, ...]:
-        """All nodes, by name."""
+        """Return all nodes, by name."""
         reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
@@ -115,13 +115,13 @@ class RoundContext:
 
     @cached
     def policies(self) -> dict[str, DisruptionPolicy]:
-        """The effective policy of every pool, by name."""
+        """Return the effective policy of every pool, by name."""
         pools = self.snapshot.cluster.node_pools
         return {pool.metadata.name: effective_policy(pool, self.settings) for pool in pools}
 
     @cached
     def ledger(self) -> BudgetLedger:
-        """The budgets."""
+        """Return the budgets."""
         pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
         return BudgetLedger(
             self.nodes,
@@ -135,14 +135,14 @@ class RoundContext:
 
     @cached
     def waiting(self) -> Waiting:
-        """The pods without a node, for the health limits."""
+        """Return the pods without a node, for the health limits."""
         if not any(policy.health is not None and policy.health.pending_pods for policy in self.policies.values()):
             return Waiting(pods=(), known_labels=frozenset())
         return Waiting(pods=self.snapshot.bindings.unbound, known_labels=self.snapshot.frame.machines.known)
 
     @cached
     def _health(self) -> dict[str, GateResult]:
-        """The pools that are not healthy, and why."""
+        """Return the pools that are not healthy, and why."""
         if not self.settings.rules.health_limits:
             return {}
         found: dict[str, GateResult] = {}
@@ -195,7 +195,7 @@ class RoundContext:
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
-        """What Balanced pools are measured against."""
+        """Return what Balanced pools are measured against."""
         return pool_totals(self.nodes, self.chains, self.settings)
 
     @cached
@@ -206,12 +206,12 @@ class RoundContext:
 
     @cached
     def bounds(self) -> Bounds:
-        """What can be refused without a simulation."""
+        """Return what can be refused without a simulation."""
         return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
 
     @cached
     def standing(self) -> StandingView | None:
-        """The refusals of earlier rounds that stand in this one; None: nothing is remembered."""
+        """Return the refusals of earlier rounds that stand in this one; None: nothing is remembered."""
         if self._standing is None:
             return None
         launches = self._launches_of(self.snapshot.frame)
@@ -219,12 +219,12 @@ class RoundContext:
 
     @cached
     def unready(self) -> Unready:
-        """What is certain to land on nodes on their way."""
+        """Return what is certain to land on nodes on their way."""
         return Unready(self.snapshot, self.closed)
 
     @property
     def new_nodes_max(self) -> int:
-        """How many new nodes a cost action may open (spec sections 5 and 21)."""
+        """Return how many new nodes a cost action may open (spec sections 5 and 21)."""
         return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property

@@ -41,7 +41,7 @@ class InFlight:
 
     @property
     def leaving_names(self) -> tuple[str, ...]:
-        """The names of all nodes that are leaving, in order."""
+        """Return the names of all nodes that are leaving, in order."""
         return tuple(sorted({entry.node for entry in self.leaving}))
 
 

@@ -52,7 +52,7 @@ class MethodResult:
 
     @property
     def reason(self) -> Reason:
-        """The budget reason of the method."""
+        """Return the budget reason of the method."""
         return REASON_OF[self.method]
 
 
@@ -88,7 +88,7 @@ class BufferRow:
 
     @property
     def carried(self) -> int:
-        """How many of them nodes have room for."""
+        """Return how many of them nodes have room for."""
         return sum(count for _, count in self.nodes)
 
 
@@ -136,7 +136,7 @@ class RoundResult:
 
     @cached
     def steering(self) -> SteeringPlan:
-        """What ought to be closing and marked (section 23); nothing where steering is off."""
+        """Return what ought to be closing and marked (section 23); nothing where steering is off."""
         return self.compute_steering()
 
     @cached
@@ -146,17 +146,17 @@ class RoundResult:
 
     @cached
     def judged_moves(self) -> tuple[JudgedMove, ...]:
-        """Every cost action that was judged, by pool: what Karpenter's metrics of moves count."""
+        """Return every cost action that was judged, by pool: what Karpenter's metrics of moves count."""
         return self.list_judged_moves()
 
     @cached
     def methods(self) -> tuple[MethodResult, ...]:
-        """Every method, in the order they are asked."""
+        """Return every method, in the order they are asked."""
         return self.list_methods()
 
     @cached
     def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """Every node's verdict, by name."""
+        """Return every node's verdict, by name."""
         return self.compute_verdicts()
 
     def to_dict(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _stop(
 
 
 def _whose_turn(context: RoundContext, command: Command) -> dict[str, GateResult]:
-    """Say which of a drift command's nodes a topology budget holds back now (S2)."""
+    """Return which of a drift command's nodes a topology budget holds back now (S2)."""
     if command.method is not Method.DRIFTED:
         return {}
     wanted = frozenset(command.nodes)

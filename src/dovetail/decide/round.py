@@ -177,7 +177,7 @@ def _method_result(context: RoundContext, run: MethodRun, *, every_candidate: bo
 
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> CandidateAlone:
-    """Say what a candidate would come to by itself; a Balanced pool's refusal is only named (contract)."""
+    """Return what a candidate would come to by itself; a Balanced pool's refusal is only named (contract)."""
     outcome: Command | Move | Refusal
     if method is Method.DRIFTED:
         outcome = leaving.alone(context, method, facts)

@@ -42,7 +42,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
 
 
 def _claims(context: RoundContext) -> Iterator[str]:
-    """Say which NodeClaims have durations that can't be read, and what comes of it."""
+    """Return which NodeClaims have durations that can't be read, and what comes of it."""
     claims = context.snapshot.cluster.node_claims
     spans = set(map(_SPANS, claims))
     if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
@@ -63,7 +63,7 @@ def _is_odd(key: str, text: str | None) -> bool:
 
 
 def _marks(context: RoundContext, pool: str) -> Iterator[str]:
-    """Say which notes on a pool can't be read (spec sections 13 and 16)."""
+    """Return which notes on a pool can't be read (spec sections 13 and 16)."""
     if not context.settings.rules.pauses:
         return
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
@@ -75,7 +75,7 @@ def _marks(context: RoundContext, pool: str) -> Iterator[str]:
 
 
 def _refused(context: RoundContext, pool: str) -> Iterator[str]:
-    """Say which required fields a pool lacks: the API server refuses it so, as `validate` does."""
+    """Return which required fields a pool lacks: the API server refuses it so, as `validate` does."""
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
     reference = item.spec.template.spec.node_class_ref
     missing = [key for key in ("group", "kind", "name") if not getattr(reference, key)]
@@ -85,7 +85,7 @@ def _refused(context: RoundContext, pool: str) -> Iterator[str]:
 
 
 def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:
-    """Say where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
+    """Return where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
     policy = context.policies[pool]
     graceful = policy.expire_after
     if not context.settings.rules.retires_expired or not policy.expire_after_set or graceful is None:

@@ -58,7 +58,7 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
-    """Say what a node has wasted, what is asked for and when it will be there, where its pool has a price for it."""
+    """Return what a node has wasted, what is asked for and when it will be there, where its pool has a price for it."""
     asked = facts.asked_waste(context.now) if context.settings.rules.waste else None
     if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
         return refusal

@@ -135,7 +135,7 @@ class Announcer:
         self._unsaid: dict[tuple[str, str], PublishEvent] = {}
 
     def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
-        """Say what a round found, as far as it is new."""
+        """Return what a round found, as far as it is new."""
         if publishes:
             unsaid, self._unsaid = tuple(self._unsaid.values()), {}
         else:

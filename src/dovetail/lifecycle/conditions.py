@@ -39,7 +39,7 @@ class Conditions:
         return self._attempts.answer(event, elapsed)
 
     def next_at(self) -> int | None:
-        """When something is to be asked for again."""
+        """Return when something is to be asked for again."""
         return self._attempts.next_at() if self._open else None
 
     def wanted(

@@ -22,42 +22,42 @@ class Decision(Protocol):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """What to do now."""
+        """Return what to do now."""
         ...
 
     @property
     def budgets(self) -> tuple[BudgetRow, ...]:
-        """What every pool allows, has used and has left."""
+        """Return what every pool allows, has used and has left."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know although nothing stops."""
+        """Return what people should know although nothing stops."""
         ...
 
     @property
     def blocked(self) -> tuple[BlockedMove, ...]:
-        """Moves that the savings threshold refused."""
+        """Return the moves that the savings threshold refused."""
         ...
 
     @property
     def next_change(self) -> datetime | None:
-        """When time alone could change the answer."""
+        """Return when time alone could change the answer."""
         ...
 
     @property
     def steering(self) -> SteeringPlan:
-        """What ought to be closing and marked (section 23)."""
+        """Return what ought to be closing and marked (section 23)."""
         ...
 
     @property
     def could_save(self) -> Mapping[str, Money | None]:
-        """What the going of nodes would save per hour, by node (section 22)."""
+        """Return what the going of nodes would save per hour, by node (section 22)."""
         ...
 
     @property
     def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """Every node's verdict; computed on first access."""
+        """Return every node's verdict; computed on first access."""
         ...
 
 

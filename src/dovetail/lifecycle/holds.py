@@ -45,7 +45,7 @@ class Holds:
         return bool(self._open)
 
     def next_at(self) -> int | None:
-        """When something is to be asked for again."""
+        """Return when something is to be asked for again."""
         return self._next_at
 
     def wanted(self, store: Store, manages: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
@@ -81,7 +81,7 @@ class Holds:
 
 
 def _need(node: Node, manages: Callable[[str], bool]) -> HoldNode | ReleaseNode | None:
-    """Say what a node needs, if anything. A node that leaves needs nothing."""
+    """Return what a node needs, if anything. A node that leaves needs nothing."""
     pool, annotations = node.metadata.labels.get(names.NODEPOOL, ""), node.metadata.annotations
     held = names.HOLD in annotations
     if node.metadata.deletion_timestamp is not None or not pool:

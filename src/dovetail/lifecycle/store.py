@@ -231,19 +231,19 @@ class Store:
         return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
 
     def node_pools(self) -> tuple[NodePool, ...]:
-        """All pools, by name."""
+        """Return all pools, by name."""
         return self._columns[NodePool].as_tuple()  # type: ignore[return-value]
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes, by name."""
+        """Return all nodes, by name."""
         return self._columns[Node].as_tuple()  # type: ignore[return-value]
 
     def node_claims(self) -> tuple[NodeClaim, ...]:
-        """All NodeClaims, by name."""
+        """Return all NodeClaims, by name."""
         return self._columns[NodeClaim].as_tuple()  # type: ignore[return-value]
 
     def nodes_of(self, pool: str) -> list[str]:
-        """The names of a pool's nodes, in order."""
+        """Return the names of a pool's nodes, in order."""
         return sorted(self._nodes_of_pool.get(pool, ()))
 
     def claim_of(self, node: str) -> NodeClaim | None:
@@ -252,14 +252,14 @@ class Store:
         return None if name is None else self.get(NodeClaim, name)
 
     def pods_on(self, node: str) -> Iterator[Pod]:
-        """The pods bound to a node, in order."""
+        """Yield the pods bound to a node, in order."""
         for namespace, name in sorted(self._pods_of_node.get(node, ())):
             pod = self.get(Pod, name, namespace)
             if pod is not None:
                 yield pod
 
     def pending_pods(self) -> Iterator[Pod]:
-        """The pods that wait for a node, in order."""
+        """Yield the pods that wait for a node, in order."""
         for namespace, name in sorted(self._pending):
             pod = self.get(Pod, name, namespace)
             if pod is not None:

@@ -31,7 +31,7 @@ _DROPPED: Final = frozenset({"message", "imageID", "generateName", "finalizers"}
 
 
 def anonymise(trees: list[Tree]) -> list[Tree]:
-    """The same cluster under made-up names."""
+    """Return the same cluster under made-up names."""
     seen: dict[str, set[str]] = {"name": set(), "key": set(), "value": set(), "uid": set()}
 
     def note(sort: str, text: str) -> str:
@@ -126,7 +126,7 @@ def _keeps_name(key: str, name: str) -> bool:
 
 
 def _requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
-    """A selector requirement, taint or toleration: key, and values that follow the key."""
+    """Return a selector requirement, taint or toleration: key, and values that follow the key."""
     key = entry["key"]
     changed = dict(entry)
     changed["key"] = _label_key(key, rename)

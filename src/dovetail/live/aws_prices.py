@@ -57,7 +57,7 @@ class LivePrices:
             return self.fallback(error)
 
     def recent(self) -> Catalogue | None:
-        """The cached table if it is of this hour."""
+        """Return the cached table if it is of this hour."""
         cached, age = self._read_cache(), self.age()
         return cached if age is not None and timedelta(0) <= age < FRESH_FOR else None
 
@@ -70,7 +70,7 @@ class LivePrices:
         return table
 
     def refresh(self) -> Catalogue:
-        """Asks AWS for everything; on failure the last good table stays and the error says so."""
+        """Ask AWS for everything; on failure the last good table stays and the error says so."""
         try:
             self._connect()
             zones = self._zones()
@@ -118,11 +118,11 @@ class LivePrices:
         return f"EC2 prices of {self.region}"
 
     def age(self) -> timedelta | None:
-        """How old the table in use is."""
+        """Return how old the table in use is."""
         return self.now() - self.fetched if self.fetched is not None else None
 
     def staleness(self) -> str:
-        """A warning where the table is too old to be used without a word; nothing while it is fresh."""
+        """Return a warning where the table is too old to be used without a word; nothing while it is fresh."""
         age = self.age()
         if age is None or age < STALE_AFTER:
             return ""
@@ -162,7 +162,7 @@ class LivePrices:
         return {name: sorted(set(where)) for name, where in offered.items()}
 
     def _spot(self, zones: dict[str, str]) -> dict[tuple[str, str], str]:
-        """The latest spot price of each type and zone."""
+        """Return the latest spot price of each type and zone."""
         latest: dict[tuple[str, str], tuple[datetime, str]] = {}
         pages = self._pages(
             self.ec2,
@@ -206,7 +206,7 @@ class LivePrices:
     # ------------------------------------------------------------ the cache
 
     def _read_cache(self) -> Catalogue | None:
-        """The cached table, which becomes the current one; None where there is none that can be read."""
+        """Return the cached table, which becomes the current one; None where there is none that can be read."""
         if self.cache is None:
             return None
         try:

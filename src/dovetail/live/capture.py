@@ -60,7 +60,7 @@ class Captured:
 
 
 async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
-    """Lists every kind at once. A kind that may be done without is a warning, an essential one an error."""
+    """List every kind at once. A kind that may be done without is a warning, an essential one an error."""
     results = await asyncio.gather(
         *(_kind(client, resource, progress) for resource in ALL_RESOURCES), return_exceptions=True
     )
@@ -108,7 +108,7 @@ async def _kind(
 
 
 def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
-    """The cluster as one kubectl-like List in JSON."""
+    """Return the cluster as one kubectl-like List in JSON."""
     trees = [_tree(item) for item in _objects(cluster)]
     if anonymise:
         trees = anonymise_trees(trees)

@@ -195,7 +195,7 @@ class ApiClient:
                 return
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> ListResponse:
-        """Every item of a collection; starts over where a page's continuation has grown too old."""
+        """Return every item of a collection; starts over where a page's continuation has grown too old."""
         for attempt in range(1, _TRIES + 1):
             items: list[msgspec.Raw] = []
             version = ""
@@ -344,5 +344,5 @@ def _fencing() -> aiohttp.TraceConfig:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong with the connection, without the request (which may carry a token)."""
+    """Return what went wrong with the connection, without the request (which may carry a token)."""
     return safe(str(error) or type(error).__name__)

@@ -27,7 +27,7 @@ class CrdState:
 
 
 async def look_at_crd(client: ApiClient) -> CrdState:
-    """Reads the CRD; without permission to do so the objects themselves have to do."""
+    """Read the CRD; without permission to do so the objects themselves have to do."""
     path = CRD.path(NAME)
     try:
         tree = msgspec.json.decode(await client.request("GET", path))
@@ -54,7 +54,7 @@ def _is_crd(tree: Any) -> bool:
 
 
 def judge_crd(tree: dict[str, Any]) -> CrdState:
-    """What a CRD's versions and fields mean for us."""
+    """Return what a CRD's versions and fields mean for us."""
     versions = {version["name"]: version for version in tree["spec"]["versions"] if version.get("served")}
     if "v1" not in versions:
         served = ", ".join(sorted(versions)) or "none"

@@ -65,7 +65,7 @@ class TokenSource:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def token(self) -> str:
-        """The token to use now, or nothing where the client certificate speaks for us."""
+        """Return the token to use now, or nothing where the client certificate speaks for us."""
         if self.file is None and self.plugin is None:
             return self.fixed
         if time.monotonic() < self._until:
@@ -276,7 +276,7 @@ class Plugin:
 
     @property
     def command(self) -> str:
-        """The program; one that is given with a folder is found from the kubeconfig's own."""
+        """Return the program; one that is given with a folder is found from the kubeconfig's own."""
         given = str(self.spec.get("command") or "")
         return str(self.folder / given) if "/" in given else given
 
@@ -326,7 +326,7 @@ class Plugin:
 
 
 def _seconds_left(expiry: object) -> float:
-    """How long a plugin's token may be used: until a minute before it ends; a day where it doesn't say.
+    """Return how long a plugin's token may be used: until a minute before it ends; a day where it doesn't say.
 
     Never less than a few seconds: by a clock that is wrong every token looks old, and the server is the judge.
     """

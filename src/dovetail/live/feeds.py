@@ -33,7 +33,7 @@ _LOOK_EVERY_SECONDS: Final = 5.0
 
 
 async def catalogue_for(client: ApiClient, where: str | None, log: Log) -> Catalogue:
-    """The catalogue that was named, else the built-in table of the nodes' region."""
+    """Return the catalogue that was named, else the built-in table of the nodes' region."""
     try:
         if where is None:
             listing = await client.list_all(BY_KIND["Node"].path())
@@ -85,7 +85,7 @@ def watch_settings(
 
 
 def watch_crd(first: CrdState) -> "Callable[[Controller], Awaitable[None]]":
-    """Looks at the NodePool CRD again and again: a Karpenter upgrade may put its own back while we run."""
+    """Look at the NodePool CRD again and again: a Karpenter upgrade may put its own back while we run."""
 
     async def crd(controller: "Controller") -> None:
         seen = first
@@ -111,7 +111,7 @@ def watch_crd(first: CrdState) -> "Callable[[Controller], Awaitable[None]]":
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """Changes with the file, also where a mounted ConfigMap swaps a link."""
+    """Return a value that changes with the file, also if a mounted ConfigMap swaps a link."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -121,7 +121,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def journal_to(path: str, engine: Engine) -> Iterator[Callable[[datetime, Event, Sequence[Instruction]], None]]:
-    """Appends to a file how the engine was made and then every step of it, a line each."""
+    """Append to a file how the engine was made and then every step of it, a line each."""
     try:
         file = Path(path).open("ab")  # noqa: SIM115 - closed below, after the last step
     except OSError as error:

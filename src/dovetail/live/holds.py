@@ -33,7 +33,7 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
     def plus(self, later: "Tally") -> "Tally":
-        """What two runs did together, the later one having the last word on what was left and what failed."""
+        """Return what two runs did together, the later one having the last word on what was left and what failed."""
         return Tally([*self.changed, *later.changed], later.kept, later.failed)
 
 
@@ -42,7 +42,7 @@ class UnknownPoolError(Exception):
 
 
 async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
-    """Holds every node of the pools."""
+    """Hold every node of the pools."""
     tally = Tally()
     await check_pools(client, pools)
     for resource in _CLAIMS_FIRST:
@@ -99,14 +99,14 @@ def without_notes(pool: Tree) -> Tree | None:
 
 
 def without_condition(pool: Tree) -> Tree | None:
-    """Takes our condition off a NodePool's status."""
+    """Take our condition off a NodePool's status."""
     conditions = (pool.get("status") or {}).get("conditions") or []
     kept = [entry for entry in conditions if entry.get("type") != POLICY_READABLE]
     return None if len(kept) == len(conditions) else {"status": {"conditions": kept}}
 
 
 def leave_nothing(item: Tree) -> Tree | None:
-    """Takes everything of ours off an object: hold, record, and the taint that came with the record."""
+    """Take everything of ours off an object: hold, record, and the taint that came with the record."""
     annotations = item["metadata"].get("annotations") or {}
     patch: Tree = {}
     if names.HOLD in annotations:
@@ -147,7 +147,7 @@ async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[st
 
 
 async def pool_names(client: ApiClient) -> list[str]:
-    """The names of all pools."""
+    """Return the names of all pools."""
     return sorted(item["metadata"]["name"] for item in await listed_items(client, BY_KIND["NodePool"]))
 
 
@@ -178,7 +178,7 @@ async def apply_change(
     *,
     subresource: str = "",
 ) -> None:
-    """Writes against the version that was listed; reads once more where it has moved on."""
+    """Write against the version that was listed; reads once more where it has moved on."""
     name, namespace = item["metadata"]["name"], str(item["metadata"].get("namespace") or "")
     for _ in range(5):
         patch = change(item)

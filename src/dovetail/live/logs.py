@@ -24,7 +24,7 @@ class Log:
         self._fields = fields
 
     def bind(self, **fields: object) -> "Log":
-        """A log whose every line has these fields too."""
+        """Return a log whose every line has these fields too."""
         return Log(LEVELS[self._level], self._stream, **{**self._fields, **fields})
 
     def debug(self, message: str, **fields: object) -> None:

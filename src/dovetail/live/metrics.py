@@ -187,7 +187,7 @@ class Metrics:
         )
 
     def names(self) -> tuple[str, ...]:
-        """The names of all metrics as Prometheus sees them."""
+        """Return the names of all metrics as Prometheus sees them."""
         found = {sample.name for family in self.registry.collect() for sample in family.samples}
         families = {family.name + ("_total" if family.type == "counter" else "") for family in self.registry.collect()}
         histograms = {

@@ -29,7 +29,7 @@ _VERSION_LABEL: Final = "app.kubernetes.io/version"
 
 
 async def server_note(client: ApiClient) -> str:
-    """Say whether the server's version is supported; empty where it is, or where it does not say."""
+    """Return whether the server's version is supported; empty where it is, or where it does not say."""
     try:
         tree = msgspec.json.decode(await client.request("GET", "/version"))
     except (ApiError, msgspec.DecodeError):

@@ -62,7 +62,7 @@ class Target:
 
 
 def read_targets(folder: str | Path) -> tuple[Target, ...]:
-    """The webhooks of a folder (a mounted Secret): files `slack` and `json` with a URL each."""
+    """Return the webhooks of a folder (a mounted Secret): files `slack` and `json` with a URL each."""
     root = Path(folder)
     if not root.is_dir():
         raise NotifyError(f"--notify {folder} is no folder; give one with a file slack or json that holds the URL")
@@ -110,7 +110,7 @@ def worth_telling(report: Report) -> bool:
 
 
 def message(report: Report) -> dict[str, Any]:
-    """The plain form: what happened, with every figure."""
+    """Return the plain form: what happened, with every figure."""
     figures = {key: safe(value) if isinstance(value, str) else value for key, value in report.figures.items()}
     return {
         "source": "dovetail",
@@ -122,7 +122,7 @@ def message(report: Report) -> dict[str, Any]:
 
 
 def body(form: str, report: Report) -> bytes:
-    """What is posted: Slack's form is one line of text, with its markup switched off."""
+    """Return what is posted: Slack's form is one line of text, with its markup switched off."""
     plain = message(report)
     if form == "json":
         return msgspec.json.encode(plain)
@@ -145,7 +145,7 @@ class Notifier:
     _there: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, report: Report) -> None:
-        """Keeps a report for sending, if it is worth telling."""
+        """Keep a report for sending, if it is worth telling."""
         if not worth_telling(report):
             return
         if len(self._waiting) == _WAITING_MAX:
@@ -160,7 +160,7 @@ class Notifier:
         await self.run()
 
     async def run(self) -> None:
-        """Sends what comes, until cancelled."""
+        """Send what comes, until cancelled."""
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
         sockets = Sockets()
         try:

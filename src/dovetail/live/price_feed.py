@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def live_prices(where: str | None, cache: str | None = None) -> LivePrices | None:
-    """The source of live prices where `--catalog` names one; InputError where it names no region."""
+    """Return the source of live prices where `--catalog` names one; InputError where it names no region."""
     if where is None or not where.startswith(PREFIX):
         return None
     region = where.removeprefix(PREFIX)
@@ -116,7 +116,7 @@ def _seconds(prices: LivePrices) -> float:
 
 
 def _date(text: str) -> datetime | None:
-    """When the figures of a table were taken; None where it doesn't say in a form that we can read."""
+    """Return when the figures of a table were taken; None where it doesn't say in a form that we can read."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -125,7 +125,7 @@ def _date(text: str) -> datetime | None:
 
 
 async def apart(work: Callable[[], T]) -> T:
-    """Runs it in a thread that nobody waits for at the end: AWS may take minutes to say no."""
+    """Run it in a thread that nobody waits for at the end: AWS may take minutes to say no."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -31,7 +31,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The path of the collection, of one object, or of a subresource of it."""
+        """Return the path of the collection, of one object, or of a subresource of it."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
             root += f"/namespaces/{namespace}"

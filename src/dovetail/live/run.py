@@ -129,11 +129,11 @@ class Controller:
     # ------------------------------------------------------------ life
 
     def stop(self) -> None:
-        """Asks for an orderly end."""
+        """Ask for an orderly end."""
         self._stopping.set()
 
     async def put(self, event: Event) -> None:
-        """Hands an event to the engine, after those that came before."""
+        """Hand an event to the engine, after those that came before."""
         await self._queue.put(event)
 
     async def run(self) -> None:
@@ -320,7 +320,7 @@ class Controller:
         self.log.warning(message, kind=kind)
 
     async def _pump(self) -> None:
-        """Feeds the engine for ever: whatever has come, else the time."""
+        """Loop: deliver queued events, or a clock tick when idle."""
         while True:
             batch = await self._next_batch()
             batch = [*self._view_change(), *batch]
@@ -337,7 +337,7 @@ class Controller:
                     self._dispatch(instruction)
 
     async def _next_batch(self) -> list[Event]:
-        """All that has come; the time where nothing does until the engine wants to be woken, or for a poll."""
+        """Return all that has come; the time where nothing does until the engine wants to be woken, or for a poll."""
         if self._queue.empty():
             wait = min(self.engine.settings.poll_interval / _SECOND, _TURN_SECONDS)
             if self._wakes:
@@ -414,7 +414,7 @@ class Controller:
             self._lanes[lane].append(instruction)
 
     async def _work(self, lane: str) -> None:
-        """Carries out one command's instructions in order; ends when there are no more."""
+        """Carry out one command's instructions in order; ends when there are no more."""
         queue = self._lanes[lane]
         try:
             while queue:

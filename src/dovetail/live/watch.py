@@ -136,7 +136,7 @@ class Informer:
                 await asyncio.sleep(self.client.backoff(attempt, _PAUSE_MOST_SECONDS))
 
     async def _is_denied(self, error: ApiError) -> bool:
-        """Notes a refusal. True after a long pause where the kind is optional and we were never allowed to see it.
+        """Note a refusal. True after a long pause where the kind is optional and we were never allowed to see it.
 
         One that was seen before is asked for again soon: a server that has just started refuses what it will allow in a
         moment, when it has read its roles and its CRDs.
@@ -280,7 +280,7 @@ def _meta_of(raw: msgspec.Raw) -> _Meta:
 
 
 def denial(resource: Resource, error: ApiError) -> str:
-    """What to do about a kind that the server does not let us see, and what is lost meanwhile."""
+    """Return what to do about a kind that the server does not let us see, and what is lost meanwhile."""
     loss = f"; without it {resource.without}" if resource.without else ""
     if error.status == 404:
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

@@ -92,7 +92,7 @@ def _place(item: AnyObject) -> tuple[str, str]:
 
 
 def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | None = None) -> Cluster:
-    """Sorts objects of any kind into a Cluster; of two with the same name the later one stands."""
+    """Sort objects of any kind into a Cluster; of two with the same name the later one stands."""
     by_field: dict[str, dict[tuple[str, str], AnyObject]] = {}
     for item in objects:
         by_field.setdefault(FIELD_OF[type(item)], {})[_place(item)] = item

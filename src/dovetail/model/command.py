@@ -90,5 +90,5 @@ class Command:
 
     @property
     def reason(self) -> Reason:
-        """The budget reason that this command counts against."""
+        """Return the budget reason that this command counts against."""
         return REASON_OF[self.method]

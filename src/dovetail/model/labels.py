@@ -130,7 +130,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return "In" if self.values else "DoesNotExist"
 
     def size(self) -> int:
-        """How many values are admitted; the largest integer stands for endless, less what is left out."""
+        """Return how many values are admitted; the largest integer stands for endless, less what is left out."""
         return INT_MAX - len(self.values) if self.complement else len(self.values)
 
     def lenient(self) -> bool:
@@ -313,7 +313,7 @@ class Requirements:
         return True
 
     def compatible(self, other: Requirements, allow_undefined: AbstractSet[str] = _NOTHING) -> str | None:
-        """Say why ``other`` (a pod's) can't be met here (by a pool, a type, a node), or ``None`` where it can.
+        """Return why ``other`` (a pod's) can't be met here (by a pool, a type, a node), or ``None`` where it can.
 
         A key that is not defined here will do where it is in ``allow_undefined`` or ``other`` doesn't need the label.
         """
@@ -325,7 +325,7 @@ class Requirements:
         return self.intersects(other)
 
     def intersects(self, other: Requirements) -> str | None:
-        """Say which keys that both have admit no common value, or ``None`` where all do."""
+        """Return which keys that both have admit no common value, or ``None`` where all do."""
         clashes = [
             f"{incoming} asked for, {existing} given"
             for key, incoming in other.items()

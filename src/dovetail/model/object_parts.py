@@ -113,7 +113,7 @@ class ResourceRequirements(ApiStruct, frozen=True):
 
 
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
-    """The condition of that type, if there is one."""
+    """Return the condition of that type, if there is one."""
     for entry in conditions:
         if entry.type == kind:
             return entry

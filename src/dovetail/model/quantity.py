@@ -36,7 +36,7 @@ class QuantityError(ValueError):
 
 
 def _scaled(text: str | int | float, scale: int) -> int:
-    """The quantity times ten to the ``scale``, rounded away from zero and kept within 64 bits."""
+    """Return the quantity times ten to the ``scale``, rounded away from zero and kept within 64 bits."""
     if isinstance(text, bool):
         raise QuantityError(text)
     # The shortest text of a float is what its author wrote: 0.1 is a tenth, not 0.1000000000000000055.
@@ -73,12 +73,12 @@ def value(text: str | int | float) -> int:
 
 
 def resource_amount(resource: str, text: str | int | float) -> int:
-    """The amount of a named resource in the unit that the whole product uses for it."""
+    """Return the amount of a named resource in the unit that the whole product uses for it."""
     return milli(text) if resource == "cpu" else value(text)
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """The shortest exact way to write an amount; ``resource_amount`` reads it back."""
+    """Return the shortest exact way to write an amount; ``resource_amount`` reads it back."""
     if resource == "cpu":
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if amount and (resource in _BYTES or resource.startswith("hugepages-")):

@@ -49,7 +49,7 @@ class Launched:
 
     @property
     def price(self) -> Money:
-        """What it costs per hour."""
+        """Return what it costs per hour."""
         return 0 if self.machine is None else self.machine.offering.price
 
 

@@ -50,7 +50,7 @@ def _named(entry: Blocker) -> str:
 
 
 def _held(entry: Blocker) -> str:
-    """Say how many nodes it holds, and of how many it is the only blocker."""
+    """Return how many nodes it holds, and of how many it is the only blocker."""
     if not entry.nodes:
         return ""
     nodes = count(entry.nodes, "node")

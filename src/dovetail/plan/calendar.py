@@ -42,7 +42,7 @@ class PoolCalendar:
 
 
 def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
-    """Every pool's calendar, by name."""
+    """Return every pool's calendar, by name."""
     nothing = Catalogue(instance_types=())  # budgets know no prices
     return calendar_of(RoundContext(Question(cluster=cluster, catalogue=nothing, settings=settings, now=now)), days)
 
@@ -77,7 +77,7 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
 
 
 def _moments(budgets: Sequence[Budget], begin: datetime, end: datetime) -> list[datetime]:
-    """Every moment from `begin` on, before `end`, at which some window opens or closes."""
+    """Return every moment from `begin` on, before `end`, at which some window opens or closes."""
     moments = {begin}
     for budget in budgets:
         at: datetime | None = begin

@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def last(self) -> GateResult:
-        """The gate that it reached."""
+        """Return the gate that it reached."""
         return self.deciding.results[-1]
 
     @property

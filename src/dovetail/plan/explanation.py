@@ -38,7 +38,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """The explanation in words, as `dovetail explain` prints it."""
+        """Return the explanation in words, as `dovetail explain` prints it."""
         return explanation_text(self.question, self.answer, self.opened)
 
     def to_dict(self) -> Json:

@@ -48,7 +48,7 @@ FIRST_STEP = {
 
 
 def prices_text(catalogue: Catalogue | None) -> str:
-    """Say where the prices are from and of which day; nothing where the catalogue has no date."""
+    """Return where the prices are from and of which day; nothing where the catalogue has no date."""
     return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.") if catalogue and catalogue.as_of else ""
 
 
@@ -87,7 +87,7 @@ def plan_text(
 
 
 def total_price(result: RoundResult) -> str:
-    """Say what all nodes cost, and of how many the price is not known."""
+    """Return what all nodes cost, and of how many the price is not known."""
     unknown = len(unpriced_nodes(result))
     if unknown and not result.prices:
         return "price unknown"
@@ -96,7 +96,7 @@ def total_price(result: RoundResult) -> str:
 
 
 def savings_text(result: RoundResult, command: Command) -> str:
-    """Say what a command saves, as far as the prices of its nodes are known."""
+    """Return what a command saves, as far as the prices of its nodes are known."""
     unknown = sum(name not in result.prices for name in command.nodes)
     if unknown and unknown == len(command.nodes):
         return "saves an unknown amount (the catalogue has no price for what goes)"
@@ -177,7 +177,7 @@ def _price(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
 
 
 def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
-    """Say what nodes cost together; unknown if no price is known."""
+    """Return what nodes cost together; unknown if no price is known."""
     known = any(entry.node in result.prices for entry in members)
     return f"{dollars(_price(result, members), places=2)}/h" if known else "unknown"
 

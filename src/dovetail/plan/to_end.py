@@ -44,17 +44,17 @@ class ToEnd:
 
     @property
     def saved(self) -> Money:
-        """What all rounds save per hour."""
+        """Return what all rounds save per hour."""
         return self.steps[-1].saved if self.steps else 0
 
     @property
     def pods_moved(self) -> int:
-        """How many restarts all rounds ask for."""
+        """Return how many restarts all rounds ask for."""
         return self.steps[-1].pods_moved if self.steps else 0
 
     @property
     def commands(self) -> int:
-        """How many commands all rounds have."""
+        """Return how many commands all rounds have."""
         return sum(len(step.commands) for step in self.steps)
 
     def to_dict(self) -> Json:

@@ -97,7 +97,7 @@ def histogram(
     title: str, series: Sequence[tuple[str, Sequence[float]]], *, edges: Sequence[float], labels: Sequence[str],
     y_label: str = "nodes",
 ) -> str:  # fmt: skip
-    """Counts per class, the series side by side; `edges` are the lower bounds of the classes."""
+    """Draw the counts per class, the series side by side; `edges` are the lower bounds of the classes."""
     counted = [(name, _counts(values, edges)) for name, values in series]
     y_max = max((amount for _, amounts in counted for amount in amounts), default=0)
     if not counted or y_max == 0:
@@ -204,7 +204,7 @@ class _Frame:
 
 
 def nice_step(extent: float) -> float:
-    """A step of 1, 2 or 5 times a power of ten that gives four to eight grid lines."""
+    """Return a step of 1, 2 or 5 times a power of ten that gives four to eight grid lines."""
     if extent <= 0:
         return 1.0
     rough = extent / 5

@@ -40,7 +40,7 @@ def listing(items: Iterable[str], shown_max: int = 3) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units: `14m`, `2h5m`, `3d4h`."""
+    """Return a length of time in its two largest units: `14m`, `2h5m`, `3d4h`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -110,7 +110,7 @@ class NodeColumns:
         return mask
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, raw: bool = False) -> Mask:
-        """The nodes all of whose taints are tolerated; `raw`: with taints that pass while a node starts."""
+        """Return the nodes all of whose taints are tolerated; `raw`: with taints that pass while a node starts."""
         mark = (raw, tolerations)
         mask = self._taint_masks.get(mark)
         if mask is None:

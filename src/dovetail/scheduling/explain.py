@@ -28,17 +28,17 @@ _POOLS_MAX = 3
 
 
 def explain_uninitialized(pod: Pod, node: str) -> Callable[[], str]:
-    """A pod that would land on a node that has not started yet."""
+    """Explain a pod that would land on a node that has not started yet."""
     return lambda: f"{pod.metadata.namespace}/{pod.metadata.name} would land on {node}, which is not initialized yet"
 
 
 def explain(snapshot: "Snapshot", engine: Packer, entry: Entry) -> Callable[[], str]:
-    """A pod that no node and no pool takes."""
+    """Explain a pod that no node and no pool takes."""
     return lambda: _Reasons(snapshot, engine, entry).sentence()
 
 
 def amount_words(resource: str, amount: int) -> str:
-    """An amount as people say it: `3.2 CPU`, `1.5Gi memory`, `2 example.com/gpu`."""
+    """Return an amount as people say it: `3.2 CPU`, `1.5Gi memory`, `2 example.com/gpu`."""
     if resource == "cpu":
         return f"{amount / 1000:g} CPU"
     if resource == "memory":
@@ -49,7 +49,7 @@ def amount_words(resource: str, amount: int) -> str:
 
 
 def taint_words(taint: Taint) -> str:
-    """A taint as kubectl writes it."""
+    """Return a taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 
@@ -141,7 +141,7 @@ class _Reasons:
         return self.frame.columns.states[node].name
 
     def _company_miss(self, usable: Mask) -> str:
-        """What keeps the pod off the nodes that have room: closed nodes, ports, attach limits, other pods."""
+        """Return what keeps the pod off the nodes that have room: closed nodes, ports, attach limits, other pods."""
         engine, variant = self.engine, self.variant
         roomy = [
             node

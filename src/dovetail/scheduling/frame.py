@@ -39,12 +39,12 @@ class PodPlaces:
 
     @cached
     def counted(self) -> dict[int, Places]:
-        """Those that spread and affinity count."""
+        """Return those that spread and affinity count."""
         return self._of(self._bindings.counted)
 
     @cached
     def holding(self) -> dict[int, Places]:
-        """Those that hold anti-affinity against others."""
+        """Return those that hold anti-affinity against others."""
         holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
         return self._of(self._bindings.running & holders[self._bindings.cls])
 
@@ -105,7 +105,7 @@ class Frame:
 
     @cached
     def rows(self) -> list[list[int]]:
-        """What each node has left, as plain numbers."""
+        """Return what each node has left, as plain numbers."""
         rows: list[list[int]] = self.room.tolist()
         return rows
 
@@ -129,14 +129,14 @@ class Frame:
     # Variants
 
     def first(self, cls: PodClass) -> Variant:
-        """The class with all its preferences."""
+        """Return the class with all its preferences."""
         found = self._first.get(cls.id)
         if found is None:
             found = self._first[cls.id] = self.variant(cls, cls.info.spec, ())
         return found
 
     def variant(self, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> Variant:
-        """The variant of a class after it has given up so much."""
+        """Return the variant of a class after it has given up so much."""
         mark = (cls.id, len(given_up))
         found = self._variants.get(mark)
         if found is None:
@@ -144,7 +144,7 @@ class Frame:
         return found
 
     def volume_needs(self, cls: PodClass) -> VolumeNeeds:
-        """What the volumes of a class ask for."""
+        """Return what the volumes of a class ask for."""
         found = self._volume_needs.get(cls.id)
         if found is None:
             found = self.storage.needs(cls.namespace, cls.pod_name, cls.info.spec)
@@ -155,7 +155,7 @@ class Frame:
 
     @cached
     def _mentioned(self) -> dict[str, set[str]]:
-        """The values that pods and volumes ask for, by label."""
+        """Return the values that pods and volumes ask for, by label."""
         found: dict[str, set[str]] = {}
         for info in {cls.info.id: cls.info for cls in self.classes}.values():
             for key, values in asked_values(info.spec):
@@ -165,7 +165,7 @@ class Frame:
         return found
 
     def domains(self, key: str) -> Domains:
-        """The domains of a label."""
+        """Return the domains of a label."""
         found = self._domains.get(key)
         if found is None:
             universe = domain_universe(key, self.pools, self.machines)
@@ -186,7 +186,7 @@ class Frame:
         node_filter: NodeFilter | None = None,
         tolerations: tuple[Toleration, ...] | None = None,
     ) -> Group:
-        """The one group of a rule, counted."""
+        """Return the one group of a rule, counted."""
         filter_mark = node_filter.mark if node_filter is not None else None
         mark = (kind, key, namespaces, selector, null_selector, max_skew, min_domains, filter_mark, tolerations)
         found = self._groups.get(mark)
@@ -223,7 +223,7 @@ class Frame:
     def affinity_group(
         self, kind: int, cls: PodClass, term: PodAffinityTerm, tolerations: tuple[Toleration, ...]
     ) -> Group:
-        """The group of a pod affinity or anti-affinity term."""
+        """Return the group of a pod affinity or anti-affinity term."""
         return self.group(
             kind,
             term.topology_key,
@@ -234,7 +234,7 @@ class Frame:
         )
 
     def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
-        """The namespaces that a term looks at."""
+        """Return the namespaces that a term looks at."""
         if term.namespace_selector is None:
             return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
         selector = LabelSelector.compile(term.namespace_selector)
@@ -242,7 +242,7 @@ class Frame:
         return frozenset((*chosen, *term.namespaces))
 
     def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
-        """The classes that a selector selects."""
+        """Return the classes that a selector selects."""
         found: list[PodClass] = []
         for namespace in sorted(namespaces):
             if selector.equal:
@@ -314,14 +314,14 @@ class Frame:
     # Ports and volumes on nodes
 
     def strike_ports(self, wanted: tuple[HostPort, ...], mask: Mask) -> None:
-        """Takes nodes out of the mask on which a wanted port is used."""
+        """Take nodes out of the mask on which a wanted port is used."""
         if wanted:
             for node, used in self.ports.items():
                 if mask[node] and any(port.clashes(other) for port in wanted for other in used):
                     mask[node] = False
 
     def strike_volumes(self, wanted: tuple[tuple[str, str], ...], mask: Mask) -> None:
-        """Takes nodes out of the mask whose attach limits the volumes would break."""
+        """Take nodes out of the mask whose attach limits the volumes would break."""
         if self.storage.limits:
             for node in np.flatnonzero(mask).tolist():
                 if not self.attaches(node, wanted, ()):

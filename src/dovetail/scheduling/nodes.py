@@ -166,12 +166,12 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
 
 
 def why_leaving(state: StateNode, settings: Settings) -> str:
-    """Why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
+    """Return why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
     return MARKED if state.name in settings.marked_for_deletion_nodes else leaving_reason(state, settings)
 
 
 def leaving_reason(state: StateNode, settings: Settings) -> str:
-    """The same, by what its objects alone say."""
+    """As above, ignoring settings."""
     node, claim = state.node, state.claim
     if claim is not None and claim.metadata.deletion_timestamp is not None:
         return "its NodeClaim is being deleted"

@@ -121,7 +121,7 @@ class Packer:
     # The queue
 
     def prepare(self, entries: Iterable[Entry]) -> None:
-        """Starts counting for the rules of these pods; before any of them is placed."""
+        """Start counting for the rules of these pods; before any of them is placed."""
         first, lanes = self.frame.first, self._lanes
         for entry in entries:
             if entry.mark not in lanes:
@@ -131,7 +131,7 @@ class Packer:
                 lanes[entry.mark] = self._lane(variant, exempt=entry.exempt)
 
     def run(self, entries: Sequence[Entry]) -> None:
-        """Places the pods, in this order; they have been prepared."""
+        """Place the pods, in this order; they have been prepared."""
         lanes = self._lanes
         queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
@@ -167,7 +167,7 @@ class Packer:
         return _Lane(variant.buckets[0][1], variant.need, cursors, barred)
 
     def _put_on_first_node(self, entry: Entry, lane: _Lane) -> bool:
-        """Places a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
+        """Place a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
         nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
         touched, rows = self.touched, self.frame.rows
         for position in range(cursors[0], len(nodes)):
@@ -197,7 +197,7 @@ class Packer:
         return True
 
     def _activate(self, variant: Variant) -> None:
-        """Starts counting for the rules of a variant; placements made before are not counted, as upstream."""
+        """Start counting for the rules of a variant; placements made before are not counted, as upstream."""
         for rule in variant.rules:
             group = rule.group
             if group.id in self.states:
@@ -211,7 +211,7 @@ class Packer:
                 self._forget_moving(state)
 
     def _forget_moving(self, state: GroupState) -> None:
-        """Takes the pods that move out of a rule's counts."""
+        """Take the pods that move out of a rule's counts."""
         moving, group = self._moving, state.group
         based_on = group.based_on
         near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
@@ -304,7 +304,7 @@ class Packer:
     def _advance(
         self, variant: Variant, nodes: list[int], cursors: list[int], number: int, best: int, *, exempt: bool
     ) -> int:
-        """Moves a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
+        """Move a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
 
         What a node says no to stays no in this simulation: rooms only shrink, hosts only fill.
         """
@@ -341,7 +341,7 @@ class Packer:
         ]
 
     def _near_hosts(self, variant: Variant) -> list[int] | None:
-        """The nodes that pod affinity over host names leaves; None where it is the first pod of its kind."""
+        """Return the nodes that pod affinity over host names leaves; None where it is the first pod of its kind."""
         near: list[int] | None = None
         for rule in variant.host_affinity:
             state = self.states[rule.group.id]
@@ -373,7 +373,7 @@ class Packer:
         return self._keeps_company(node, variant, here)
 
     def put_on(self, entry: Entry, node: int) -> bool:
-        """Places a pod on this very node, with as few preferences given up as it takes; False where it has no room."""
+        """Place a pod on this very node, with as few preferences given up as it takes; False where it has no room."""
         variant: Variant | None = self.frame.first(entry.cls)
         while variant is not None:
             if variant.mask[node] and self._takes(node, variant, exempt=entry.exempt):
@@ -427,12 +427,12 @@ class Packer:
         return False
 
     def next_number(self) -> int:
-        """Returns a number for a claim that is opened elsewhere."""
+        """Return a number for a claim that is opened elsewhere."""
         self.opened += 1
         return self.opened
 
     def _within_limits(self, template: int, types: TypeBits) -> TypeBits:
-        """The types that the pool's limits still allow."""
+        """Return the types that the pool's limits still allow."""
         left = self.limits_left.get(template)
         if left is None:
             return types
@@ -443,7 +443,7 @@ class Packer:
         return types
 
     def charge(self, claim: Claim) -> None:
-        """Counts the largest machine that may come against the pool's limits."""
+        """Count the largest machine that may come against the pool's limits."""
         left = self.limits_left.get(claim.template.index)
         if left is not None:
             for name in left:
@@ -469,7 +469,7 @@ class Packer:
             self.stopped = self.new_nodes_max is not None and self.own_claims > self.new_nodes_max
 
     def count_on_claim(self, entry: Entry, claim: Claim) -> None:
-        """Counts a pod on a new node in the topology."""
+        """Count a pod on a new node in the topology."""
         for state in self._recorders_of(entry.cls):
             node_filter = state.group.filter
             if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
@@ -488,5 +488,5 @@ def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool
 
 
 def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
-    """The types that may come, by cheapest launch price under the requirements, then name."""
+    """Return the types that may come, by cheapest launch price under the requirements, then name."""
     return [place for place in reqs.order if types >> place & 1]

@@ -10,7 +10,7 @@ from dovetail.scheduling.snapshot import Snapshot
 
 
 def place(snapshot: Snapshot) -> PlacementResult:
-    """Places the pending pods; pods that can't be helped are listed with the reason."""
+    """Place the pending pods; pods that can't be helped are listed with the reason."""
     found = simulate(snapshot, (), strict_reserved=True)
     ignored = tuple(
         Unplaced(pod=pod, forgiven=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]

@@ -74,7 +74,7 @@ class NewNode:
     kept_preferences: Callable[[], tuple[str, ...]] = tuple
 
     def requirement(self, key: str) -> SelectorRequirement | None:
-        """The (first) requirement on a key, if there is one."""
+        """Return the (first) requirement on a key, if there is one."""
         return next((entry for entry in self.requirements if entry.key == key), None)
 
     def allows(self, key: str, value: str) -> bool:
@@ -95,24 +95,24 @@ class NewNode:
         return [o for kind in self.instance_types for o in kind.offerings if launchable(o) and self.offered(o)]
 
     def worst_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
-        """The dearest compatible zone of the capacity type that would launch; None where nothing would."""
+        """Return the dearest compatible zone of the capacity type that would launch; None where nothing would."""
         if self.prices is not None:
             return self.prices(kind)[0]
         return worst_of([o for o in kind.offerings if launchable(o) and self.offered(o)])
 
     def cheapest_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
-        """The cheapest compatible offering that can launch, whatever its capacity type; the sorting price."""
+        """Return the cheapest compatible offering that can launch, whatever its capacity type; the sorting price."""
         if self.prices is not None:
             return self.prices(kind)[1]
         fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
         return price_of(min(fitting, key=lambda o: (o.price, o.zone))) if fitting else None
 
     def with_types(self, kinds: Sequence[InstanceType]) -> "NewNode":
-        """The same node with fewer instance types, in the given order."""
+        """Return the same node with fewer instance types, in the given order."""
         return replace(self, instance_types=tuple(kinds))
 
     def narrowed(self, capacity_type: str) -> "NewNode":
-        """The same node, asked for as that capacity type only. Types are kept; see `offered_types`."""
+        """Return the same node, asked for as that capacity type only. Types are kept; see `offered_types`."""
         base = self.offered
         entry = SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=(capacity_type,))
         others = tuple(r for r in self.requirements if r.key != names.CAPACITY_TYPE)
@@ -124,7 +124,7 @@ class NewNode:
         )
 
     def offered_types(self) -> tuple[InstanceType, ...]:
-        """The kept types that have an available offering under the requirements."""
+        """Return the kept types that have an available offering under the requirements."""
         return tuple(k for k in self.instance_types if any(o.available and self.offered(o) for o in k.offerings))
 
     @property
@@ -133,7 +133,7 @@ class NewNode:
         return any(entry.min_values is not None for entry in self.requirements)
 
     def check_min_values(self, kinds: Sequence[InstanceType] | None = None) -> MinValuesCheck:
-        """Checks minValues for these types (default: the kept ones), front to back as Karpenter does."""
+        """Check minValues for these types (default: the kept ones), front to back as Karpenter does."""
         wanted = {r.key: r.min_values for r in self.requirements if r.min_values is not None}
         if not wanted:
             return MinValuesCheck()
@@ -150,7 +150,7 @@ class NewNode:
 
 
 def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
-    """The dearest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
+    """Return the dearest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
     for capacity_type in CAPACITY_PRECEDENCE:
         found = [o for o in fitting if o.capacity_type == capacity_type]
         if found:
@@ -159,7 +159,7 @@ def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
 
 
 def price_of(offering: Offering) -> LaunchPrice:
-    """The price of one offering."""
+    """Return the price of one offering."""
     return LaunchPrice(
         amount=offering.price,
         as_float=offering.price_float,
@@ -207,7 +207,7 @@ class Unplaced:
 
     @property
     def why(self) -> str:
-        """The constraint that kept it out and the closest miss, in one sentence."""
+        """Return the constraint that kept it out and the closest miss, in one sentence."""
         return self.explain()
 
 
@@ -236,7 +236,7 @@ class SimulationResult:
 
     @cached
     def blocking(self) -> tuple[Unplaced, ...]:
-        """What keeps the candidates: their own pods that find no (initialized) place."""
+        """Return what keeps the candidates: their own pods that find no (initialized) place."""
         return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.forgiven)
 
     @property

@@ -23,11 +23,11 @@ class Sizes:
         self._there: Mask = np.zeros((0, 0), dtype=np.bool_)
 
     def code(self, allocatable: Mapping[str, int]) -> int:
-        """The number of a size."""
+        """Return the number of a size."""
         return self._codes.setdefault(tuple(allocatable.items()), len(self._codes))
 
     def of(self, codes: Sequence[int], resources: Resources) -> tuple[Amounts, Mask]:
-        """What nodes of these sizes have of each resource, and whether they have it at all."""
+        """Return what nodes of these sizes have of each resource, and whether they have it at all."""
         width = len(resources.names)
         if self._amounts.shape != (len(self._codes), width):
             self._amounts = np.zeros((len(self._codes), width), dtype=np.int64)
@@ -47,7 +47,7 @@ class Needs:
         self._rows: Amounts = np.zeros((0, 0), dtype=np.int64)
 
     def of(self, classes: Sequence[PodClass], width: int) -> Amounts:
-        """A row for each class; classes are only ever added."""
+        """Return a row for each class; classes are only ever added."""
         if self._rows.shape != (len(classes), width):
             known = len(self._rows) if self._rows.shape[1] == width else 0
             rows = np.zeros((len(classes), width), dtype=np.int64)
@@ -62,7 +62,7 @@ class Needs:
 def room_left(
     total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None
 ) -> tuple[Amounts, Mask]:
-    """What each node has left for pods, and whether nothing of it is overdrawn.
+    """Return what each node has left for pods, and whether nothing of it is overdrawn.
 
     `expected`: what the daemons of each node will ask for; those that are there already don't count twice.
     """
@@ -78,7 +78,7 @@ def room_left(
 
 
 def expected_daemons(terms: DaemonTerms, columns: NodeColumns, resources: Resources) -> Amounts | None:
-    """What the daemons of each node ask for; None where there are no DaemonSets."""
+    """Return what the daemons of each node ask for; None where there are no DaemonSets."""
     if not terms.daemons:
         return None
     expected = np.zeros((columns.count, len(resources.names)), dtype=np.int64)

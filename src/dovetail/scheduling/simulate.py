@@ -44,7 +44,7 @@ def simulate(
     under_way: UnderWay = NOTHING_UNDER_WAY,
     credited: str = "",
 ) -> SimulationResult:
-    """Places what must move when the candidates (indexes into `snapshot.states`) go.
+    """Place what must move when the candidates (indexes into `snapshot.states`) go.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
     blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
@@ -235,7 +235,7 @@ def _too_many_types(claim: Claim, pod: Pod, *, forgiven: bool) -> Unplaced:
 
 
 def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
-    """A finished claim as a value; None where the cheapest types alone break the pool's minValues."""
+    """Return a finished claim as a value; None where the cheapest types alone break the pool's minValues."""
     machines = claim.reqs.table
     respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
     reqs = final_requirements(claim, unnamed=snapshot.settings.rules.unnamed_reservations)

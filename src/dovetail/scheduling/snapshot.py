@@ -120,7 +120,7 @@ class Snapshot:
         now: datetime,
         previous: "Snapshot | None" = None,
     ) -> "Snapshot":
-        """Makes the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
+        """Make the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
         return Snapshot(cluster, catalogue, settings, now, previous)
 
     @property
@@ -231,7 +231,7 @@ class Snapshot:
         self.staying: Mask = np.array([not why for why in self.marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
-        """Puts pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
+        """Put pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
         bindings, names_of = self.bindings, self._memory.names
         codes = [entry[3] for entry in self._entries]
         bindings.settle(codes, names_of)
@@ -261,16 +261,16 @@ class Snapshot:
 
     @property
     def index(self) -> Mapping[str, int]:
-        """The places of all nodes, by name."""
+        """Return the places of all nodes, by name."""
         return self._index
 
     def node_index(self, name: str) -> int | None:
-        """The place of a node, by name."""
+        """Return the place of a node, by name."""
         return self._index.get(name)
 
     @cached
     def pools(self) -> dict[str, NodePool]:
-        """All pools, by name."""
+        """Return all pools, by name."""
         return {pool.metadata.name: pool for pool in self.cluster.node_pools}
 
     @cached
@@ -299,12 +299,12 @@ class Snapshot:
         return tuple(found)
 
     def why_ignored(self, pod: Pod) -> str:
-        """Why a waiting pod takes no part in simulations; empty where it does."""
+        """Return why a waiting pod takes no part in simulations; empty where it does."""
         needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
         return why_ignored(pod, needs, self._memory.machines.known)
 
     def record(self, pod: Pod) -> PodRecord:
-        """A pod's class and flags; a pod from elsewhere is classed as it comes."""
+        """Return a pod's class and flags; a pod from elsewhere is classed as it comes."""
         found = self.bindings.record(pod)
         if found is None:
             info = self._memory.classes.spec_info(self.surroundings.spread.counted_spec(pod))
@@ -318,50 +318,50 @@ class Snapshot:
 
     @cached
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
-        """The pods of leaving nodes that move in every simulation, by node."""
+        """Return the pods of leaving nodes that move in every simulation, by node."""
         return tuple(
             (i, self.movable(i)) for i, why in enumerate(self.marked) if why and self.states[i].node is not None
         )
 
     def movable(self, index: int) -> tuple[Pod, ...]:
-        """The pods of a node that would move if it went now."""
+        """Return the pods of a node that would move if it went now."""
         return self.movers(index).pods
 
     def movers(self, index: int) -> Movers:
-        """The same, ready to be placed."""
+        """Return the same, ready to be placed."""
         return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.now)
 
     @cached
     def queued(self) -> list[Entry]:
-        """The pending pods and the virtual ones of buffers, ready to be placed."""
+        """Return the pending pods and the virtual ones of buffers, ready to be placed."""
         return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why] + self.virtual
 
     @cached
     def virtual(self) -> list[Entry]:
-        """The virtual pods of buffers, ready to be placed; unlike pending pods they stay out of closed nodes."""
+        """Return the virtual pods of buffers, ready to be placed; unlike pending pods they stay out of closed nodes."""
         pairs = zip(self.surroundings.virtual, self._virtual_classes, strict=True)
         return [Entry(pod, cls, exempt=False, pending=True) for pod, cls in pairs]
 
     @cached
     def initialized(self) -> int:
-        """How many nodes are initialized; these come first."""
+        """Return how many nodes are initialized; these come first."""
         return sum(state.initialized for state in self.states)
 
     @cached
     def leaving_ids(self) -> frozenset[int]:
-        """The identities of the pods of leaving nodes."""
+        """Return the identities of the pods of leaving nodes."""
         return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
 
     @cached
     def pending_ids(self) -> frozenset[int]:
-        """The identities of the pending pods."""
+        """Return the identities of the pending pods."""
         return frozenset(map(id, (*self.pending, *self.surroundings.virtual)))
 
     # What simulations ask
 
     @cached
     def frame(self) -> Frame:
-        """The compiled middle, made when the first simulation asks."""
+        """Return the compiled middle, made when the first simulation asks."""
         memory = self._memory
         pools = usable_pools(self.cluster.node_pools)
         columns = self._columns()
@@ -415,7 +415,7 @@ class Snapshot:
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
     def _places(self) -> PodPlaces:
-        """Where pods count; those that move in every simulation don't."""
+        """Return where pods count; those that move in every simulation don't."""
         ids, pods = self.leaving_ids, self.cluster.pods
         places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
         return PodPlaces(self.bindings, self._memory.classes.all, [at for at in places if id(pods[at]) in ids])
@@ -440,7 +440,7 @@ class Snapshot:
 
     @cached
     def _limits(self) -> dict[int, dict[str, int]]:
-        """What each template's pool has left of its limits, with all nodes that stay."""
+        """Return what each template's pool has left of its limits, with all nodes that stay."""
         left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
         place = {t.name: t.index for t in self.frame.templates if t.limits}
         for i, state in enumerate(self.states):
@@ -463,7 +463,7 @@ class Snapshot:
         return left
 
     def class_of(self, pod: Pod) -> PodClass:
-        """The class of a pod."""
+        """Return the class of a pod."""
         return self.record(pod)[0]
 
 

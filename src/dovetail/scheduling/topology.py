@@ -51,7 +51,7 @@ class NodeFilter:
         return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
 
     def nodes(self, columns: NodeColumns, *, raw: bool) -> Mask | None:
-        """The nodes that take part; None: all. `raw`: with taints that pass while a node starts."""
+        """Return the nodes that take part; None: all. `raw`: with taints that pass while a node starts."""
         mask: Mask | None = None
         if self.honor_affinity and any(len(term) for term in self.terms):
             mask = np.zeros(columns.count, dtype=np.bool_)
@@ -204,7 +204,7 @@ class Group:
         at: npt.NDArray[np.int64],
         present: Mask | None,
     ) -> None:
-        """Counts the pods whose nodes are in `at`; `present`: nodes whose domains exist because of them."""
+        """Count the pods whose nodes are in `at`; `present`: nodes whose domains exist because of them."""
         self.domains = domains
         if self.filter is not None:
             # Pods that run count by the taints that are there, pods that are placed by those that will stay.
@@ -317,7 +317,7 @@ class GroupState:
         return self.group.openable[place] or self.nodes_in[place] > 0 or self.counts[place] > 0
 
     def least(self, allowed: Requirement | None) -> int:
-        """The smallest count over the domains that the pod's own requirements allow."""
+        """Return the smallest count over the domains that the pod's own requirements allow."""
         group = self.group
         assert group.domains is not None
         smallest = 2**31 - 1
@@ -331,7 +331,7 @@ class GroupState:
         return smallest
 
     def open_domains(self, allowed: Requirement | None, own: int) -> int:
-        """The domains, as bits, in which a node that exists may take the pod. `own`: the pod counts itself."""
+        """Return the domains, as bits, in which a node that exists may take the pod. `own`: the pod counts itself."""
         group = self.group
         assert group.domains is not None
         found = 0

@@ -19,7 +19,7 @@ _CAPACITY_TYPES: Final = frozenset({names.SPOT, names.ON_DEMAND, names.RESERVED}
 
 
 def why_ignored(pod: Pod, volumes: VolumeNeeds, known: frozenset[str]) -> str:
-    """Why a waiting pod is left out; empty where it is not."""
+    """Return why a waiting pod is left out; empty where it is not."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     pool = pod_requirements(pod.spec.node_selector, affinity, preferences=True).get(names.NODEPOOL)
     if pool is not None and pool.operator() == "DoesNotExist":

@@ -34,7 +34,7 @@ class Comparison:
     start: datetime = START
 
     def figures(self) -> dict[str, Any]:
-        """The contract's `simulate -o json`."""
+        """Return the contract's `simulate -o json`."""
         return {
             "scenario": self.scenario,
             "seed": self.seed,
@@ -43,7 +43,7 @@ class Comparison:
         }
 
     def story(self) -> Story:
-        """The same, as pages and sentences take it."""
+        """Return the same, as pages and sentences take it."""
         return Story(
             scenario=self.scenario,
             about=self.about,
@@ -55,7 +55,7 @@ class Comparison:
 
 
 def cores() -> int:
-    """How many processes may run at once here."""
+    """Return how many processes may run at once here."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return max(1, os.cpu_count() or 1)

@@ -17,7 +17,7 @@ _CONNECT_SECONDS: Final = 15
 
 
 def run_tasks(tasks: Sequence[Task], engine: str, progress: Progress | None = None) -> list[Result]:
-    """All results, in the order of the tasks. `engine` is `local` or `dask://HOST:PORT`."""
+    """Return all results, in the order of the tasks. `engine` is `local` or `dask://HOST:PORT`."""
     if engine == "local":
         return run_all(tasks, progress)
     if engine.startswith("dask://"):

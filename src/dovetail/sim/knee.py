@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def knee(items: Sequence[T], *, cost: Callable[[T], float], moves: Callable[[T], float], name: Callable[[T], str]) -> T:
-    """The item that lies nearest to the corner."""
+    """Return the item that lies nearest to the corner."""
     costs, counts = [cost(item) for item in items], [moves(item) for item in items]
 
     def share(value: float, values: list[float]) -> float:

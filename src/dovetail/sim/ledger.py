@@ -341,7 +341,7 @@ class RunLedger:
         self.world.clock.after(self.step, self._sample)
 
     def result(self, policy: str, violations: tuple[Violation, ...]) -> Result:
-        """All that was counted."""
+        """Return all that was counted."""
         self._count_time()
         now = self.world.now
         waited = self._waited + sum(now - max(since, self._began) for since in self._waiting.values())

@@ -68,7 +68,7 @@ class PolicyStanding:
 
 
 def load_grid(path: str | Path, scenario: Scenario) -> Grid:
-    """Reads a grid file; what is wrong is said with the file, the field and what to write."""
+    """Read a grid file; what is wrong is said with the file, the field and what to write."""
     name = str(path)
     try:
         text = Path(path).read_bytes()
@@ -186,12 +186,12 @@ def _shown(value: Any) -> str:
 
 
 def figures_of(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """The contract's `runs`."""
+    """Return the contract's `runs`."""
     return [{**result.to_dict(), "seed": result.seed} for result in results]
 
 
 def standings(runs: Sequence[dict[str, Any]]) -> list[PolicyStanding]:
-    """The policies with their means over the seeds, by name."""
+    """Return the policies with their means over the seeds, by name."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         grouped.setdefault(run["policy"], []).append(run)
@@ -212,7 +212,7 @@ def standings(runs: Sequence[dict[str, Any]]) -> list[PolicyStanding]:
 
 
 def front_of(table: Sequence[PolicyStanding]) -> list[PolicyStanding]:
-    """Those that no other beats on both cost and disruption; equals stay together."""
+    """Return those that no other beats on both cost and disruption; equals stay together."""
     kept = [
         one
         for one in table
@@ -234,7 +234,7 @@ def choose(table: Sequence[PolicyStanding]) -> PolicyStanding:
 
 
 def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The contract's `sweep -o json`."""
+    """Return the contract's `sweep -o json`."""
     ordered = sorted(runs, key=lambda run: (run["policy"], run["seed"]))
     table = standings(ordered)
     sound = [one for one in table if not one.violations] or table
@@ -261,7 +261,7 @@ def document(scenario: Scenario, runs: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def reasons(best: PolicyStanding, table: Sequence[PolicyStanding], runs: Sequence[dict[str, Any]]) -> str:
-    """Say why this one, against the baseline, by which rule, and how sure that is over the seeds."""
+    """Return why this one, against the baseline, by which rule, and how sure that is over the seeds."""
     said = f"{best.policy} costs ${best.cost:.2f} and moves {best.disrupted:.0f} pods on average"
     baseline = next((one for one in table if one.policy == BASELINE), None)
     if baseline is not None and baseline is not best:

@@ -48,7 +48,7 @@ class WhatIf:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The pools that the change is for, by name."""
+        """Return the pools that the change is for, by name."""
         every = tuple(pool.metadata.name for pool in self.cluster.node_pools)
         return tuple(name for name in every if not self.pools or name in self.pools)
 
@@ -84,7 +84,7 @@ class Answer:
 
     @property
     def results(self) -> tuple[Result, Result, Result]:
-        """All three, in the order they are shown."""
+        """Return all three, in the order they are shown."""
         return self.baseline, self.karpenter, self.changed
 
     def to_dict(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def amounts(resources: dict[str, int]) -> dict[str, str]:
 
 
 def node_tree(claim: NodeClaim, machine: Machine) -> dict[str, Any]:
-    """The Node of a launched claim, registered and not yet initialized."""
+    """Return the Node of a launched claim, registered and not yet initialized."""
     name = claim.metadata.name
     labels = machine_labels(claim, machine)
     labels[names.HOSTNAME] = name

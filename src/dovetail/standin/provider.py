@@ -61,7 +61,7 @@ _STARTING: Final = (
 
 
 def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitable[None]]":
-    """The provider as a part that runs beside a controller."""
+    """Return the provider as a part that runs beside a controller."""
 
     async def provider(controller: "Controller") -> None:
         part = Provider(
@@ -103,7 +103,7 @@ class Provider:
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def observe(self, event: Event) -> None:
-        """Keeps the view current; notes when pods come to and leave nodes."""
+        """Keep the view current; notes when pods come to and leave nodes."""
         if isinstance(event, ObjectObserved):
             item = event.object
             if isinstance(item, Pod):
@@ -124,7 +124,7 @@ class Provider:
     # ------------------------------------------------------------ the loop
 
     async def run(self) -> None:
-        """Looks at everything twice a second, until cancelled."""
+        """Look at everything twice a second, until cancelled."""
         while True:
             if self.is_on():
                 whole = (self._pools, self._claims, self._kubelets, self._statuses, self._provision)
@@ -366,7 +366,7 @@ class Provider:
     # ------------------------------------------------------------ provisioning
 
     async def _provision(self) -> None:
-        """Opens nodes for pods that wait and fit nowhere; not while machines are still coming."""
+        """Open nodes for pods that wait and fit nowhere; not while machines are still coming."""
         now = time.monotonic()
         self._awaited = {
             name: until

@@ -42,7 +42,7 @@ class Home:
 
     @property
     def catalogue(self) -> str:
-        """The text for `--catalog`; empty if the cloud or the region is not known."""
+        """Return the text for `--catalog`; empty if the cloud or the region is not known."""
         return f"{self.cloud}:{self.region}" if self.cloud and self.region else ""
 
 

@@ -30,7 +30,7 @@ class Region:
 
     @property
     def catalogue(self) -> str:
-        """The text that `--catalog` takes."""
+        """Return the text that `--catalog` takes."""
         return f"{self.cloud}:{self.name}"
 
 

@@ -50,7 +50,7 @@ def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tu
 
 
 def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
-    """What evicting the pod costs, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
+    """Return what evicting the pod costs, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
     annotations = pod.metadata.annotations
     priority = pod.spec.priority
     if not annotations and not priority:

@@ -103,7 +103,7 @@ class Guards:
 
     @property
     def namespaces(self) -> Collection[str]:
-        """The namespaces that have any PDB."""
+        """Return the namespaces that have any PDB."""
         return self._keys
 
     def _add(self, pdb: PodDisruptionBudget) -> None:

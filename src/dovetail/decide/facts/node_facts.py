@@ -118,13 +118,13 @@ class NodeFacts:
 
     @cached
     def consolidate_after(self) -> Timer | None:
-        """The timer that keeps it from being a source; static pools have none."""
+        """Return the timer that keeps it from being a source; static pools have none."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.consolidate_after)
 
     @cached
     def grace_period(self) -> Timer | None:
-        """The timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
+        """Return the timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.grace_period)
 
@@ -151,13 +151,13 @@ class NodeFacts:
 
     @cached
     def old_enough_at(self) -> datetime | None:
-        """When it reaches its pool's minNodeAge; None: there is none."""
+        """Return when it reaches its pool's minNodeAge; None: there is none."""
         age = None if self.policy is None else self.policy.min_node_age
         return None if age is None or self.created is None else later(self.created, age)
 
     @cached
     def sickness(self) -> Sickness | None:
-        """The condition for which it would be repaired first (spec section 19); None: it is healthy."""
+        """Return the condition for which it would be repaired first (spec section 19); None: it is healthy."""
         rules = () if self.policy is None else self.policy.repair
         if not rules or self.node is None:
             return None
@@ -176,12 +176,12 @@ class NodeFacts:
 
     @cached
     def times(self) -> tuple[datetime, ...]:
-        """The same, with its expiry."""
+        """Return the same, with its expiry."""
         return self.turns if self.expires_at is None or self.policy is None else (*self.turns, self.expires_at)
 
     @cached
     def hidden_until(self) -> datetime | None:
-        """When its grace period ends."""
+        """Return when its grace period ends."""
         return None if self.grace_period is None else self.grace_period.until
 
     @cached
@@ -193,7 +193,7 @@ class NodeFacts:
 
     @cached
     def counted(self) -> bool:
-        """Whether budgets count it: managed, initialized, its instance not terminating already (spec section 7).
+        """Return whether budgets count it: managed, initialized, its instance not terminating already (spec section 7).
 
         A node that Karpenter is rebooting counts although it is not initialized meanwhile.
         """
@@ -211,12 +211,12 @@ class NodeFacts:
 
     @cached
     def created(self) -> datetime | None:
-        """When its NodeClaim was created."""
+        """Return when its NodeClaim was created."""
         return self.claim.metadata.creation_timestamp if self.claim else None
 
     @cached
     def expires_at(self) -> datetime | None:
-        """When it expires; None: never."""
+        """Return when it expires; None: never."""
         if self.expire_after is None or self.created is None:
             return None
         return later(self.created, self.expire_after)
@@ -266,12 +266,12 @@ class NodeFacts:
 
     @property
     def full_cost(self) -> Fraction:
-        """The sum of its pods' costs, whatever its age."""
+        """Return the sum of its pods' costs, whatever its age."""
         return Fraction(self.pod_costs, cost.UNIT)
 
     @property
     def tracked_cost(self) -> Fraction:
-        """What Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
+        """Return what Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
         return cost.rescheduling_cost(self.tracked_costs)
 
     def karpenter_disruption_cost(self, now: datetime) -> float:
@@ -282,12 +282,12 @@ class NodeFacts:
 
     @property
     def rescheduling_cost_float(self) -> float:
-        """The same as a float: exact too, the unit is a power of two."""
+        """Return the same as a float: exact too, the unit is a power of two."""
         return 1.0 + self.positive_costs / cost.UNIT
 
     @property
     def savings_ratio(self) -> float:
-        """What Karpenter v1.15 orders by: price per unit of rescheduling cost."""
+        """Return what Karpenter v1.15 orders by: price per unit of rescheduling cost."""
         return self.price_float / self.rescheduling_cost_float
 
     @property

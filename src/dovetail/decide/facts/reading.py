@@ -162,7 +162,7 @@ class Reader:
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
-        """Say why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
+        """Return why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
         entry = self.leaving.get(state.name)
         if entry is not None:
             return f"a command in flight takes it ({entry.method.value})", entry.since

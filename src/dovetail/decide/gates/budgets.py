@@ -41,7 +41,7 @@ class Allowance:
 
     @property
     def left(self) -> int:
-        """How many more nodes may leave now."""
+        """Return how many more nodes may leave now."""
         return max(0, self.allowed - self.used) if self.allowed != UNLIMITED else max(0, UNLIMITED - self.used)
 
 

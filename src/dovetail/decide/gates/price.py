@@ -83,7 +83,7 @@ class Approved:
 
     @property
     def value(self) -> Fraction:
-        """What it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
+        """Return what it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
         return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
@@ -238,7 +238,7 @@ class _ExactGates:
         return kept
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
-        """Say whether it was the price or the threshold that left nothing."""
+        """Return whether it was the price or the threshold that left nothing."""
         if kept:
             return None
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]

@@ -158,7 +158,7 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
 
 
 def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal | None:
-    """Say which pod finds no place, or only one that is not ready for it."""
+    """Return which pod finds no place, or only one that is not ready for it."""
     blocking = simulation.blocking
     if not blocking:
         return None

@@ -58,7 +58,7 @@ def terminate_first(context: RoundContext, method: Method, facts: NodeFacts, why
 
 
 def refuse_refill(context: RoundContext, method: Method, facts: NodeFacts) -> Refusal | None:
-    """Say why a static pool's node is not deleted now; None where Karpenter would refill the pool."""
+    """Return why a static pool's node is not deleted now; None where Karpenter would refill the pool."""
     pool, name = facts.pool, facts.pool_name
     assert pool is not None
     if context.settings.karpenter.static_drift is StaticDrift.LEAVE:
@@ -164,7 +164,7 @@ def _refuse_shrinking(context: RoundContext, pool: NodePool) -> Refusal | None:
 
 
 def _refuse_replacement(context: RoundContext, pool: NodePool) -> Refusal | None:
-    """Say why no replacement can come first."""
+    """Return why no replacement can come first."""
     name = pool.metadata.name
     if static_room(context, pool) == 0:
         limit = str(pool.spec.limits.get("nodes"))

@@ -85,12 +85,12 @@ class Bounds:
 
     @cached
     def _for_all(self) -> _Shelter:
-        """What is open to pods of leaving nodes and to those that were never started."""
+        """Return what is open to pods of leaving nodes and to those that were never started."""
         return _Shelter(self._snapshot.frame.room, self._open)
 
     @cached
     def _for_moved(self) -> _Shelter:
-        """What is open to pods that a cost action moves."""
+        """Return what is open to pods that a cost action moves."""
         if not self._closed:
             return self._for_all
         takes = self._open.copy()
@@ -104,7 +104,7 @@ class Bounds:
 
     @cached
     def _leaving(self) -> Demand:
-        """What the pods of nodes that are leaving already ask for."""
+        """Return what the pods of nodes that are leaving already ask for."""
         found = Demand({}, frozenset())
         for index, _ in self._counted:
             found = found.plus(self._snapshot.movers(index).demand)
@@ -151,7 +151,7 @@ class Bounds:
         return bool(self._counted)
 
     def room_for(self, info: SpecInfo) -> str | None:
-        """Say which node alone has room for a moved pod of the spec; empty: none has, None: several have."""
+        """Return which node alone has room for a moved pod of the spec; empty: none has, None: several have."""
         number, first = self._for_moved.takers(info)
         return None if number > 1 else self._snapshot.states[first].name if number else ""
 

@@ -65,7 +65,7 @@ class Launches:
 
     @cached
     def _shares(self) -> dict[int, tuple[LaunchPrice, int]]:
-        """The machine that sells each resource cheapest: its price and how much it has."""
+        """Return the machine that sells each resource cheapest: its price and how much it has."""
         best: dict[int, tuple[LaunchPrice, int]] = {}
         rows: list[list[int]] = self._machines.allocatable.tolist()
         for template in self._templates:

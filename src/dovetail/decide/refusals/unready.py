@@ -102,7 +102,7 @@ class Unready:
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
-        """What the first so many of them need together, by resource, with all that come first in any case."""
+        """Return what the first so many of them need together, by resource, with all that come first in any case."""
         sums: list[dict[int, int]] = [{}]
         for entry in () if self._snapshot.settings.rules.others_pods_count else self._leaving:
             _add(sums[0], entry)

@@ -153,7 +153,7 @@ class _Judges:
 
     @property
     def passed(self) -> list[Chosen]:
-        """The sets that passed so far."""
+        """Return the sets that passed so far."""
         return [chosen for (chosen, _), outcome in self._known.items() if isinstance(outcome, Move)]
 
     def opens_none(self, chosen: Chosen) -> bool:

@@ -54,7 +54,7 @@ class Attempts:
         return ident in self._by_id
 
     def ids(self) -> tuple[str, ...]:
-        """All ids asked for, oldest first."""
+        """Return all ids asked for, oldest first."""
         return tuple(self._by_id)
 
     def get(self, ident: str) -> Attempt | None:
@@ -109,6 +109,6 @@ class Attempts:
         return any(attempt.failure is failure for attempt in self._by_id.values())
 
     def next_at(self) -> int | None:
-        """When the next unanswered or failed one is to be asked for again."""
+        """Return when the next unanswered or failed one is to be asked for again."""
         times = [attempt.again_at for attempt in self._by_id.values() if not attempt.succeeded]
         return min(times, default=None)

@@ -93,17 +93,17 @@ class Run:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that it takes."""
+        """Return the names of the nodes that it takes."""
         return tuple(candidate.node for candidate in self.candidates)
 
     @property
     def source_pools(self) -> tuple[str, ...]:
-        """The pools that its candidates belong to."""
+        """Return the pools that its candidates belong to."""
         return tuple(sorted({candidate.pool for candidate in self.candidates}))
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """The nodes that exist already and that its pods are to move to."""
+        """Return the nodes that exist already and that its pods are to move to."""
         return () if self.command is None else tuple(place.node for place in self.command.placements)
 
     def record(self, phase: Phase, now: datetime) -> str:
@@ -123,7 +123,7 @@ class Run:
         )
 
     def next_at(self) -> int | None:
-        """When it wants to be looked at again, should no event come."""
+        """Return when it wants to be looked at again, should no event come."""
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
@@ -243,7 +243,7 @@ def has_vanished(run: Run, name: str, view: View) -> bool:
 
 
 def launch_failure(run: Run, name: str, view: View) -> str:
-    """Say why a replacement will get no machine; empty where it has one, or may still get one.
+    """Return why a replacement will get no machine; empty where it has one, or may still get one.
 
     Karpenter stands still while any NodeClaim has no provider id, so a claim that it has taken up and can't launch must
     not stay. One without a condition Launched has been seen by nobody yet: the replacement's own deadline holds.
@@ -276,7 +276,7 @@ def is_anothers(run: Run, candidate: Candidate, view: View) -> bool:
 
 
 def hands_off(run: Run, view: View) -> str:
-    """Say why a candidate is no longer ours to touch: a person, or another command; empty where it is."""
+    """Return why a candidate is no longer ours to touch: a person, or another command; empty where it is."""
     for candidate in run.candidates:
         if not view.manages(candidate.pool):
             return f"pool {candidate.pool} is no longer managed"

@@ -63,7 +63,7 @@ def _keep_latest(records: dict[str, Record], record: Record) -> None:
 def _sweep(
     store: Store, node: Node, record: Record | None, manages: Callable[[str], bool]
 ) -> UntaintNode | ClearRecord | None:
-    """Say how to clean a node that carries a taint without a record, or the copy of its NodeClaim's record."""
+    """Return how to clean a node that carries a taint without a record, or the copy of its NodeClaim's record."""
     name = node.metadata.name
     if record is None:
         # A taint that nobody signed: ours to remove on our pools only (others may use the same key elsewhere).

@@ -57,7 +57,7 @@ def has_surged(run: Run) -> bool:
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
-    """All that the phase still asks for, in order."""
+    """Yield all that the phase still asks for, in order."""
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
             continue  # one by one: `next_eviction`

@@ -62,7 +62,7 @@ class Aftercare:
         return self._attempts.answer(event, elapsed)
 
     def next_at(self) -> int | None:
-        """When to look again."""
+        """Return when to look again."""
         return self._look_at if any(moved.due is not None for moved in self._moved.values()) else None
 
     def unsettled(self, store: Store) -> dict[str, str]:

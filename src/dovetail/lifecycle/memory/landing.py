@@ -52,7 +52,7 @@ class Landing:
         self._moved = {}
 
     def next_at(self) -> int | None:
-        """When to look again."""
+        """Return when to look again."""
         times = [max(moved.due, self._look_at) for moved in self._moved.values() if moved.due is not None]
         return min(times, default=None)
 

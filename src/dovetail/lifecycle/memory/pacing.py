@@ -43,7 +43,7 @@ class BackOff:
         self.until.pop(pool, None)
 
     def failures(self, pool: str) -> int:
-        """How many times in a row the pool has failed."""
+        """Return how many times in a row the pool has failed."""
         return self._failures.get(pool, 0)
 
     def expire(self, elapsed: int) -> bool:
@@ -54,7 +54,7 @@ class BackOff:
         return bool(over)
 
     def active(self, elapsed: int) -> dict[str, int]:
-        """The pools that wait, by name, and until when."""
+        """Return the pools that wait, by name, and until when."""
         return {pool: self.until[pool] for pool in sorted(self.until) if self.until[pool] > elapsed}
 
 
@@ -116,7 +116,7 @@ class Pacing:
         return dropped
 
     def times(self) -> list[int]:
-        """When each memory ends."""
+        """Return when each memory ends."""
         return [until for memory in self._memories() for until in memory.values()]
 
     def settles_at(self, elapsed: int) -> int | None:

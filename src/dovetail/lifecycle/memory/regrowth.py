@@ -64,7 +64,7 @@ class Regrowth:
         self._watched = {}
 
     def next_at(self) -> int | None:
-        """When the next outcome is known."""
+        """Return when the next outcome is known."""
         return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
 
     def held(self, store: Store, elapsed: int) -> dict[str, int]:

@@ -97,7 +97,7 @@ class Reservations:
         self._left[reservation] = self._left.get(reservation, 0) + 1
 
     def offered(self, claim: Claim, kinds: Iterable[Sequence[Offering]], reqs: ReqSet) -> list[Offering] | None:
-        """The reserved offerings that the claim would hold; None where only used-up ones would do."""
+        """Return the reserved offerings that the claim would hold; None where only used-up ones would do."""
         with_room = full = other = False
         found: list[Offering] = []
         for offerings in kinds:
@@ -124,7 +124,7 @@ class Reservations:
         return found
 
     def hold(self, claim: Claim, wanted: Sequence[Offering]) -> None:
-        """Moves the claim's slots from what it held to what it wants."""
+        """Move the claim's slots from what it held to what it wants."""
         held = self._held.setdefault(claim.number, set())
         marks = {offering.reservation_id for offering in wanted}
         for mark in sorted(marks - held):
@@ -149,7 +149,7 @@ class ClaimRules:
             self.reservations.credit(reservation)
 
     def fit(self, claim: Claim, variant: Variant, *, best_effort: bool = False) -> Fit | None:
-        """What the claim becomes when a pod of the variant joins; None where it can't."""
+        """Return what the claim becomes when a pod of the variant joins; None where it can't."""
         if not variant.templates[claim.template.index]:
             return None
         base = self.machines.merged(claim.reqs, variant.reqs)
@@ -171,7 +171,7 @@ class ClaimRules:
     def _with_volumes(
         self, claim: Claim, variant: Variant, base: ReqSet, types: TypeBits, *, best_effort: bool
     ) -> Fit | None:
-        """Tries each way to satisfy the pod's volumes."""
+        """Try each way to satisfy the pod's volumes."""
         waits: ReservedError | None = None
         for alternative in variant.alternatives:
             waits = None
@@ -215,7 +215,7 @@ class ClaimRules:
         return Fit(reqs, types, reserved, relaxed=relaxed)
 
     def short_values(self, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
-        """The keys whose minValues these types don't reach; remembered across simulations."""
+        """Return the keys whose minValues these types don't reach; remembered across simulations."""
         memo = self.frame.short_values
         mark = (reqs.id, types)
         found = memo.get(mark)
@@ -255,7 +255,7 @@ class ClaimRules:
 
 
 def _with_ports(claim: Claim, variant: Variant, types: TypeBits) -> TypeBits:
-    """The types on which neither the claim's pods nor daemons use a wanted host port."""
+    """Return the types on which neither the claim's pods nor daemons use a wanted host port."""
     if ports_clash(variant.ports, claim.ports):
         return 0
     for group in claim.template.groups:
@@ -273,7 +273,7 @@ def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:
 
 
 def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
-    """The requirements of a finished claim: reserved offerings that it holds are asked for by name."""
+    """Return the requirements of a finished claim: reserved offerings that it holds are asked for by name."""
     machines = claim.reqs.table
     if not claim.reserved:
         return claim.reqs
@@ -288,7 +288,7 @@ def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
 
 
 def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
-    """What the claim must have room for: its pods, and the least that its daemons take on any type left."""
+    """Return what the claim must have room for: its pods, and the least that its daemons take on any type left."""
     total = {frame.resources.names[column]: amount for column, amount in claim.total.items()}
     least: dict[str, int] = {}
     for group in claim.template.groups:

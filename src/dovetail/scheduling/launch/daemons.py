@@ -73,7 +73,7 @@ class Daemons:
         self._ignoring = True
 
     def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod], *, ignore_claims: bool) -> tuple[Daemon, ...]:
-        """The expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
+        """Return the expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
         same = ignore_claims == self._ignoring and are_the_same(daemon_sets, self._sets)
         if not (same and are_the_same(pods, self._pods)):
             self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
@@ -110,7 +110,7 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 
 def _defaulted(spec: PodSpec) -> PodSpec:
-    """A template as the API server would default it in a pod: limits stand in for requests that are missing."""
+    """Return a template as the API server would default it in a pod: limits stand in for requests that are missing."""
 
     def filled(container: Container) -> Container:
         given = container.resources

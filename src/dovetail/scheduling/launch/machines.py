@@ -31,12 +31,12 @@ TypeBits = int
 
 
 def bits_of(mask: Mask) -> TypeBits:
-    """A mask as bits."""
+    """Return a mask as bits."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def places_of(bits: TypeBits) -> list[int]:
-    """The places of the bits that are set, in order."""
+    """Return the places of the bits that are set, in order."""
     found = []
     while bits:
         lowest = bits & -bits
@@ -66,7 +66,7 @@ class Steps:
         self._bits.reverse()
 
     def at_least(self, amount: int) -> TypeBits:
-        """The types that have that much."""
+        """Return the types that have that much."""
         return self._bits[bisect_left(self._values, amount)]
 
 
@@ -82,7 +82,7 @@ class Resources:
             self.column_of(name)
 
     def column_of(self, name: str) -> int:
-        """The column of a resource, a new one where it was not seen before."""
+        """Return the column of a resource, a new one where it was not seen before."""
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -90,7 +90,7 @@ class Resources:
         return found
 
     def row(self, amounts: dict[str, int]) -> Amounts:
-        """The amounts as a row; the names must have their columns already."""
+        """Return the amounts as a row; the names must have their columns already."""
         row = np.zeros(len(self.names), dtype=np.int64)
         for name, amount in amounts.items():
             row[self.index[name]] = min(amount, AMOUNT_MAX)  # each fits, but a sum of them need not
@@ -114,12 +114,12 @@ class ReqSet:
         self._serialised: tuple[SelectorRequirement, ...] | None = None
 
     def get(self, key: str) -> Requirement | None:
-        """The requirement on a key."""
+        """Return the requirement on a key."""
         return self.reqs.get(key)
 
     @property
     def types(self) -> TypeBits:
-        """The types that meet the requirements and have an available offering that does."""
+        """Return the types that meet the requirements and have an available offering that does."""
         if self._types is None:
             mask = self.table.offered_types(self.offered)
             for entry in self.reqs:
@@ -130,14 +130,14 @@ class ReqSet:
 
     @property
     def offered(self) -> Mask:
-        """The offerings, available or not, that go with the requirements."""
+        """Return the offerings, available or not, that go with the requirements."""
         if self._offered is None:
             self._offered = self.table.offering_mask(self.reqs)
         return self._offered
 
     @property
     def order(self) -> list[int]:
-        """All types by cheapest launch price under these requirements, then name."""
+        """Return all types by cheapest launch price under these requirements, then name."""
         if self._order is None:
             cheapest = self.table.cheapest_prices(self.offered)
             kinds = self.table.kinds
@@ -166,7 +166,7 @@ class ReqSet:
         return reservation is None or not offering.reservation_id or reservation.has(offering.reservation_id)
 
     def values_of(self, kind: InstanceType, key: str) -> tuple[str, ...]:
-        """The values of a type for a key that are still allowed; minValues counts them."""
+        """Return the values of a type for a key that are still allowed; minValues counts them."""
         mine = self.table.type_reqs[self.table.place[kind.name]].get(key)
         wanted = self.reqs.get(key)
         if mine is None:
@@ -175,14 +175,14 @@ class ReqSet:
 
     @property
     def serialised(self) -> tuple[SelectorRequirement, ...]:
-        """The requirements as Karpenter writes them, the placeholder of the host name left out."""
+        """Return the requirements as Karpenter writes them, the placeholder of the host name left out."""
         if self._serialised is None:
             self._serialised = Requirements(e for e in self.reqs if e.key != names.HOSTNAME).to_spec()
         return self._serialised
 
 
 def type_requirements(kind: InstanceType) -> Requirements:
-    """The labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
+    """Return the labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
     reqs = Requirements.from_spec(kind.requirements)
     missing: list[Requirement] = []
     if names.INSTANCE_TYPE not in reqs:
@@ -250,11 +250,11 @@ class Machines:
         self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
 
     def named(self, types: Iterable[str]) -> TypeBits:
-        """The types of these names; names that no type has are passed over."""
+        """Return the types of these names; names that no type has are passed over."""
         return sum(1 << self.place[name] for name in dict.fromkeys(types) if name in self.place)
 
     def within(self, name: str, amount: int) -> TypeBits:
-        """The types whose capacity of a resource is no more than that."""
+        """Return the types whose capacity of a resource is no more than that."""
         steps = self._less.get(name)
         if steps is None:
             every = (1 << len(self.kinds)) - 1
@@ -262,11 +262,11 @@ class Machines:
         return steps.at_least(-amount)
 
     def largest(self, name: str, types: TypeBits) -> int:
-        """The largest capacity of a resource among the types."""
+        """Return the largest capacity of a resource among the types."""
         return max((self.kinds[place].capacity.get(name, 0) for place in places_of(types)), default=0)
 
     def widen(self, width: int) -> None:
-        """Makes room for resources that only pods or nodes know."""
+        """Make room for resources that only pods or nodes know."""
         missing = width - self.allocatable.shape[1]
         if missing > 0:
             self.allocatable = np.pad(self.allocatable, ((0, 0), (0, missing)))
@@ -291,7 +291,7 @@ class Machines:
         self.has_reserved = any(o.capacity_type == names.RESERVED for o in self.offerings)
 
     def intern(self, reqs: Requirements) -> ReqSet:
-        """The one ReqSet of these requirements."""
+        """Return the one ReqSet of these requirements."""
         found = self._interned.get(reqs)
         if found is None:
             found = self._interned[reqs] = ReqSet(self, len(self._interned), reqs)
@@ -324,7 +324,7 @@ class Machines:
         return self.intern(Requirements((*(e for e in base.reqs if e.key not in keys), *entries)))
 
     def key_mask(self, entry: Requirement) -> Mask:
-        """The types that agree with one requirement; a type that doesn't define the key does."""
+        """Return the types that agree with one requirement; a type that doesn't define the key does."""
         mask = self._key_masks.get(entry)
         if mask is None:
             mask = np.ones(len(self.kinds), dtype=np.bool_)
@@ -334,7 +334,7 @@ class Machines:
         return mask
 
     def offering_mask(self, reqs: Requirements) -> Mask:
-        """The offerings that go with the requirements."""
+        """Return the offerings that go with the requirements."""
         entries = (reqs.get(names.ZONE), reqs.get(names.CAPACITY_TYPE), reqs.get(RESERVATION))
         mask = self._offering_masks.get(entries)
         if mask is None:
@@ -348,13 +348,13 @@ class Machines:
         return mask
 
     def offered_types(self, offered: Mask) -> Mask:
-        """The types that have one of these offerings available."""
+        """Return the types that have one of these offerings available."""
         hits = self.offering_type[offered & self.available]
         mask: Mask = np.bincount(hits, minlength=len(self.kinds)).astype(np.bool_)
         return mask
 
     def cheapest_prices(self, offered: Mask) -> list[float]:
-        """Each type's cheapest launchable price among these offerings; infinite where there is none."""
+        """Return each type's cheapest launchable price among these offerings; infinite where there is none."""
         best = np.full(len(self.kinds), NO_PRICE)
         usable = offered & self.launchable
         np.minimum.at(best, self.offering_type[usable], self.price_float[usable])

@@ -54,7 +54,7 @@ def order_by_weight(pools: Iterable[NodePool]) -> list[NodePool]:
 
 
 def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
-    """The pools that new nodes may come from, in the order in which they are tried."""
+    """Return the pools that new nodes may come from, in the order in which they are tried."""
     return order_by_weight(
         pool
         for pool in pools
@@ -66,7 +66,7 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
 
 
 def unreadable(pool: NodePool) -> str | None:
-    """Say what of a pool would be refused: it launches nothing then, and the others go on."""
+    """Return what of a pool would be refused: it launches nothing then, and the others go on."""
     return next(iter(launch_problems(pool)), None)
 
 
@@ -77,7 +77,7 @@ def _is_ready(pool: NodePool) -> bool:
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:
-    """The labels that every node of the pool gets."""
+    """Return the labels that every node of the pool gets."""
     reference = pool.spec.template.spec.node_class_ref
     return {
         **pool.spec.template.metadata.labels,
@@ -87,7 +87,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 
 def pool_requirements(pool: NodePool) -> Requirements:
-    """The pool's requirements with its labels, and what every started node carries."""
+    """Return the pool's requirements with its labels, and what every started node carries."""
     spec = pool.spec.template.spec
     return (
         Requirements.from_spec(spec.requirements)
@@ -100,7 +100,7 @@ def pool_requirements(pool: NodePool) -> Requirements:
 
 
 def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
-    """The keys whose minValues the types don't reach, with the number of values that they have."""
+    """Return the keys whose minValues the types don't reach, with the number of values that they have."""
     if not reqs.has_min_values:
         return {}
     kinds = [machines.kinds[place] for place in places_of(types)]
@@ -145,7 +145,7 @@ class TemplateCache:
 def build_templates(
     pools: Sequence[NodePool], machines: Machines, daemons: DaemonTerms, resources: Resources, *, best_effort: bool
 ) -> tuple[Template, ...]:
-    """The templates of usable pools, in the order in which they are tried."""
+    """Return the templates of usable pools, in the order in which they are tried."""
     found: list[Template] = []
     for pool in pools:
         spec = pool.spec.template.spec

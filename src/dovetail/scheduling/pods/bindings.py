@@ -33,7 +33,7 @@ class NodeNames:
         self._codes: dict[str, int] = {"": 0}
 
     def code(self, name: str) -> int:
-        """The number of a name."""
+        """Return the number of a name."""
         return self._codes.setdefault(name, len(self._codes))
 
     def __len__(self) -> int:
@@ -73,13 +73,13 @@ class Bindings:
         self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
 
     def again(self) -> "Bindings":
-        """The same pods, not settled yet."""
+        """Return the same pods, not settled yet."""
         other = copy(self)
         other.changed = set()
         return other
 
     def _places_in(self, old: "Bindings") -> Column:
-        """Where each pod was; -1 for what is not the very same object as before."""
+        """Return where each pod was; -1 for what is not the very same object as before."""
         pods, before = self.pods, old.pods
         if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
             return np.frombuffer(pods.origin, dtype=np.int64)
@@ -91,7 +91,7 @@ class Bindings:
         return was
 
     def _ids(self) -> tuple[Column, Column]:
-        """The identities of all pods, sorted, and their places."""
+        """Return the identities of all pods, sorted, and their places."""
         if self._by_id is None:
             ids = np.fromiter(map(id, self.pods), dtype=np.int64, count=len(self.pods))
             places = np.argsort(ids)
@@ -99,7 +99,7 @@ class Bindings:
         return self._by_id
 
     def _find(self, wanted: Column) -> Column:
-        """The places of objects by identity; -1 where there is none."""
+        """Return the places of objects by identity; -1 where there is none."""
         ids, places = self._ids()
         if not len(ids):
             return np.full(len(wanted), -1, dtype=np.int64)
@@ -147,18 +147,18 @@ class Bindings:
 
     @property
     def bits(self) -> list[int]:
-        """The flags as plain numbers."""
+        """Return the flags as plain numbers."""
         if self._bits is None:
             self._bits = self.flags.tolist()
         return self._bits
 
     def on_node(self, index: int) -> list[int]:
-        """The places of the pods on a node, in the order of the cluster."""
+        """Return the places of the pods on a node, in the order of the cluster."""
         places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
         return places
 
     def sums(self, of_class: Column) -> Column:
-        """What the pods that have not ended come to for each node, given a row for each class."""
+        """Return what the pods that have not ended come to for each node, given a row for each class."""
         first = int(self._edges[0])
         pods = self._order[first:]
         columns = of_class.T[:, self.cls[pods]]
@@ -172,17 +172,17 @@ class Bindings:
         return found
 
     def record(self, pod: Pod) -> PodRecord | None:
-        """A pod's class and flags; None for an object that is not of this cluster."""
+        """Return a pod's class and flags; None for an object that is not of this cluster."""
         place = int(self._find(np.array([id(pod)], dtype=np.int64))[0])
         return None if place < 0 else (self.class_at(place), self.bits[place])
 
     def class_at(self, place: int) -> PodClass:
-        """The class of the pod at a place."""
+        """Return the class of the pod at a place."""
         return self._classes.all[int(self.cls[place])]
 
     @property
     def unbound_places(self) -> list[int]:
-        """The places of pods that are bound to no node."""
+        """Return the places of pods that are bound to no node."""
         places: list[int] = np.flatnonzero(self.at == 0).tolist()
         return places
 
@@ -216,7 +216,7 @@ class Bindings:
         return mask
 
     def nodes_by_class(self, chosen: Mask) -> dict[int, Column]:
-        """The nodes of the chosen pods, by class."""
+        """Return the nodes of the chosen pods, by class."""
         places = np.flatnonzero(chosen)
         if not len(places):
             return {}

@@ -77,7 +77,7 @@ class Classes:
         self._sorted_keys: tuple[str, ...] = ()
 
     def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
-        """The one SpecInfo of a spec."""
+        """Return the one SpecInfo of a spec."""
         if daemon and spec.affinity is not None and spec.affinity.node_affinity is not None:
             # A DaemonSet's controller writes each pod's own node into its affinity; such a pod never moves.
             rest = msgspec.structs.replace(spec.affinity, node_affinity=None)
@@ -100,7 +100,7 @@ class Classes:
         return True
 
     def class_of(self, pod: Pod, info: SpecInfo) -> PodClass:
-        """The class of a pod."""
+        """Return the class of a pod."""
         meta = pod.metadata
         labels = meta.labels
         # A generic ephemeral volume's claim is named after its pod.
@@ -116,7 +116,7 @@ class Classes:
 
 
 def flags_of(pod: Pod) -> int:
-    """A pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
+    """Return a pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
     phase = pod.status.phase
     flags = TERMINAL if phase in _ENDED else 0
     if pod.metadata.deletion_timestamp is not None:

@@ -41,7 +41,7 @@ class Demand:
 
     @staticmethod
     def of(specs: Sequence[tuple[SpecInfo, int]]) -> "Demand":
-        """The demand of so many pods of these specs."""
+        """Return the demand of so many pods of these specs."""
         total: dict[int, int] = {}
         for info, count in specs:
             for column, amount in info.need:
@@ -60,7 +60,7 @@ class Demand:
 
 
 def _least(needs: Sequence[dict[int, int]]) -> Mark:
-    """The least of each resource that all of these have."""
+    """Return the least of each resource that all of these have."""
     if not needs:
         return frozenset()
     shared = [column for column in needs[0] if all(column in need for need in needs)]
@@ -112,7 +112,7 @@ class Movers:
 
     @property
     def queue(self) -> list[Entry]:
-        """The pods as those of a candidate, in the order in which they are placed."""
+        """Return the pods as those of a candidate, in the order in which they are placed."""
         if self._queue is None:
             pairs = zip(self.pods, self.classes, strict=True)
             found = [Entry(pod, cls, exempt=filters.is_pending(pod), pending=False) for pod, cls in pairs]
@@ -122,7 +122,7 @@ class Movers:
 
     @property
     def alike(self) -> list[list[Entry]]:
-        """The pods of each class, started or not, in the order in which they are placed."""
+        """Return the pods of each class, started or not, in the order in which they are placed."""
         if self._alike is None:
             found: dict[tuple[int, bool], list[Entry]] = {}
             for entry in self.queue:
@@ -132,14 +132,14 @@ class Movers:
 
     @property
     def waiting(self) -> list[Entry]:
-        """The pods as those of a node that is leaving already: they may land anywhere."""
+        """Return the pods as those of a node that is leaving already: they may land anywhere."""
         if self._waiting is None:
             pairs = zip(self.pods, self.classes, strict=True)
             self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
 
     def leaving(self, index: int) -> Leaving:
-        """What the engine takes out of its counts when the node, now at this place, goes."""
+        """Return what the engine takes out of its counts when the node, now at this place, goes."""
         if self._index != index:
             self._leaving = [(cls, index, flags) for cls, flags in zip(self.classes, self.flags, strict=True)]
             self._index = index
@@ -147,14 +147,14 @@ class Movers:
 
     @property
     def specs(self) -> Specs:
-        """How many pods there are of each spec."""
+        """Return how many pods there are of each spec."""
         if self._specs is None:
             self._specs = _count(self.classes)
         return self._specs
 
     @property
     def started(self) -> Specs:
-        """The same of those that have been started: closed nodes refuse them."""
+        """Return the same of those that have been started: closed nodes refuse them."""
         if self._started is None:
             pairs = zip(self.pods, self.classes, strict=True)
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
@@ -163,14 +163,14 @@ class Movers:
 
     @property
     def demand(self) -> Demand:
-        """What the pods ask for."""
+        """Return what the pods ask for."""
         if self._demand is None:
             self._demand = Demand.of(self.specs)
         return self._demand
 
     @property
     def started_demand(self) -> Demand:
-        """What those ask for that have been started."""
+        """Return what those ask for that have been started."""
         if self._started_demand is None:
             self._started_demand = self.demand if self.started is self.specs else Demand.of(self.started)
         return self._started_demand
@@ -220,12 +220,12 @@ class MoverRegistry:
         return self._blockers
 
     def keep_only(self, nodes: Mapping[str, int]) -> None:
-        """Forgets nodes that are gone, when there are enough of them."""
+        """Forget nodes that are gone, when there are enough of them."""
         if len(self._earlier) > len(nodes) + _GONE_MAX:
             self._earlier = {name: movers for name, movers in self._earlier.items() if name in nodes}
 
     def of(self, name: str, index: int, pods: tuple[Pod, ...], bindings: Bindings, now: datetime) -> Movers:
-        """The movers of a node."""
+        """Return the movers of a node."""
         found = self._by_node.get(name)
         if found is None or found.of is not pods:
             found = self._earlier.get(name)

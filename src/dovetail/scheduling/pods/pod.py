@@ -39,12 +39,12 @@ def is_owned_by(pod: Pod, kind: str, api_version: str = "apps/v1") -> bool:
 
 
 def is_daemon(pod: Pod) -> bool:
-    """A DaemonSet's pod."""
+    """Return whether the pod belongs to a DaemonSet."""
     return is_owned_by(pod, "DaemonSet")
 
 
 def is_mirror(pod: Pod) -> bool:
-    """A static pod, which its node owns."""
+    """Return whether it is a static pod, which its node owns."""
     return is_owned_by(pod, "Node", "v1")
 
 
@@ -98,7 +98,7 @@ def is_drainable(pod: Pod, now: datetime) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """A 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations want it."""
+    """Return a 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations want it."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0") or text == "-0":
         return None
@@ -129,7 +129,7 @@ def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> boo
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> Taint | None:
-    """The first taint that is not tolerated."""
+    """Return the first taint that is not tolerated."""
     return next((x for x in taints if not any(_tolerates_one(t, x) for t in tolerations)), None)
 
 
@@ -167,7 +167,7 @@ def _address(text: str) -> tuple[str | None, bool]:
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """The host ports of a pod's containers."""
+    """Return the host ports of a pod's containers."""
     found = []
     for container in spec.containers:
         for port in container.ports:

@@ -104,7 +104,7 @@ _STEPS: Final = (
 
 
 def relaxed(spec: PodSpec, *, tolerate_prefer_no_schedule: bool) -> tuple[PodSpec, str] | None:
-    """The spec after one more preference is given up, and which one; None where nothing is left to give up."""
+    """Return the spec after one more preference is given up, and which one; None where nothing is left to give up."""
     for step, what in _STEPS:
         softer = step(spec)
         if softer is not None:
@@ -117,7 +117,7 @@ def relaxed(spec: PodSpec, *, tolerate_prefer_no_schedule: bool) -> tuple[PodSpe
 
 
 def next_preference(spec: PodSpec) -> str | None:
-    """The preference that would be given up next, in words; terms of a required affinity are no preference."""
+    """Return the preference that would be given up next, in words; terms of a required affinity are no preference."""
     for step, what in _STEPS[1:]:
         if step(spec) is not None:
             return what

@@ -70,7 +70,7 @@ class Surges:
 
     @property
     def owners(self) -> frozenset[Owner]:
-        """The ReplicaSets whose pods surge."""
+        """Return the ReplicaSets whose pods surge."""
         return frozenset(self._by_set)
 
     def of(self, pod: Pod) -> Surge | None:
@@ -97,7 +97,7 @@ def wanted_replicas(item: Deployment) -> int:
 
 
 def why_not_now(item: Deployment) -> str:
-    """Say what keeps a Deployment from rolling now; empty: nothing does."""
+    """Return what keeps a Deployment from rolling now; empty: nothing does."""
     status = item.status
     if item.spec.paused:
         return "it is paused"

@@ -181,7 +181,7 @@ class Variant:
 
     @property
     def after(self) -> "Variant | None":
-        """The variant after one more preference is given up; steps that change nothing are left out."""
+        """Return the variant after one more preference is given up; steps that change nothing are left out."""
         if self._after is True:
             self._after = self._relax() or False
         return self._after or None  # type: ignore[return-value]
@@ -205,7 +205,7 @@ class Variant:
 
     @property
     def static(self) -> Mask:
-        """The nodes that labels, taints and volumes allow, room and other pods left aside."""
+        """Return the nodes that labels, taints and volumes allow, room and other pods left aside."""
         columns = self.frame.columns
         mask = columns.meets(self.reqs.reqs) & columns.tolerated(self.tolerations)
         if self.alternatives:
@@ -235,7 +235,7 @@ class Variant:
 
     @property
     def buckets(self) -> list[tuple[tuple[int, ...], list[int]]]:
-        """The nodes of `mask` by their domains of the variant's topology keys, each list in order."""
+        """Return the nodes of `mask` by their domains of the variant's topology keys, each list in order."""
         if self._buckets is None:
             nodes = np.flatnonzero(self.mask)
             if not self.keys:

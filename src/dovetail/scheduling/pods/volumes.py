@@ -63,7 +63,7 @@ class Storage:
         self.limits: dict[str, dict[str, int]] = {n.metadata.name: attach_limits(n) for n in cluster.csi_nodes}
 
     def needs(self, namespace: str, pod_name: str, spec: PodSpec) -> VolumeNeeds:
-        """What the volumes of a pod ask for."""
+        """Return what the volumes of a pod ask for."""
         if not spec.volumes:
             return NOTHING
         alternatives: list[Requirements] = []
@@ -137,7 +137,7 @@ class Storage:
         return _IN_TREE.get(storage_class.provisioner, storage_class.provisioner)
 
     def _why_unusable(self, claim: PersistentVolumeClaim) -> str | None:
-        """Why a pending pod with this claim is not looked at: what the kube-scheduler itself would refuse."""
+        """Return why a pending pod with this claim is not looked at: what the kube-scheduler itself would refuse."""
         name = claim.metadata.name
         if claim.metadata.deletion_timestamp is not None:
             return f"its PersistentVolumeClaim {name} is being deleted"
@@ -157,7 +157,7 @@ class Storage:
 
 
 def attach_limits(node: CSINode) -> dict[str, int]:
-    """How many volumes of each driver a node can attach, where it says so."""
+    """Return how many volumes of each driver a node can attach, where it says so."""
     return {
         driver.name: driver.allocatable.count
         for driver in node.spec.drivers
@@ -194,7 +194,7 @@ def _class_alternatives(storage_class: StorageClass) -> list[Requirements]:
 
 
 def _combined(sofar: list[Requirements], more: list[Requirements]) -> list[Requirements]:
-    """The cross product; branches that contradict themselves go, unless all do."""
+    """Return the cross product; branches that contradict themselves go, unless all do."""
     if not sofar:
         return list(more)
     pairs = [(a, b) for a in sofar for b in more]

@@ -449,14 +449,14 @@ class Watch:
             del entries[0]
 
     def lately(self, memory: Memory, key: str) -> list[Any]:
-        """All that was true within the last `lag`."""
+        """Return all that was true within the last `lag`."""
         edge = self.world.now - self.lag
         entries = memory.get(key, [])
         first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
         return [value for _, value in entries[first:]]
 
     def pools_lately(self, name: str) -> list[NodePool]:
-        """A pool as it is, and as it was within the last `lag`."""
+        """Return a pool as it is, and as it was within the last `lag`."""
         return self.lately(self._pools, name)
 
     def _changed(self, change: Change) -> None:

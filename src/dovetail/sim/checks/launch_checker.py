@@ -123,7 +123,7 @@ class LaunchChecker(Checker):
                 self.broken(f"{asked.command_id} asks for {total} of {name}; its pods need {most} at most")
 
     def _daemons(self) -> dict[str, int]:
-        """What all daemons take on a node, at most."""
+        """Return what all daemons take on a node, at most."""
         found = dict.fromkeys(_MEASURED, 0)
         for item in self.store.by_kind["DaemonSet"].values():
             spec = cast("DaemonSet", item).spec.template.spec

@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def repeat(self) -> str:
-        """The command that repeats it."""
+        """Return the command that repeats it."""
         return f"python -m dovetail.sim.checks.swarm --seeds {self.seed}"
 
 
@@ -302,7 +302,7 @@ def run_seed(seed: int) -> Outcome:
 
 
 def run_seeds(seeds: range, workers: int | None = None) -> Iterator[Outcome]:
-    """All seeds, in order, on all cores."""
+    """Yield the outcomes of all seeds, in order, using all cores."""
     workers = cores() if workers is None else workers
     if workers <= 1 or len(seeds) == 1:
         yield from map(run_seed, seeds)

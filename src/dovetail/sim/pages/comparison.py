@@ -30,7 +30,7 @@ class Comparison:
 
     @property
     def yardstick(self) -> Result:
-        """What the others are compared with."""
+        """Return what the others are compared with."""
         return next((entry for entry in self.results if entry.policy == YARDSTICK), self.results[0])
 
     @property
@@ -46,7 +46,7 @@ class Comparison:
 
 
 def sentence(comparison: Comparison) -> str:
-    """What a manager wants to know, in one or two sentences."""
+    """Return what a manager wants to know, in one or two sentences."""
     before, after = comparison.yardstick, comparison.best
     began = (
         f"In {span(comparison.seconds)}, {before.policy} moved pods {before.pods_disrupted:,} times "
@@ -77,7 +77,7 @@ COLUMNS = (
 
 
 def rows(results: Sequence[Result]) -> list[list[str]]:
-    """The table of all policies, as text."""
+    """Return the table of all policies, as text."""
     return [
         [
             entry.policy,

@@ -49,7 +49,7 @@ class Stay:
 
 
 def captured_at(cluster: Cluster) -> datetime | None:
-    """When a capture was made: the last that it knows of. None where nothing in it carries a time."""
+    """Return when a capture was made: the last that it knows of. None where nothing in it carries a time."""
     items: tuple[Pod | Node | NodeClaim, ...] = (*cluster.pods, *cluster.nodes, *cluster.node_claims)
     times = [
         time
@@ -80,7 +80,7 @@ def window_of(cluster: Cluster, window: int, source: str) -> tuple[datetime, dat
 
 
 def stays_of(cluster: Cluster) -> Iterator[Stay]:
-    """Every pod that has a place of its own in time, by namespace and name."""
+    """Yield every pod that has a place of its own in time, by namespace and name."""
     sets = {(item.metadata.namespace, item.metadata.name): item for item in cluster.stateful_sets}
     for pod in cluster.pods:
         made = pod.metadata.creation_timestamp
@@ -97,7 +97,7 @@ def stays_of(cluster: Cluster) -> Iterator[Stay]:
 
 
 def _end_of(pod: Pod) -> datetime | None:
-    """When a pod that has ended did: it stopped being ready then."""
+    """Return when a pod that has ended did: it stopped being ready then."""
     if pod.status.phase not in _DONE:
         return None
     for kind in ("Ready", "ContainersReady"):
@@ -111,7 +111,7 @@ def _end_of(pod: Pod) -> datetime | None:
 
 
 def as_of(cluster: Cluster, begin: datetime) -> Cluster:
-    """What was there at that time, as far as the capture knows."""
+    """Return what was there at that time, as far as the capture knows."""
     there = [stay for stay in stays_of(cluster) if stay.covers(begin)]
     claims = tuple(_younger(claim, begin) for claim in cluster.node_claims if _was_there(claim, begin))
     nodes = tuple(node for node in cluster.nodes if _was_there(node, begin))
@@ -140,7 +140,7 @@ def _was_there(item: Node | NodeClaim, begin: datetime) -> bool:
 
 
 def _younger(claim: NodeClaim, begin: datetime) -> NodeClaim:
-    """The NodeClaim without what happened to it later."""
+    """Return the NodeClaim without what happened to it later."""
     kept = tuple(
         entry
         for entry in claim.status.conditions
@@ -154,7 +154,7 @@ def _younger(claim: NodeClaim, begin: datetime) -> NodeClaim:
 
 
 def _alive(pod: Pod) -> Pod:
-    """The pod before it ended."""
+    """Return the pod before it ended."""
     metadata = change(pod.metadata, deletion_timestamp=None, deletion_grace_period_seconds=None)
     if pod.status.phase not in _DONE:
         return change(pod, metadata=metadata)
@@ -207,7 +207,7 @@ def _resize(world: World, stay: Stay, by: int) -> None:
 
 
 def _workload(stay: Stay, kind: str, name: str) -> Workload:
-    """The workload that a captured pod is of."""
+    """Return the workload that a captured pod is of."""
     pod = stay.pod
     worked = None
     if kind == "Job" and stay.until is not None:

@@ -35,14 +35,14 @@ _DONE = ("Succeeded", "Failed")
 
 
 def captured_path(scenario: Scenario, name: str) -> Path:
-    """Where the capture is: beside the scenario's file, or as given."""
+    """Return where the capture is: beside the scenario's file, or as given."""
     path = Path(name)
     folder = scenario.folder
     return path if path.is_absolute() or folder is None else folder / path
 
 
 def load_captured(scenario: Scenario, name: str) -> Cluster:
-    """The captured cluster that a scenario starts from."""
+    """Return the captured cluster that a scenario starts from."""
     path = captured_path(scenario, name)
     if not path.is_file():
         raise ScenarioError(

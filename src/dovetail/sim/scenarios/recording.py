@@ -66,12 +66,12 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """How long it lasts."""
+        """Return how long it lasts."""
         return float(self.pods[-1]["t"]) if self.pods else 0.0
 
     @property
     def schedulable(self) -> float:
-        """When the first nodes took pods: from then on the two courses can be compared."""
+        """Return when the first nodes took pods: from then on the two courses can be compared."""
         first = next((entry for entry in self.pods if entry["nodes"] > 0), None)
         return float(first["t"]) if first is not None else 0.0
 
@@ -101,12 +101,12 @@ class Recording:
         return times
 
     def nodes_at(self, second: float) -> int:
-        """How many NodeClaims there were."""
+        """Return how many NodeClaims there were."""
         return sum(entry["seen"] <= second and entry.get("gone", float("inf")) > second for entry in self.claims)
 
 
 def _when(growing: list[tuple[float, int]], total: int) -> float:
-    """When a count was reached, evenly between two looks."""
+    """Return when a count was reached, evenly between two looks."""
     for (t0, low), (t1, high) in pairwise(growing):
         if low < total <= high:
             return t0 + (t1 - t0) * (total - low) / (high - low)
@@ -122,7 +122,7 @@ def _read(path: Path) -> Any:
 
 
 def load_recording(path: Path) -> Recording:
-    """A recording from its file."""
+    """Return a recording from its file."""
     tree = _read(path)
     try:
         return Recording(
@@ -196,7 +196,7 @@ def replay(
     seed: int = 0,
     name: str = "karpenter-1.15",
 ) -> Result:
-    """The same objects and steps in the simulated cluster, under Karpenter's rules or others."""
+    """Return the same objects and steps in the simulated cluster, under Karpenter's rules or others."""
     world = World(WorldConfig(catalogue=catalogue, seed=seed, times=TIMES))
     pool = recording.pool
     if disruption:
@@ -322,7 +322,7 @@ FIGURES: Final = (
 
 
 def course(found: Sequence[Agreement]) -> Course:
-    """The mean course. One recording is one throw of Karpenter's dice, and the scheduler's; so is each run."""
+    """Return the mean course. One recording is one throw of Karpenter's dice, and the scheduler's; so is each run."""
     first = found[0]
     nodes = []
     for index, there in enumerate(first.recorded):
@@ -341,7 +341,7 @@ def _play(recording: Recording, catalogue: Catalogue, job: tuple[int, int]) -> R
 
 
 def replay_all(recording: Recording, catalogue: Catalogue, seeds: Sequence[int]) -> list[list[Result]]:
-    """Every policy under every seed, on all cores; the results are those of one core."""
+    """Return every policy under every seed, on all cores; the results are those of one core."""
     jobs = [(number, seed) for number in range(len(POLICIES)) for seed in seeds]
     with ProcessPoolExecutor() as pool:
         results = list(pool.map(partial(_play, recording, catalogue), jobs))

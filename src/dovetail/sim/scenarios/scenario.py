@@ -81,7 +81,7 @@ class Scenario:
 
     @property
     def folder(self) -> Path | None:
-        """Where its file is, for files that it names; None for those that come with the package."""
+        """Return where its file is, for files that it names; None for those that come with the package."""
         return None if self.source.startswith("shipped:") else Path(self.source).parent
 
 
@@ -92,13 +92,13 @@ _YEARS: Final = (1970, 2200)
 
 
 def shipped() -> tuple[str, ...]:
-    """The names of the scenarios that come with the package."""
+    """Return the names of the scenarios that come with the package."""
     folder = resources.files("dovetail.sim.scenarios").joinpath("library")
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
 def load_scenario(where: str | Path) -> Scenario:
-    """A scenario by its shipped name, or from a file."""
+    """Return a scenario by its shipped name, or from a file."""
     text = str(where)
     if text in shipped():
         data = resources.files("dovetail.sim.scenarios").joinpath("library", f"{text}.yaml").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def load_scenario(where: str | Path) -> Scenario:
 
 
 def parse_scenario(data: str, source: str) -> Scenario:
-    """A scenario from YAML text; `source` is named in errors."""
+    """Return a scenario from YAML text; `source` is named in errors."""
     reader = _Reader(data, source)
     wire: ScenarioFile = reader.read(ScenarioFile)
     check_scenario(reader, wire)
@@ -133,7 +133,7 @@ def parse_scenario(data: str, source: str) -> Scenario:
 
 
 def with_trace(scenario: Scenario, file: str) -> Scenario:
-    """The scenario, replaying another trace."""
+    """Return the scenario, replaying another trace."""
     section = scenario.file.trace
     if section is None:
         raise ScenarioError(f"{scenario.source}: it replays no trace; leave --trace away, or add a `trace:` section")
@@ -147,7 +147,7 @@ def recommended_policy() -> Policy:
 
 
 def load_policy(name: str, where: str | Path) -> Policy:
-    """A policy from a file of its own, as `--policy NAME=FILE` gives it."""
+    """Return a policy from a file of its own, as `--policy NAME=FILE` gives it."""
     path = Path(where)
     try:
         data = path.read_text(encoding="utf-8")
@@ -215,7 +215,7 @@ class _Reader:
         return ScenarioError(f"{self.source}:{self.lines.get(path, 1)}: {shown + ': ' if shown else ''}{problem}")
 
     def read(self, kind: Any) -> Any:
-        """The tree as a value of that kind."""
+        """Return the tree as a value of that kind."""
         try:
             return msgspec.convert(self.tree, kind, strict=False)
         except msgspec.ValidationError as error:
@@ -252,7 +252,7 @@ class _Reader:
         return Span(first, last)
 
     def instant(self, text: str, path: str) -> datetime:
-        """A date and time."""
+        """Return a date and time."""
         try:
             found = datetime.fromisoformat(text)
         except ValueError:
@@ -262,7 +262,7 @@ class _Reader:
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     def arrivals(self, wire: ScenarioFile) -> int | None:
-        """How long before its capture the cluster is lived again; None where it is not."""
+        """Return how long before its capture the cluster is lived again; None where it is not."""
         section = wire.arrivals
         if section is None:
             return None
@@ -284,7 +284,7 @@ class _Reader:
         return window
 
     def policy(self, name: str, section: PolicySection, path: str) -> Policy:
-        """A policy with its settings read."""
+        """Return a policy with its settings read."""
         if section.profile not in {profile.value for profile in Profile}:
             known = ", ".join(profile.value for profile in Profile)
             inner = f"{path}.profile" if path else "profile"
@@ -304,7 +304,7 @@ class _Reader:
 
 
 def _fields_at(kind: Any, path: str) -> list[str]:
-    """The keys that may stand at a path, found by walking the structs."""
+    """Return the keys that may stand at a path, found by walking the structs."""
     found = msgspec.inspect.type_info(kind)
     for part in re.findall(r"[^.\[\]]+", path):
         found = _inner(found, part)
@@ -333,7 +333,7 @@ def _inner(found: Any, part: str) -> Any:
 
 
 def _unwrap(found: Any) -> Any:
-    """The type inside a list, a map or an optional."""
+    """Return the type inside a list, a map or an optional."""
     if isinstance(found, msgspec.inspect.UnionType):
         return next(
             (t for t in found.types if _unwrap(t) is not None or isinstance(t, msgspec.inspect.StructType)), None

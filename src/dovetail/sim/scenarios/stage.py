@@ -59,7 +59,7 @@ _MIB: Final = 1024 * 1024
 
 @lru_cache(maxsize=4096)
 def span(text: str) -> Span:
-    """A span that `scenario` has checked already."""
+    """Return a span that `scenario` has checked already."""
     low, dash, high = str(text).partition("-")
     first = parse_simple(low.strip(), "smhd")
     return Span(first, parse_simple(high.strip(), "smhd") if dash else first)
@@ -69,7 +69,7 @@ def span(text: str) -> Span:
 
 
 def catalogue_of(scenario: Scenario) -> Catalogue:
-    """The instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
+    """Return the instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
     file = scenario.file
     if scenario.catalogue is not None:
         return scenario.catalogue
@@ -113,7 +113,7 @@ def offered(
     arch: str = "amd64",
     family: str = "",
 ) -> InstanceType:
-    """An instance type as the cloud would describe it, with a kubelet's usual overhead."""
+    """Return an instance type as the cloud would describe it, with a kubelet's usual overhead."""
     size = value(memory)
     offerings = [_offering(names.ON_DEMAND, zone, price) for zone in zones]
     if spot is not None:
@@ -144,7 +144,7 @@ def _offering(capacity_type: str, zone: str, price: float) -> Offering:
 
 
 def times_of(section: CloudSection) -> CloudTimes:
-    """The cloud's times."""
+    """Return the cloud's times."""
     prices = section.spot_prices
     return CloudTimes(
         create=span(section.create),
@@ -162,7 +162,7 @@ def times_of(section: CloudSection) -> CloudTimes:
 
 
 def pool_of(section: PoolSection, policy: Policy) -> NodePool:
-    """The NodePool under a policy: the pool's own disruption, with what the policy changes."""
+    """Return the NodePool under a policy: the pool's own disruption, with what the policy changes."""
     pool = NodePool(
         metadata=ObjectMeta(name=section.name),
         spec=NodePoolSpec(
@@ -241,7 +241,7 @@ class Stage:
         return world
 
     def _adapt(self, pool: NodePool) -> NodePool:
-        """A captured pool under the policy."""
+        """Return a captured pool under the policy."""
         policy = self.policy
         if policy.disruption and (not policy.pools or pool.metadata.name in policy.pools):
             try:

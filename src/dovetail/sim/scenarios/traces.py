@@ -36,7 +36,7 @@ class TraceRow:
 
 
 def read_trace(path: Path) -> Iterator[TraceRow]:
-    """The rows of a trace file, in its order."""
+    """Yield the rows of a trace file, in its order."""
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
@@ -62,7 +62,7 @@ def read_trace(path: Path) -> Iterator[TraceRow]:
 
 
 def trace_path(scenario: Scenario, section: TraceSection) -> Path:
-    """Where the trace is: beside the scenario's file, or as given."""
+    """Return where the trace is: beside the scenario's file, or as given."""
     if not section.file:
         raise ScenarioError(
             f"{scenario.source}: trace: no file is given; write `file: pods.csv.gz` or use --trace FILE"

@@ -56,7 +56,7 @@ class Clock:
         return self.at(self.now + delay, action, *arguments)
 
     def instant(self) -> datetime:
-        """The time as objects carry it."""
+        """Return the time as objects carry it."""
         if self._instant_at != self.now:
             self._instant_at = self.now
             self._instant = self.instant_of(self.now)
@@ -102,14 +102,14 @@ class Dice:
         self._streams: dict[str, Random] = {}
 
     def stream(self, name: str) -> Random:
-        """The stream of a subsystem."""
+        """Return the stream of a subsystem."""
         found = self._streams.get(name)
         if found is None:
             found = self._streams[name] = Random(f"{self.seed}/{name}")  # noqa: S311  chance for a simulation, no secret
         return found
 
     def of(self, name: str, key: str) -> Random:
-        """A stream of one thing's own, the same whatever happened before to others."""
+        """Return a stream of one thing's own, the same whatever happened before to others."""
         return Random(f"{self.seed}/{name}/{key}")  # noqa: S311  chance for a simulation, no secret
 
 

@@ -51,7 +51,7 @@ class Instance:
 
     @property
     def offering(self) -> OfferingKey:
-        """What it was bought as."""
+        """Return what it was bought as."""
         return (self.kind.name, self.zone, self.capacity_type)
 
 
@@ -189,7 +189,7 @@ class Cloud:
         self.on_catalogue(self.seen_catalogue())
 
     def seen_catalogue(self) -> Catalogue:
-        """The catalogue as Karpenter believes it: what was out of stock lately is not available."""
+        """Return the catalogue as Karpenter believes it: what was out of stock lately is not available."""
         closed = {key for key, until in self._unavailable.items() if until > self.clock.now}
         if not closed:
             return self.catalogue
@@ -228,15 +228,15 @@ class Cloud:
             self._rate -= self._prices.get(before.offering, 0)
 
     def bill(self) -> Money:
-        """What all machines have cost so far."""
+        """Return what all machines have cost so far."""
         self._accrue()
         return self._bill // HOUR
 
     @property
     def rate(self) -> Money:
-        """What the machines that run now cost per hour."""
+        """Return what the machines that run now cost per hour."""
         return self._rate
 
     def price_of(self, offering: OfferingKey) -> Money:
-        """The price per hour of an offering; 0 where it is not in the catalogue."""
+        """Return the price per hour of an offering; 0 where it is not in the catalogue."""
         return self._prices.get(offering, 0)

@@ -103,7 +103,7 @@ class Draining:
         drain.timer = self.clock.at(due, self._step, name)
 
     def _waves(self, name: str) -> tuple[list[list[str]], int]:
-        """The pods still to be evicted, by wave, and how many of all are still there."""
+        """Return the pods still to be evicted, by wave, and how many of all are still there."""
         waves: list[list[str]] = [[], [], [], []]
         there = 0
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):

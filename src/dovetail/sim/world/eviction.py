@@ -58,7 +58,7 @@ class Evictions:
         store.listen(self._hear)
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
-        """The budgets that a pod is under, by key."""
+        """Return the budgets that a pod is under, by key."""
         shape = self.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
@@ -151,7 +151,7 @@ class Evictions:
         return ""
 
     def _expected(self, watched: _Watched) -> int:
-        """How many pods there should be: what owners ask for, and every pod without one."""
+        """Return how many pods there should be: what owners ask for, and every pod without one."""
         total = 0
         for owner in sorted(watched.owners):
             wanted = self._replicas(owner)
@@ -200,7 +200,7 @@ def _desired(budget: PodDisruptionBudget, expected: int) -> int:
 
 
 def _amount(text: str | int, base: int) -> int:
-    """A number, or a percentage rounded up as Kubernetes does for both fields."""
+    """Return a number, or a percentage rounded up as Kubernetes does for both fields."""
     shown = str(text)
     if shown.endswith("%"):
         return ceil(Fraction(int(shown[:-1]) * base, 100))

@@ -46,7 +46,7 @@ class Line:
     batches: bool = True
 
     def events(self, event: Event) -> list[tuple[int, Event]]:
-        """What arrives of an event, and after which delay (nanoseconds)."""
+        """Return what arrives of an event, and after which delay (nanoseconds)."""
         return [(self.watch_delay, event)]
 
     def call(self, asked: Acted, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
@@ -148,7 +148,7 @@ class Host:
             self.send(SettingsChanged(settings=settings))
 
     def now(self) -> datetime:
-        """The time on this engine's wall."""
+        """Return the time on this engine's wall."""
         return self.clock.instant() + self.skew
 
     # ------------------------------------------------------------ what the engine hears

@@ -48,7 +48,7 @@ _NOT_READY: Final = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule
 def with_condition(
     conditions: tuple[Condition, ...], kind: str, status: str, now: datetime, reason: str = ""
 ) -> tuple[Condition, ...]:
-    """The conditions with one set; its transition time moves only when its status does."""
+    """Return the conditions with one set; its transition time moves only when its status does."""
     known = condition(conditions, kind)
     since = known.last_transition_time if known is not None and known.status == status else now
     entry = Condition(type=kind, status=status, reason=reason or kind, last_transition_time=since)
@@ -57,12 +57,12 @@ def with_condition(
 
 
 def without_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Condition, ...]:
-    """The conditions less one."""
+    """Return the conditions less one."""
     return tuple(entry for entry in conditions if entry.type != kind)
 
 
 def span_of(text: Scalar, default: int | None = None) -> int | None:
-    """A duration of an object; None for Never and for what nobody can read."""
+    """Return a duration of an object; None for Never and for what nobody can read."""
     if text is None:
         return default
     try:
@@ -432,7 +432,7 @@ def _labels_of(instance: Instance, claim: NodeClaim) -> dict[str, str]:
 
 
 def node_of(claim: NodeClaim, now: datetime) -> Node:
-    """The Node that registers for a launched NodeClaim: its labels, annotations and taints, not ready yet."""
+    """Return the Node that registers for a launched NodeClaim: its labels, annotations and taints, not ready yet."""
     name = claim.metadata.name
     labels = {**claim.metadata.labels, names.HOSTNAME: name, names.REGISTERED_LABEL: "true"}
     return Node(

@@ -38,13 +38,13 @@ class ConsolidationState:
         store.listen(self._hear)
 
     def version(self) -> int:
-        """A number that is another one after every such change, and after five minutes without one."""
+        """Return a number that is another one after every such change, and after five minutes without one."""
         if self.clock.now - self._since >= LOOK_AGAIN:
             self._mark()
         return self._version
 
     def looks_again_at(self) -> datetime:
-        """When it changes by time alone."""
+        """Return when it changes by time alone."""
         return self.clock.instant_of(self._since + LOOK_AGAIN)
 
     def _mark(self) -> None:

@@ -22,7 +22,7 @@ GroupKey = tuple[object, ...]
 
 
 def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> GroupKey:
-    """A value that is the same for selectors that say the same."""
+    """Return a value that is the same for selectors that say the same."""
     labels = tuple(sorted(selector.match_labels.items()))
     entries = tuple((entry.key, entry.operator, entry.values) for entry in selector.match_expressions)
     return (namespaces, labels, entries)
@@ -155,7 +155,7 @@ class NodeTable:
         return column
 
     def topology(self, key: str) -> Topology:
-        """Where each node stands under a label key."""
+        """Return where each node stands under a label key."""
         found = self._topologies.get(key)
         if found is None:
             found = self._topologies[key] = Topology(np.full(self.size, -1, np.int64))
@@ -208,14 +208,14 @@ class NodeTable:
     # ------------------------------------------------------------ groups
 
     def groups_of(self, shape: PodShape) -> tuple[NodeGroup, ...]:
-        """All groups that count pods of this shape."""
+        """Return all groups that count pods of this shape."""
         found = self._groups_of.get(shape)
         if found is None:
             found = self._groups_of[shape] = tuple(g for g in self._groups.values() if g.picks(shape))
         return found
 
     def group(self, key: GroupKey, picks: Callable[[PodShape], bool]) -> NodeGroup:
-        """The group under that key; a new one counts all bound pods first."""
+        """Return the group under that key; a new one counts all bound pods first."""
         found = self._groups.get(key)
         if found is None:
             found = NodeGroup(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
@@ -228,7 +228,7 @@ class NodeTable:
         return found
 
     def picked_by(self, namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> NodeGroup:
-        """The pods that a selector picks in some namespaces (None: all)."""
+        """Return the pods that a selector picks in some namespaces (None: all)."""
 
         def picks(shape: PodShape) -> bool:
             return (namespaces is None or shape.namespace in namespaces) and selects(selector, shape.labels)
@@ -236,29 +236,29 @@ class NodeTable:
         return self.group(selector_key(namespaces, selector), picks)
 
     def of_term(self, shape: PodShape, term: PodAffinityTerm) -> NodeGroup:
-        """The pods that an affinity term of a shape speaks of."""
+        """Return the pods that an affinity term of a shape speaks of."""
         selector = with_label_keys(term.label_selector, term.match_label_keys, shape)
         return self.picked_by(term_namespaces(shape, term), selector)
 
     def of_constraint(self, shape: PodShape, constraint: TopologySpreadConstraint) -> NodeGroup:
-        """The pods that a spread constraint of a shape counts."""
+        """Return the pods that a spread constraint of a shape counts."""
         selector = with_label_keys(constraint.label_selector, constraint.match_label_keys, shape)
         return self.picked_by((shape.namespace,), selector)
 
     def carriers(self, shape: PodShape) -> NodeGroup:
-        """The pods of exactly this shape: those that carry its terms."""
+        """Return the pods of exactly this shape: those that carry its terms."""
         return self.group(("shape", id(shape)), lambda other: other is shape)
 
     # ------------------------------------------------------------ shape columns
 
     def name_of(self, row: int) -> str:
-        """The name of the node in a row that is taken."""
+        """Return the name of the node in a row that is taken."""
         node = self.nodes[row]
         assert node is not None
         return node.metadata.name
 
     def columns(self, shape: PodShape) -> ShapeColumns:
-        """What each node is to a shape, brought up to date by the nodes that changed since the last look."""
+        """Return what each node is to a shape, brought up to date by the nodes that changed since the last look."""
         found = self._columns.get(shape)
         if found is None:
             found = self._columns[shape] = ShapeColumns(
@@ -298,7 +298,7 @@ class NodeTable:
 
 
 def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: PodShape) -> LabelSelectorSpec:
-    """The selector with the pod's own values of `matchLabelKeys` in it."""
+    """Return the selector with the pod's own values of `matchLabelKeys` in it."""
     selector = selector or LabelSelectorSpec()
     own = {key: shape.labels[key] for key in keys if key in shape.labels}
     if not own:
@@ -308,7 +308,7 @@ def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], s
 
 
 def term_namespaces(shape: PodShape, term: PodAffinityTerm) -> tuple[str, ...] | None:
-    """The namespaces of an affinity term: an empty namespace selector means all of them."""
+    """Return the namespaces of an affinity term: an empty namespace selector means all of them."""
     if term.namespace_selector is not None:
         return None
     return tuple(sorted(term.namespaces)) or (shape.namespace,)

@@ -130,7 +130,7 @@ class Provisioner:
         self._stale.clear()
 
     def snapshot(self) -> Snapshot:
-        """The cluster as Karpenter's scheduler sees it now."""
+        """Return the cluster as Karpenter's scheduler sees it now."""
         self._catch_up()
         catalogue = self.cloud.seen_catalogue()
         ties = self.dice.stream("ties").randrange(1, 2**32)
@@ -186,7 +186,7 @@ class Provisioner:
         self.karpenter.created(name)
 
     def new_name(self, pool: str) -> str:
-        """A name for a NodeClaim that no other has, as Karpenter makes them."""
+        """Return a name for a NodeClaim that no other has, as Karpenter makes them."""
         dice = self.dice.stream("names")
         while True:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"

@@ -209,7 +209,7 @@ class Scheduler:
     # ------------------------------------------------------------ filter
 
     def pick(self, shape: PodShape) -> int:
-        """The row of the node that a pod of this shape would go to now; -1 where there is none."""
+        """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
         table = self.table
         columns = table.columns(shape)
         if not self._may_fit(shape, columns):
@@ -272,7 +272,7 @@ class Scheduler:
         )
 
     def _sample(self, rows: Ints) -> Ints:
-        """The adaptive share of nodes that the scheduler looks at in large clusters, going round."""
+        """Return the adaptive share of nodes that the scheduler looks at in large clusters, going round."""
         total = len(self.table.rows)
         if total < _ALL_BELOW:
             return rows
@@ -376,7 +376,7 @@ class Scheduler:
         return total
 
     def _balance(self, shape: PodShape, rows: Ints) -> Ints:
-        """How much better balanced a node would be with the pod than it is without.
+        """Return how much better balanced a node would be with the pod than it is without.
 
         As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
         uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
@@ -442,7 +442,7 @@ class Scheduler:
 
 
 def _unevenness(amounts: Ints, allocatable: Ints) -> npt.NDArray[np.float64]:
-    """How far apart the shares of CPU and memory are, per node: their standard deviation."""
+    """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
     shares = np.minimum(amounts / np.maximum(allocatable, 1), 1.0)
     apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
     return apart

@@ -78,7 +78,7 @@ def shape_of(
     stop: Span | None = None,
     default_selector: LabelSelectorSpec | None = None,
 ) -> PodShape:
-    """The shape of a pod, with its kubelet times where they are known."""
+    """Return the shape of a pod, with its kubelet times where they are known."""
     spec = replace(pod.spec, node_name="")
     requests = requests_of(spec)
     owners = pod.metadata.owner_references
@@ -118,7 +118,7 @@ class Shapes:
         self.by_pod.pop(key, None)
 
     def of(self, key: str, pod: Pod) -> PodShape:
-        """The shape of a pod that exists."""
+        """Return the shape of a pod that exists."""
         found = self.by_pod.get(key)
         if found is None:
             text = msgspec.json.encode(
@@ -138,7 +138,7 @@ class Shapes:
 
 
 def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
-    """The host ports that a shape takes."""
+    """Return the host ports that a shape takes."""
     return tuple(
         (port.host_port, port.protocol or "TCP")
         for container in shape.spec.containers

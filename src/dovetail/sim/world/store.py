@@ -120,14 +120,14 @@ class WorldStore:
             self.pods_on.pop(key, None)
 
     def all(self) -> Iterable[AnyObject]:
-        """Every object, by kind, then by key."""
+        """Return every object, by kind, then by key."""
         for kind in sorted(self.by_kind):
             items = self.by_kind[kind]
             for key in sorted(items):
                 yield items[key]
 
     def history(self) -> Iterable[Change]:
-        """All that is there, as if it had just come: for those who join late."""
+        """Return all that is there, as if it had just come: for those who join late."""
         return [Change(KIND_OF[type(item)], key_of(item.metadata), None, item) for item in self.all()]
 
     def cluster(self) -> Cluster:

@@ -183,7 +183,7 @@ class Workloads:
         self.scale(kind, key, 0)
 
     def desired(self, kind: str, key: str) -> int:
-        """How many pods the workload is asked for."""
+        """Return how many pods the workload is asked for."""
         return self._sets[f"{kind}/{key}"].desired
 
     def pods_of(self, kind: str, key: str) -> list[str]:
@@ -206,7 +206,7 @@ class Workloads:
         return f"{kind}/{key}" in self._sets
 
     def keys(self, kind: str) -> list[str]:
-        """The workloads of a kind."""
+        """Return the workloads of a kind."""
         prefix = f"{kind}/"
         return [key.removeprefix(prefix) for key in self._sets if key.startswith(prefix)]
 
@@ -309,7 +309,7 @@ class Workloads:
         )
 
     def _victims(self, entry: _Set, count: int) -> list[str]:
-        """The pods that a ReplicaSet gives up first: not bound, not ready, cheap, doubled up, young."""
+        """Return the pods that a ReplicaSet gives up first: not bound, not ready, cheap, doubled up, young."""
         pods = self.store.pods
         doubled: dict[str, int] = {}
         for key in entry.pods:

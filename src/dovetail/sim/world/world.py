@@ -276,11 +276,11 @@ def karpenter_settings(world: World) -> Settings:
 
 
 def _with_hash(pool: NodePool) -> NodePool:
-    """The pool with the hash of its template, as Karpenter writes it."""
+    """Return the pool with the hash of its template, as Karpenter writes it."""
     written = {names.NODEPOOL_HASH: pool_hash(pool), names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
     return change(pool, metadata=change(pool.metadata, annotations={**pool.metadata.annotations, **written}))
 
 
 def managed(pool: NodePool) -> NodePool:
-    """The pool, given to Dovetail."""
+    """Return the pool, given to Dovetail."""
     return change(pool, metadata=change(pool.metadata, labels={**pool.metadata.labels, names.MANAGE: "true"}))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.api.crds.definitions import crds
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.world import Tree, World, pool, replica_set, write_settings
-from tests.live.background import Cloud, cloud_on
+from tests.support.background import Cloud, cloud_on
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.e2e_world import Tree, World, pool, replica_set, write_settings
 
 BINARY = os.environ.get("KARPENTER_BIN", "")
 ZONES = ("test-zone-a", "test-zone-b", "test-zone-c")

@@ -15,8 +15,9 @@ from dovetail.api.decode import load_cluster
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import KARPENTER_1_15, Settings
+from tests.paths import ROOT
 
-DATA = Path(__file__).resolve().parent / "data"
+DATA = ROOT / "tests" / "golden" / "data"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.control_plane import assets_folder
 from tests.paths import ROOT
+from tests.support.control_plane import assets_folder
 
 Tree = dict[str, Any]
 CHART = ROOT / "deploy" / "chart" / "dovetail"

@@ -12,7 +12,7 @@ from dovetail.decide.round import plan_round
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
 from dovetail.model.settings import Settings
-from tests.golden.cases import GoldenCase
+from tests.support.golden_cases import GoldenCase
 
 TERMINATE_FIRST = ("P57",)
 """Cases with Karpenter's gate TerminateFirstDrift on, which contract.md leaves out of scope."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from dovetail.api.crds.definitions import crds
-from tests.api import control_plane as planes
+from tests.support import control_plane as planes
 
 MISSING = "no real API server to test against: run `make assets`"
 GROUPS = {"api_server": "apiserver", "new_api_server": "apiserver", "cluster": "cluster"}  # fixture: xdist group

@@ -12,11 +12,11 @@ from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
-from tests.golden.answers import Answer, NewAnswer, closed_nodes, ordered_requests
-from tests.golden.cases import GoldenCase
 from tests.reference.claims import RESERVATION_ID
 from tests.reference.packer import ReferencePacker
 from tests.reference.pods import name_of
+from tests.support.golden_answers import Answer, NewAnswer, closed_nodes, ordered_requests
+from tests.support.golden_cases import GoldenCase
 
 
 class Kernel:

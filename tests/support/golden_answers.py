@@ -14,13 +14,13 @@ from typing import Any
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.names import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
 from dovetail.model.objects import Node, condition, is_true
-from tests.golden.cases import GoldenCase
 from tests.reference.claims import RESERVATION_ID, Kind, is_launchable, missing_values
 from tests.reference.nodes import StateNode
 from tests.reference.packer import Packing, ReferencePacker
 from tests.reference.pods import go_duration
 from tests.reference.quantities import amounts
 from tests.reference.requirements import Requirements, requirement
+from tests.support.golden_cases import GoldenCase
 
 Entry = tuple[str, str, tuple[str, ...], int | None]
 SPOT_TYPES_NEEDED = 15

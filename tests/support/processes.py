@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.api.control_plane import eventually
-from tests.deploy.chart import Tree, one
+from tests.support.chart import Tree, one
+from tests.support.control_plane import eventually
 
 COMMAND = (sys.executable, "-m", "dovetail.cli.main")
 

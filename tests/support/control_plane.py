@@ -74,7 +74,7 @@ class ControlPlane:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Not at the top: tests that start no API server need no cryptography.
-        from tests.api.certificates import write_certificates
+        from tests.support.certificates import write_certificates
 
         write_certificates(self.folder)
         rows = (f'{self.tokens[user]},{user},{user},"{group}"\n' for user, group in USERS.items())

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dovetail.model import names
-from tests.designs.world import Town, kind
+from tests.support.design_world import Town, kind
 
 KINDS = (
     kind("s", "0.05", cpu=2, memory=8, spot="0.02"),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.api.control_plane import eventually
+from tests.support.control_plane import eventually
 
 
 class Process:

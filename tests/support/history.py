@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.api.control_plane import ControlPlane, eventually
-from tests.e2e.world import TAINT, Tree
+from tests.support.control_plane import ControlPlane, eventually
+from tests.support.e2e_world import TAINT, Tree
 
 
 @dataclass(frozen=True)

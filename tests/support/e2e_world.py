@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.api.control_plane import Client, eventually
+from tests.support.control_plane import Client, eventually
 
 Tree = dict[str, Any]
 TAINT = "karpenter.sh/disruption"
