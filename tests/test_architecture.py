@@ -154,3 +154,20 @@ def test_rooms_of_tests_share_through_support() -> None:
                 assert used in (room, "support", "paths", "reference"), (
                     f"{path.relative_to(ROOT)} imports {node.module}"
                 )
+
+
+GENERATED_PAGES = ("decision-agreement.md", "placement-agreement.md")
+PROSE_MAX = 125
+
+
+def test_pages_are_wrapped() -> None:
+    """Prose of the docs is wrapped at about 100 columns; tables, code and generated pages may be longer."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        if path.name in GENERATED_PAGES or path.parent.name == "benchmarks":
+            continue
+        in_code = False
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if line.lstrip().startswith(("```", "~~~")):
+                in_code = not in_code
+            elif not in_code and not line.lstrip().startswith(("|", "<", "#", "!", "[")):
+                assert len(line) <= PROSE_MAX, f"{path.name}:{number} has {len(line)} columns: wrap it"
