@@ -469,7 +469,7 @@ def main() -> int:
     """Try a sample; print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=2, help="mutants per module (default 2)")
+    parser.add_argument("--each", type=int, default=1, help="mutants per module (default 1)")
     parser.add_argument("--only", default="", help="modules whose path has this in it")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tests per mutant (default 60)")

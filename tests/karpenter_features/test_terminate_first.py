@@ -9,7 +9,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import SelectorRequirement
-from dovetail.model.settings import Settings
+from dovetail.model.settings import KARPENTER_1_15, Settings
 from tests.karpenter_features.world import BOTH, told
 from tests.support.design_world import Town, kind, moved
 
@@ -86,3 +86,19 @@ def test_on_demand_comes_first_where_the_pool_allows_it(settings: Settings) -> N
     town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
     town.pod("p", "n", cpu="3")
     assert moved(town.act()) == ("replaceDrifted", ("n",))
+
+
+@pytest.mark.parametrize(
+    ("free", "on_demand", "action"),
+    [(0, False, "deleteDrifted"), (1, False, "replaceDrifted"), (0, True, "replaceDrifted")],
+    ids=["full", "a slot is free", "on-demand would do"],
+)
+def test_drift_of_a_static_pool_of_reservations(free: int, on_demand: bool, action: str) -> None:
+    """As Karpenter: the node goes first only where nothing but full reservations would do for the pool."""
+    settings = told(KARPENTER_1_15, featureGates="TerminateFirstDrift=true")
+    town = Town(_reserved("m", free=free, on_demand=on_demand), settings=settings)
+    capacity = (names.RESERVED, names.ON_DEMAND) if on_demand else (names.RESERVED,)
+    town.pool(capacity=capacity, replicas=1, disruption={"budgets": [{"nodes": "1"}]})
+    town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
+    town.pod("p", "n", cpu="3")
+    assert moved(town.act()) == (action, ("n",))

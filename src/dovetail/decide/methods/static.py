@@ -140,11 +140,6 @@ def may_terminate_first(context: RoundContext, facts: NodeFacts) -> bool:
     return offered is not None and facts.labels.get(RESERVATION, "") in offered
 
 
-def blocked_by_reservations(context: RoundContext, pool: NodePool) -> bool:
-    """Return whether only full reservations would do for the pool's nodes."""
-    return _only_full_reservations(context, pool) is not None
-
-
 def _only_full_reservations(context: RoundContext, pool: NodePool) -> frozenset[str] | None:
     """Return the pool's reservations where all its offerings are reserved and full; None where that is not so."""
     machines = context.snapshot.frame.machines
