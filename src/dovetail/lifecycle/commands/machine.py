@@ -170,10 +170,11 @@ def page() -> str:
     """Write docs/command-machine.md."""
     head = (
         "# The command machine\n\n"
-        "Drawn from `dovetail.lifecycle.commands.machine.TRANSITIONS` "
-        "(`python -m dovetail.lifecycle.commands.machine > docs/command-machine.md`; a test keeps it current).\n"
-        "An arrow reads `what was seen / what is then asked for until it is seen to be done`. Of several signals that\n"
-        "hold at once, the one listed first is taken. A successor begins at *found*, from the objects' records.\n\n"
+        "Generated from `dovetail.lifecycle.commands.machine.TRANSITIONS` by\n"
+        "`python -m dovetail.lifecycle.commands.machine > docs/command-machine.md`; a test keeps it current.\n"
+        "An arrow reads `what was seen / what is then asked for until it is seen to be done`. If several\n"
+        "signals hold at once, the first one listed is taken. A successor begins at *found*, from the\n"
+        "objects' records.\n\n"
     )
     rows = ["| phase | signal | next | asks for |", "|---|---|---|---|"]
     for (source, signal), target in TRANSITIONS.items():
