@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from dovetail.decide.decider import Decider
+from dovetail.decide.facts.pod_sums import DAEMON, RESCHEDULABLE, TERMINAL, PodSums
 from dovetail.decide.gates.balanced import judge_shares
 from dovetail.decide.search.growth import Chosen, Growth
+from dovetail.model.objects import ObjectMeta, Pod
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import NOW, Town, kind, moved
 
@@ -111,3 +113,38 @@ def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
     growth = Growth(_TooHopeful([3.0, 4.0, 4.0, 4.0]), judge, allows=lambda chosen: True, spent=lambda: False)
     assert growth.run([[0, 1, 2, 3], [0, 3, 2, 1]]) == (0,)
     assert [judged[place,] for place in (1, 2, 3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words"),
+    [((0,), "PodDisruptionBudget"), ((5, 5), "has 2 PodDisruptionBudgets (default/guard-0, default/guard-1)")],
+)
+def test_two_pdbs_on_one_pod_are_told_as_such(allowed: tuple[int, ...], words: str) -> None:
+    """The eviction API refuses a pod with two, whatever they allow: the verdict says that, and names both."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("n", "m")
+    town.pod("p", "n", labels={"app": "web"})
+    for number, count in enumerate(allowed):
+        town.pdb(f"guard-{number}", {"app": "web"}, allowed=count)
+    (entry,) = town.round(every_method=True).verdicts
+    assert entry.verdict == "pdb"
+    assert words in entry.why
+    assert ("has 2" in entry.why) == (len(allowed) > 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "counted"),
+    [
+        (0, (True, True, False)),
+        (RESCHEDULABLE, (True, True, True)),
+        (DAEMON, (True, False, False)),
+        (TERMINAL, (True, False, False)),
+    ],
+    ids=["a mirror pod", "one that moves", "a daemon", "one that ended"],
+)
+def test_which_pods_count_into_which_sum(flags: int, counted: tuple[bool, bool, bool]) -> None:
+    """All pods, those that Karpenter's state keeps (no daemons), those that move."""
+    sums = PodSums()
+    sums.add(Pod(metadata=ObjectMeta(name="p", namespace="d")), flags)
+    assert (sums.all > 0, sums.tracked > 0, sums.moving > 0) == counted
