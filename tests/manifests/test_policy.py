@@ -96,7 +96,7 @@ def test_what_the_spec_says() -> None:
     assert first.window.duration_ns == 8 * HOUR
     assert first.reasons == (Reason.DRIFTED,)
     assert (second.topology_key, second.sequential, second.amount) == ("topology.kubernetes.io/zone", True, 25)
-    new = ("windows", "minNodeAge", "health", "repair")
+    new = ("windows", "minNodeAge", "health", "repair", "disruptionPrice")
     assert {origin for key, origin in effective.origins.items() if key not in new} == {"spec"}
 
 

@@ -34,7 +34,8 @@ class _Node(msgspec.Struct, frozen=True):
 
 def capture_document(at: datetime) -> dict[str, Any]:
     """Build the object that says when a snapshot was taken."""
-    return {"apiVersion": API_VERSION, "kind": KIND, "capturedAt": at.isoformat().replace("+00:00", "Z")}
+    stamp = at.isoformat().replace("+00:00", "Z")
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "capture"}, "capturedAt": stamp}
 
 
 def read_capture(document: Document) -> datetime | None:
