@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
@@ -29,6 +30,9 @@ def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Pro
     """Do all tasks in `workers` processes; results in the order of the tasks."""
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
+        # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
+        # not hear of Ctrl-C.
+        resource_tracker.ensure_running()
         with _signals_held():
             crew.extend(_start(work) for _ in range(min(workers, len(tasks))))
         return _hand_out(tasks, [pipe for _, pipe in crew], progress)
