@@ -251,13 +251,15 @@ def test_missing_rights_are_named(new_api_server: Callable[..., ControlPlane], t
         {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": read},
         {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": read},
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": read},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch"]},
     ]
     config = plane.write_kubeconfig(tmp_path / "limited", user="dovetail")
     flags = _flags(plane, tmp_path)
     flags[1] = str(config)
-    with plane.client() as api, controller(tmp_path, "dovetail", *flags) as process:
+    with plane.client() as api:
         for tree in _role("dovetail", "dovetail", rules):
             api.apply(tree)
+    with plane.client() as api, controller(tmp_path, "dovetail", *flags) as process:
         process.wait_for('not allowed to watch pods: add {apiGroups: [""], resources: ["pods"]', kind="Pod")
         process.wait_for("how many volumes a node can attach is not checked", kind="CSINode")
         process.wait_for("not allowed to use Leases in namespace kube-system")
