@@ -186,7 +186,7 @@ def test_no_command_shows_a_token(api_server: ControlPlane, tmp_path: Path, comm
     config = _kubeconfig(tmp_path / "config", server, authority, token)
     where = [f"--kubeconfig={config}"] + (["--catalog=aws:us-east-1"] if command[0] in ("plan", "run") else [])
     if command[0] == "run" and trouble == "forbidden":
-        with running([*command, *where, "--log-level=debug"], tmp_path / "log") as controller:
+        with running([*command, *where, "--observe", "--log-level=debug"], tmp_path / "log") as controller:
             controller.wait_for(kind="Node", level="warning")
             os.kill(controller.process.pid, signal.SIGTERM)
             assert controller.process.wait(30) == 0
