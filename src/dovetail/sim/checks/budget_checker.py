@@ -130,7 +130,7 @@ class BudgetChecker(Checker):
         active = [
             b
             for b in policy.budgets
-            if b.topology_key and b.problem is None and _names(b, Reason.DRIFTED) and _is_active(b, now)
+            if b.topology_key and b.problem is None and names_reason(b, Reason.DRIFTED) and _is_active(b, now)
         ]
         sequential = [b for b in active if b.sequential][:1]
         for budget in sequential or active:
@@ -150,7 +150,8 @@ class BudgetChecker(Checker):
         return ""
 
 
-def _names(budget: Budget, reason: Reason) -> bool:
+def names_reason(budget: Budget, reason: Reason) -> bool:
+    """Return whether the budget is about the reason; no reasons: all."""
     return not budget.reasons or reason in budget.reasons
 
 
@@ -170,7 +171,7 @@ def _allowed(policy: DisruptionPolicy, nodes: int, reason: Reason, now: datetime
         for budget in policy.budgets
         if not budget.topology_key
         and budget.per is None
-        and _names(budget, reason)
+        and names_reason(budget, reason)
         and (budget.problem is not None or _is_active(budget, now))
     ]
     return min(amounts, default=2**31 - 1)

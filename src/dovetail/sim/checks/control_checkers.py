@@ -17,9 +17,10 @@ from dovetail.lifecycle.messages import Instruction, NoteDisruption, TaintNode, 
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, Pod
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.surge import Surges
+from dovetail.sim.checks.budget_checker import names_reason
 from dovetail.sim.checks.promises import Checker, record_on
 from dovetail.sim.world.host import Host
 
@@ -108,7 +109,7 @@ class RateChecker(ControlChecker):
 
     def _problem(self, policy: DisruptionPolicy, pool: str, reason: Reason, host: Host) -> str:
         for budget in policy.budgets:
-            if budget.per is None or budget.problem is not None or not _names(budget, reason):
+            if budget.per is None or budget.problem is not None or not names_reason(budget, reason):
                 continue
             if budget.window is not None and not all(budget.window.active(at) for at in self.instants(host)):
                 continue
@@ -116,7 +117,7 @@ class RateChecker(ControlChecker):
             recent = sum(
                 len(start.nodes.get(pool, ()))
                 for start in self.starts.values()
-                if start.at > edge and _names(budget, start.reason)
+                if start.at > edge and names_reason(budget, start.reason)
             )
             total = sum(item.metadata.labels.get(names.NODEPOOL) == pool for item in self.store.nodes.values()) + recent
             allowed = -(-budget.amount * total // 100) if budget.is_percent else budget.amount
@@ -187,7 +188,3 @@ class SurgeChecker(Checker):
         surge = Surges.build(self.store.cluster()).of(pod)
         if surge is not None and surge.is_single and record is not None and not self.watch.is_karpenters(record.id):
             self.broken(f"{key}, the only pod of Deployment {surge.name}, is evicted instead of rolled")
-
-
-def _names(budget: Budget, reason: Reason) -> bool:
-    return not budget.reasons or reason in budget.reasons
