@@ -80,7 +80,7 @@ class Store:
     """The mutable view. `version` grows with every change that a decision could see.
 
     `marked_nodes` and `marked_claims` are those that carry a command's record or the disruption taint; `steered_pods`
-    and `closing_nodes` those that carry a mark of steering.
+    and `closing_nodes` those that carry a mark of steering. `vanished`: how many objects were taken out so far.
     """
 
     def __init__(self) -> None:
@@ -98,6 +98,7 @@ class Store:
         self.steered_pods: dict[Place, None] = {}
         self.closing_nodes: dict[str, None] = {}
         self.version = 0
+        self.vanished = 0
 
     # ------------------------------------------------------------ feeding
 
@@ -140,6 +141,7 @@ class Store:
         column.drop(at)
         del self._resource_versions[KINDS[kind], place]
         self._forget(old, place)
+        self.vanished += 1
         self._touch()
         return old
 
