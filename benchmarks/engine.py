@@ -20,7 +20,7 @@ def one(name: str) -> dict[str, Any]:
     import msgspec
 
     from dovetail.api.catalogue import load_catalogue
-    from dovetail.api.decode import load_cluster
+    from dovetail.api.reading.decode import load_cluster
     from dovetail.lifecycle.engine import Engine
     from dovetail.lifecycle.messages import ClockAdvanced, Event, ObjectObserved, ObjectVanished, Synced
     from dovetail.model.cluster import FIELD_OF

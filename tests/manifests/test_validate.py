@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.documents import read_input, split_documents
 from dovetail.api.findings import Finding, Severity
-from dovetail.api.validate import controller_findings, has_errors, validate_manifest
+from dovetail.api.manifests.validate import controller_findings, has_errors, validate_manifest
+from dovetail.api.reading.documents import read_input, split_documents
 from tests.paths import SHARED, needs_shared
 from tests.support.crd_rules import (
     KARPENTER_RULES,

@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dovetail.model.duration import HOUR, MINUTE, parse_go_duration
-from dovetail.model.schedule import Schedule, ScheduleError, Window, parse_schedule, window
+from dovetail.model.timing.duration import HOUR, MINUTE, parse_go_duration
+from dovetail.model.timing.schedule import Schedule, ScheduleError, Window, parse_schedule, window
 from tests.paths import ROOT
 
 ANSWERS = json.loads((ROOT / "tests/golden/data/cron.json").read_text())

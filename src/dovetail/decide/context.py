@@ -35,7 +35,7 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.frame import Frame

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from dovetail.api.manifests.validate import read_annotation
 from dovetail.api.policy_change import with_policy_field
-from dovetail.api.validate import read_annotation
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts

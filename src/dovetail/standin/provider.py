@@ -21,10 +21,10 @@ from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.lifecycle.store import Store
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError
-from dovetail.live.logs import Log
-from dovetail.live.resources import BY_KIND, LEASE, Resource
+from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.resources import BY_KIND, LEASE, Resource
+from dovetail.live.observability.logs import Log
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster

@@ -15,7 +15,7 @@ from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.price import Approved, Refusal
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.policies.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
 

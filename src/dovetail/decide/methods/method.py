@@ -15,7 +15,7 @@ from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
 

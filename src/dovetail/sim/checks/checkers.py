@@ -33,8 +33,8 @@ from dovetail.sim.checks.timer_checkers import (
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
-from dovetail.sim.world.matching import selects
-from dovetail.sim.world.shapes import PodShape
+from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.shapes import PodShape
 from dovetail.sim.world.store import Change
 from dovetail.sim.world.world import World
 

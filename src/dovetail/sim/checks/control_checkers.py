@@ -17,7 +17,7 @@ from dovetail.lifecycle.messages import Instruction, NoteDisruption, TaintNode, 
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, Pod
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.surge import Surges
 from dovetail.sim.checks.budget_checker import names_reason

@@ -14,7 +14,7 @@ from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Node, NodeClaim, Pod, condition
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.events import present_on
 from dovetail.scheduling.simulate import simulate

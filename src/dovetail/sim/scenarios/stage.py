@@ -19,7 +19,6 @@ from dovetail.api.catalogue import CatalogueError, load_catalogue
 from dovetail.api.policy_change import with_policy_fields
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.duration import parse_simple
 from dovetail.model.money import parse_money
 from dovetail.model.objects import (
     Affinity,
@@ -43,6 +42,7 @@ from dovetail.model.objects import (
     TopologySpreadConstraint,
 )
 from dovetail.model.quantity import value
+from dovetail.model.timing.duration import parse_simple
 from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.scenarios.captured import load_captured, start_from
 from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError

@@ -22,7 +22,7 @@ from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
 from dovetail.sim.world.eviction import Answer as Eviction
-from dovetail.sim.world.karpenter import FINALIZER, Karpenter
+from dovetail.sim.world.karpenter.lifetimes import FINALIZER, Karpenter
 from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
