@@ -10,7 +10,7 @@ Sits in decide, beside bounds; `Decider` owns it.
 from dataclasses import dataclass, replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.model.settings import Settings
