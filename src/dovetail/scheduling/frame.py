@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.cached import cached
-from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Requirement
+from dovetail.model.labels.requirements import Requirement
+from dovetail.model.labels.selectors import MATCHES_EVERYTHING, LabelSelector
+from dovetail.model.labels.syntax import ALIASES
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import Codes, NodeColumns
@@ -21,7 +23,7 @@ from dovetail.scheduling.pods.classes import PodClass, asked_values
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
-from dovetail.scheduling.topology import INVERSE, Domains, Group, NodeFilter, domain_universe
+from dovetail.scheduling.topology.groups import INVERSE, Domains, Group, NodeFilter, domain_universe
 
 Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)

@@ -19,7 +19,8 @@ from dovetail.scheduling.launch.machines import ReqSet, TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.pods.pod import HostPort, ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
-from dovetail.scheduling.topology import INVERSE, GroupState
+from dovetail.scheduling.topology.groups import INVERSE
+from dovetail.scheduling.topology.states import GroupState
 
 _NONE: Final[frozenset[int]] = frozenset()
 ALL_TYPES: Final[TypeBits] = -1

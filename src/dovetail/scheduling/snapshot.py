@@ -14,7 +14,6 @@ from datetime import datetime
 
 import numpy as np
 
-from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
@@ -24,6 +23,7 @@ from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.frame import Frame, PodPlaces
 from dovetail.scheduling.ground import Ground
 from dovetail.scheduling.launch.daemons import Daemons
+from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Machines, Mask, Resources
 from dovetail.scheduling.launch.templates import TemplateCache, usable_pools
 from dovetail.scheduling.nodes import (
@@ -463,34 +463,13 @@ class Snapshot:
         return ports, attached
 
     @cached
-    def _limits(self) -> dict[int, dict[str, int]]:
-        """Return what each template's pool has left of its limits, with all nodes that stay."""
-        left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
-        place = {t.name: t.index for t in self.frame.templates if t.limits}
-        for i, state in enumerate(self.states):
-            at = place.get(state.labels.get(names.NODEPOOL, ""))
-            if at is not None and self.staying[i]:
-                _take(left[at], state.capacity, -1)
-        return left
+    def _limits(self) -> PoolLimits:
+        return PoolLimits(self.frame.templates, self.states, self.staying)
 
     def limits_left(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
         """What is left of the limits of each template's pool once these nodes are gone; the caller may change it."""
-        if not self._limits:
-            return {}
-        left = {at: dict(amounts) for at, amounts in self._limits.items()}
-        place = {t.name: t.index for t in self.frame.templates}
-        for index in removed:
-            state = self.states[index]
-            at = place.get(state.labels.get(names.NODEPOOL, ""), -1)
-            if at in left and self.staying[index]:
-                _take(left[at], state.capacity, 1)
-        return left
+        return self._limits.left_without(removed)
 
     def class_of(self, pod: Pod) -> PodClass:
         """Return the class of a pod."""
         return self.record(pod)[0]
-
-
-def _take(left: dict[str, int], capacity: Mapping[str, int], sign: int) -> None:
-    for name in left:
-        left[name] += sign * (1 if name == "nodes" else capacity.get(name, 0))

@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model import names
-from dovetail.model.labels import LabelSelector, Requirement, Requirements, pod_requirements
+from dovetail.model.labels.requirements import Requirement, Requirements, pod_requirements
+from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm, PodSpec, TopologySpreadConstraint
 from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling.launch.machines import Mask, ReqSet
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import tolerates
 from dovetail.scheduling.pods.relax import relaxed
-from dovetail.scheduling.topology import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter
+from dovetail.scheduling.topology.groups import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter
 
 if TYPE_CHECKING:
     from dovetail.scheduling.frame import Frame
