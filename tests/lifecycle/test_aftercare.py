@@ -95,6 +95,18 @@ def test_while_pods_are_missing_the_pool_waits(store: Store) -> None:
     assert care.next_at() is None
 
 
+def test_a_moved_pod_whose_end_is_not_known_yet_does_not_count(store: Store) -> None:
+    """The node's end is seen before its pod's: the pool waits, and keeps its deadline."""
+    care = Aftercare()
+    care.begin(run("n1"), store, lambda pool: LIMIT)
+    care.end(run("n1"), 0, well=True)
+    assert "d/ReplicaSet/web" in care.unsettled(store)["web"]
+    assert care.look(store, SECOND, lambda pool: True) == ([], False)
+    store.vanish("Pod", "d", "a", "a")
+    store.observe(pod("c", "n2", ready=False))
+    assert len(look(care, store, LIMIT)) == 1
+
+
 @pytest.mark.parametrize(("elapsed", "halts"), [(LIMIT - 1, False), (LIMIT, True)])
 def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool) -> None:
     """Not before; the annotation says who and how many."""
