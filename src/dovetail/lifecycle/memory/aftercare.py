@@ -1,9 +1,9 @@
 """Aftercare: a roll that goes wrong stops by itself (spec section 17, `movedPodsReadyWithin`).
 
-Before a command's pods leave, the ready pods of their owners are counted. From its end on, its pools start nothing
-voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer than the
-pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the owners have
-recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
+Before a command's pods leave, the ready pods of their owners are counted. Once its nodes are gone, its pools start
+nothing voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer
+than the pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the
+owners have recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True)
 class _Moved:
-    """What there was before a command; the deadlines of its pools are set at the command's end."""
+    """What there was before a command; the deadlines of its pools are set when its nodes are gone."""
 
     before: Before
     within: dict[str, int]
@@ -45,13 +45,15 @@ class Aftercare:
         if within and run.id not in self._moved:
             self._moved[run.id] = _Moved(before=ready_on(run.nodes, store), within=within)
 
-    def end(self, run: Run, elapsed: int, *, well: bool) -> None:
-        """Start the deadlines at a command's end; forget a command that moved nothing."""
-        moved = self._moved.get(run.id)
-        if moved is not None and well:
+    def left(self, ident: str, elapsed: int) -> None:
+        """Start the deadlines: a command's nodes are gone, whatever is still to be tidied up."""
+        moved = self._moved.get(ident)
+        if moved is not None:
             moved.due = {pool: elapsed + limit for pool, limit in moved.within.items()}
-        else:
-            self._moved.pop(run.id, None)
+
+    def drop(self, ident: str) -> None:
+        """Forget a command that moved nothing."""
+        self._moved.pop(ident, None)
 
     def forget(self) -> None:
         """Forget all: another process leads. What has halted is on the pools."""
