@@ -27,7 +27,7 @@ def run() -> list[dict[str, Any]]:
 def one(name: str) -> dict[str, Any]:
     """Times of one cluster in this process."""
     from dovetail.api.catalogue import load_catalogue
-    from dovetail.api.decode import load_cluster
+    from dovetail.api.reading.decode import load_cluster
     from dovetail.cli.inputs import quiet_collector
     from dovetail.model.settings import KARPENTER_1_15
     from dovetail.scheduling.simulate import simulate

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dovetail.cli.main import build_parser, main
-from dovetail.cli.simulate import again
+from dovetail.cli.simulation.simulate import again
 from dovetail.decide.words import dollars
 from dovetail.model.money import parse_money
 from dovetail.sim.pages.comparison import Comparison, sentence

@@ -15,11 +15,11 @@ from dovetail.lifecycle.reports import (
     VerdictsChanged,
     Warned,
 )
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.telemetry import Telemetry
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 
 def _lines(stream: StringIO) -> list[dict[str, object]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.decode import decode_objects, load_cluster
 from dovetail.api.findings import InputError
+from dovetail.api.reading.decode import decode_objects, load_cluster
 from dovetail.model.objects import KINDS, NodePool, Pod
 from tests.paths import SHARED, needs_shared
 
@@ -251,7 +251,7 @@ def test_five_thousand_nodes_fit_into_memory() -> None:
 
     path = SHARED / "bench" / "mixed-5000" / "cluster.json.gz"
     program = (
-        "import pathlib, re, sys\nfrom dovetail.api.decode import load_cluster\n"
+        "import pathlib, re, sys\nfrom dovetail.api.reading.decode import load_cluster\n"
         "cluster = load_cluster([sys.argv[1]])\n"
         "status = pathlib.Path('/proc/self/status')\n"
         "peak = re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1] if status.exists() else 0\n"

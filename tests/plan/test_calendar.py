@@ -3,10 +3,10 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from dovetail.api.decode import decode_objects
+from dovetail.api.reading.decode import decode_objects
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model.cluster import Cluster, cluster_of
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.plan.calendar import PoolCalendar, Stretch, calendar
 

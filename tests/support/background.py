@@ -13,14 +13,14 @@ from dovetail.api.catalogue import load_catalogue
 from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Event
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import connect
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.resources import RESOURCES
+from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
 from dovetail.live.record_key import load_seal
-from dovetail.live.resources import RESOURCES
 from dovetail.live.run import Controller
-from dovetail.live.watch import Informer
 from dovetail.standin.provider import Provider
 
 

@@ -22,7 +22,7 @@ from dovetail.lifecycle.reports import (
     Warned,
 )
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 
 def every_report(text: str) -> list[Report]:

@@ -14,21 +14,21 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api.budget_rules import budget_findings, with_text_nodes
 from dovetail.api.controls import LISTED_MAX, read_health, read_repair, read_window, readable_reasons
 from dovetail.api.findings import Finding, InputError, Severity, shown
-from dovetail.api.karpenter_budgets import karpenter_budgets
-from dovetail.api.manifest_shapes import DISRUPTION
-from dovetail.api.shape import check
-from dovetail.api.validate import read_annotation
-from dovetail.model.controls import AllowWindow, Health, RepairRule
-from dovetail.model.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.api.manifests.budget_rules import budget_findings, with_text_nodes
+from dovetail.api.manifests.karpenter_budgets import karpenter_budgets
+from dovetail.api.manifests.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.shape import check
+from dovetail.api.manifests.validate import read_annotation
 from dovetail.model.money import Money, as_float, parse_money
 from dovetail.model.names import POLICY_ANNOTATION
 from dovetail.model.objects import DisruptionSpec, NodePool
-from dovetail.model.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
-from dovetail.model.schedule import window
+from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
+from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.model.timing.windows import window
 
 READ_MAX: Final = 10 * LISTED_MAX
 """How many entries of a list are read although it is too long; more than that and none of them is."""

@@ -24,7 +24,8 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, awaited, gates_of
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
-from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
+from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
@@ -35,7 +36,7 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.frame import Frame

@@ -1,6 +1,6 @@
 """The JSON document of `dovetail plan`, as contract.md promises it. Shapes values only, decides nothing.
 
-Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.plan` prints it.
+Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.planning.plan` prints it.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,7 @@ the state. Spec sections 5 and 9; S4. Sits in lifecycle, above `engine_state`; o
 
 from typing import Final
 
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts

@@ -28,8 +28,8 @@ from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.managed import managed_pools
 from dovetail.model.objects import Node, NodePool, condition
+from dovetail.model.policies.managed import managed_pools
 from dovetail.model.settings import Settings
 
 _MICROSECOND: Final = timedelta(microseconds=1)

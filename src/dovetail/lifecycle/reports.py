@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 Figures = dict[str, str | int | float]
 _NAMED_MAX: Final = 4

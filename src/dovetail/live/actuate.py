@@ -33,10 +33,10 @@ from dovetail.lifecycle.effects.writes import (
     text,
 )
 from dovetail.lifecycle.messages import Failure, Instruction, InstructionFailed, InstructionSucceeded
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError
+from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.resources import BY_KIND, EVENT, Resource
 from dovetail.live.last_look import read_pods_on
-from dovetail.live.resources import BY_KIND, EVENT, Resource
 
 __all__ = ["Actuator", "Answer"]
 

@@ -14,10 +14,10 @@ import msgspec
 from dovetail.lifecycle.conditions import POLICY_READABLE
 from dovetail.lifecycle.effects.node_effects import hold_patch, open_patch, release_patch
 from dovetail.lifecycle.effects.pod_effects import unmark_patch
-from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.resources import BY_KIND, Resource
+from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.resources import BY_KIND, Resource
 from dovetail.model import names
-from dovetail.model.managed import is_labelled
+from dovetail.model.policies.managed import is_labelled
 
 Tree = dict[str, Any]
 # A NodeClaim's annotations reach its Node when that registers: nodes are looked at after the claims are done.

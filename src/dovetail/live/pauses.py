@@ -6,9 +6,9 @@ Spec section 16. Needs no running controller. Resuming also ends a halt that a p
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dovetail.live.client import ApiClient
 from dovetail.live.holds import Tally, apply_change, check_pools, listed_items
-from dovetail.live.resources import BY_KIND
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.resources import BY_KIND
 from dovetail.model.names import HALTED, PAUSED, PAUSED_REASON
 
 _POOL: Final = BY_KIND["NodePool"]

@@ -39,15 +39,15 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator, Answer
-from dovetail.live.client import UNREADABLE, ApiClient
-from dovetail.live.lag import watch_lag
-from dovetail.live.lease import LeaderElection
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.resources import ALL_RESOURCES, Resource, as_asked, plural_in
+from dovetail.live.kubernetes.client import UNREADABLE, ApiClient
+from dovetail.live.kubernetes.lease import LeaderElection
+from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource, as_asked, plural_in
+from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.observability.lag import watch_lag
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.telemetry import CONSOLIDATION_TYPE, Telemetry
 from dovetail.live.tasks import Tasks
-from dovetail.live.telemetry import CONSOLIDATION_TYPE, Telemetry
-from dovetail.live.watch import Informer
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool

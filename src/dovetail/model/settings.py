@@ -1,7 +1,7 @@
 """Every tunable of the decisions, with its default; a profile is a set of them.
 
 `DOVETAIL` is the default profile, `KARPENTER_1_15` repeats Karpenter v1.15 on the same objects (docs/deviations.md).
-Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.duration`).
+Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.timing.duration`).
 """
 
 from dataclasses import dataclass, field

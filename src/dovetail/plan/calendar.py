@@ -13,7 +13,7 @@ from dovetail.decide.gates.budgets import REASONS, Allowance, flat_allowance, is
 from dovetail.decide.question import Question
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
 
 

@@ -1,7 +1,7 @@
 """`plan --compare PROFILE`: what another profile would do on the same input, node by node, and why they differ.
 
 Both answers are the core's own. What is added here is which of the two rules is behind each difference. Sits in plan;
-`cli.plan` prints it.
+`cli.planning.plan` prints it.
 """
 
 from collections.abc import Iterable

@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
+from dovetail.api.manifests.validate import read_annotation
 from dovetail.api.policy_change import with_policy_field
-from dovetail.api.validate import read_annotation
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.gate_results import pod_name
-from dovetail.decide.gates.price import PRICE_GATES
+from dovetail.decide.gates.price_refusals import PRICE_GATES
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.methods import leaving, single_node
 from dovetail.decide.methods.moves import Move, command_of

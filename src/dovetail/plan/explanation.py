@@ -1,6 +1,6 @@
 """`dovetail explain`: one node's gates with figures, its pool's policy with origins, and what opens it.
 
-Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.explain` prints it.
+Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.planning.explain` prints it.
 """
 
 import difflib
@@ -14,9 +14,9 @@ from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
 from dovetail.model.command import Method
-from dovetail.model.duration import format_duration
 from dovetail.model.money import format_money
-from dovetail.model.policy import Budget, DisruptionPolicy
+from dovetail.model.policies.policy import Budget, DisruptionPolicy
+from dovetail.model.timing.duration import format_duration
 from dovetail.model.verdicts import ELIGIBLE, Gate
 from dovetail.plan.counterfactual import Answer, Counterfactual, counterfactuals
 from dovetail.plan.node_detail import NodeDetail, detail_of

@@ -18,7 +18,7 @@ from dovetail.decide.methods.method import budget_result
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.verdicts import Gate, GateResult
-from dovetail.plan.owners import Owners
+from dovetail.plan.blocking.owners import Owners
 
 _WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _RESOURCES = ("cpu", "memory")

@@ -1,7 +1,7 @@
 """The plan in words: what would be done now, what it saves, whom it disturbs, what holds the rest back.
 
 Grouped by the gate that nodes stop at, so that 500 nodes read as ten lines, with the first thing to change. Words
-only, decides nothing. Sits in plan; `cli.plan` prints it.
+only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Each round's commands are applied as the plan says (`plan.apply`) and have ended before the next round looks. The clock
 stands still: timers that open later are not waited for. Budgets hold within a round. Decides nothing: every round is
-the core's own. Sits in plan; `cli.plan` prints it.
+the core's own. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """`plan --to-end` in words: every round in order, with the running totals of money and restarts.
 
-Words only, decides nothing. Sits in plan; `cli.plan` prints it.
+Words only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from collections.abc import Sequence

@@ -19,8 +19,8 @@ from dovetail.model.command import Command
 from dovetail.model.objects import Pod
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 from dovetail.plan.apply import apply_commands
+from dovetail.plan.blocking.owners import Owners
 from dovetail.plan.counterfactual import counterfactuals
-from dovetail.plan.owners import Owners
 from dovetail.plan.summary import FIRST_STEP
 from dovetail.scheduling.pods.pod import is_active, is_reschedulable
 from dovetail.scheduling.pods.requests import amounts, pod_requests

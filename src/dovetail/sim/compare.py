@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.model.duration import format_duration
+from dovetail.model.timing.duration import format_duration
 from dovetail.sim.ledger import Result
 from dovetail.sim.pages.comparison import Comparison as Story
 from dovetail.sim.run import run_scenario

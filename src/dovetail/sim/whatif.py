@@ -2,7 +2,7 @@
 
 The capture says what was there a day ago and which pods came since (`scenarios.arrivals`); a capture whose pods are all
 older runs on from its own time instead. Same seed and same world for all three. The recommendation follows one rule,
-which it states. Decides nothing about disruption. Sits in sim; `cli.whatif` prints it.
+which it states. Decides nothing about disruption. Sits in sim; `cli.simulation.whatif` prints it.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from dovetail.api.findings import InputError
 from dovetail.api.policy_change import check_changes, patch_of
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import HOUR, MINUTE, format_duration
 from dovetail.model.money import UNIT
 from dovetail.model.settings import KARPENTER_1_15, RECOMMENDED, Settings
+from dovetail.model.timing.duration import HOUR, MINUTE, format_duration
 from dovetail.sim.compare import run_all
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.arrivals import stays_of

@@ -1,7 +1,7 @@
 """`dovetail top` as values: what is on the screen, and what a key changes. Draws nothing itself.
 
 `render` turns the live document (`ui.document`) and a `Screen` into lines of styled text that fit the terminal; `press`
-turns a key into the next `Screen`. `cli.top` owns the terminal. Text from a cluster is made safe before it is cut.
+turns a key into the next `Screen`. `cli.cluster.top` owns the terminal. Text from a cluster is made safe, then cut.
 """
 
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import decide
-from dovetail.plan.blockers import find_blockers
+from dovetail.plan.blocking.blockers import find_blockers
 from dovetail.plan.view import changes_of, moves_of
 from dovetail.ui.commands import commands_of
 from dovetail.ui.document import live_document, sample_of

@@ -17,9 +17,9 @@ from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
-from dovetail.model.duration import later
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import GateResult
 
 REASONS = (Reason.EMPTY, Reason.EXPIRED, Reason.DRIFTED, Reason.UNDERUTILIZED)

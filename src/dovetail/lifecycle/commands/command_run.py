@@ -25,8 +25,8 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.duration import format_duration
 from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
+from dovetail.model.timing.duration import format_duration
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""

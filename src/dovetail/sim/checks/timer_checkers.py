@@ -14,7 +14,7 @@ from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Node, NodeClaim, Pod, condition
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.events import present_on
 from dovetail.scheduling.simulate import simulate
@@ -25,7 +25,7 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _LONG_AGO: Final = -(1 << 62)
 SET_CLOCK: Final = 71 * SECOND

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from dovetail.api.findings import Finding, InputError, Severity
-from dovetail.api.validate import disruption_findings, validate_manifest
+from dovetail.api.manifests.validate import disruption_findings, validate_manifest
 from dovetail.model import names
 from dovetail.model.quantity import QuantityError, resource_amount
 from dovetail.sim.scenarios.sections import (

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
 from dovetail.sim.world.kubelet import Kubelets
-from dovetail.sim.world.matching import selects
-from dovetail.sim.world.shapes import PodShape, Shapes
+from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import Change, WorldStore
 
 

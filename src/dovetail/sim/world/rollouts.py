@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from dovetail.model.feature_objects import DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate
 from dovetail.model.names import SURGE
 from dovetail.model.objects import Deployment, ObjectMeta, is_true
+from dovetail.model.parts.features import DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.store import Change, WorldStore
 from dovetail.sim.world.workloads import Workload, Workloads

@@ -27,16 +27,17 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.world.actuate import Actuator, claim_from
 from dovetail.sim.world.clock import Clock, Dice
 from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
-from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
-from dovetail.sim.world.karpenter import DRIFT_CHECK, Karpenter, with_condition
-from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
+from dovetail.sim.world.karpenter.draining import Draining
+from dovetail.sim.world.karpenter.lifetimes import DRIFT_CHECK, Karpenter
+from dovetail.sim.world.karpenter.loop import ConsolidationState, LoopDecider
+from dovetail.sim.world.karpenter.node_objects import with_condition
+from dovetail.sim.world.karpenter.provisioner import Provisioner
 from dovetail.sim.world.kubelet import Kubelets
-from dovetail.sim.world.provisioner import Provisioner
+from dovetail.sim.world.placement.scheduler import Scheduler
+from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.rollouts import Rollouts
-from dovetail.sim.world.scheduler import Scheduler
-from dovetail.sim.world.shapes import Shapes
 from dovetail.sim.world.store import WorldStore
 from dovetail.sim.world.workloads import Workloads
 
