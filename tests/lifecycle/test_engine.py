@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record

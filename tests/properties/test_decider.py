@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import decide

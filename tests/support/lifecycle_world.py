@@ -7,7 +7,7 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan

@@ -22,8 +22,8 @@ from dovetail.model.objects import (
     ResourceRequirements,
     SelectorRequirement,
 )
-from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.checks.small_clusters import small_catalogue
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.world.actuate import Acted, Answer
 from dovetail.sim.world.clock import HOUR, SECOND, seconds
 from dovetail.sim.world.cloud import CloudTimes

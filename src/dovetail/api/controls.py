@@ -14,7 +14,7 @@ from dovetail.api.manifests.shape import check, error
 from dovetail.model.policies.controls import AllowWindow, Health, PendingLimit, RepairRule
 from dovetail.model.policies.reasons import Reason
 from dovetail.model.timing.duration import parse_simple
-from dovetail.model.timing.schedule import window
+from dovetail.model.timing.windows import window
 
 LISTED_MAX: Final = 50
 

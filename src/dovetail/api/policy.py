@@ -28,7 +28,7 @@ from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import HOUR, format_duration, parse_nillable, parse_simple
-from dovetail.model.timing.schedule import window
+from dovetail.model.timing.windows import window
 
 READ_MAX: Final = 10 * LISTED_MAX
 """How many entries of a list are read although it is too long; more than that and none of them is."""

@@ -134,7 +134,7 @@ def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -
 @contextlib.contextmanager
 def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
     """Return which object holds a quantity that can't be read; looked for only once one was met."""
-    from dovetail.model.labels import OperatorError
+    from dovetail.model.labels.requirements import OperatorError
     from dovetail.model.quantity import QuantityError
 
     try:

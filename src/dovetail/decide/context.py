@@ -24,7 +24,8 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, awaited, gates_of
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
-from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
+from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds

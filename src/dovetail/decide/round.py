@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.horizon import next_change
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
 from dovetail.decide.methods.method import MethodRun, blocked_move

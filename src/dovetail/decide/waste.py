@@ -11,7 +11,7 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods.moves import refuse_back_off, refuse_unplaced
 from dovetail.decide.search.dual import SLACK, ValueBound

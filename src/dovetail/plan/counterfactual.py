@@ -22,7 +22,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.gate_results import pod_name
-from dovetail.decide.gates.price import PRICE_GATES
+from dovetail.decide.gates.price_refusals import PRICE_GATES
 from dovetail.decide.horizon import node_times, window_times
 from dovetail.decide.methods import leaving, single_node
 from dovetail.decide.methods.moves import Move, command_of

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.model import names
-from dovetail.model.labels import ALIASES, is_label_value, is_qualified_name, pod_requirements
+from dovetail.model.labels.requirements import pod_requirements
+from dovetail.model.labels.syntax import ALIASES, is_label_value, is_qualified_name
 from dovetail.model.objects import Pod, SelectorRequirement
 from dovetail.scheduling.pods.volumes import VolumeNeeds
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 Tree = dict[str, Any]
 Work = Callable[[], Awaitable[None]]
-FINALIZER: Final = "karpenter.sh/termination"
 BAD_IMAGE: Final = "dovetail.dev/stand-in-bad-image"
 """A label on a Node: pods on it run and never become ready, to try how a roll stops."""
 DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
@@ -152,7 +151,7 @@ class Provider:
         works: list[Work] = []
         for claim in self.store.node_claims():
             if claim.metadata.deletion_timestamp is not None:
-                if FINALIZER in claim.metadata.finalizers:
+                if names.TERMINATION_FINALIZER in claim.metadata.finalizers:
                     works.append(partial(self._terminate, claim))
             elif not claim.status.provider_id:
                 works.append(partial(self._launch, claim))
@@ -170,11 +169,11 @@ class Provider:
             self.log.warning("no machine fits the NodeClaim; it is given up", claim=claim.metadata.name)
             return
         name = claim.metadata.name
-        if FINALIZER not in claim.metadata.finalizers:
+        if names.TERMINATION_FINALIZER not in claim.metadata.finalizers:
             patch = {
                 "metadata": {
                     "resourceVersion": claim.metadata.resource_version,
-                    "finalizers": [*claim.metadata.finalizers, FINALIZER],
+                    "finalizers": [*claim.metadata.finalizers, names.TERMINATION_FINALIZER],
                     "labels": machine_labels(claim, machine),
                 }
             }
@@ -233,7 +232,7 @@ class Provider:
             for pod in tuple(self.store.pods_on(name)):
                 await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
             await self._delete(BY_KIND["Node"], name)
-        kept = [entry for entry in claim.metadata.finalizers if entry != FINALIZER]
+        kept = [entry for entry in claim.metadata.finalizers if entry != names.TERMINATION_FINALIZER]
         await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, {"metadata": {"finalizers": kept}})
         self._leases.pop(name, None)
 

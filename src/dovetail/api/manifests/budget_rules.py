@@ -11,8 +11,9 @@ from typing import Any, Final
 from dovetail.api.findings import Finding
 from dovetail.api.manifests.manifest_shapes import BUDGET, WINDOW_LENGTH
 from dovetail.api.manifests.shape import check, error, warning
+from dovetail.model.timing.cron import ScheduleError
 from dovetail.model.timing.duration import HOUR, MINUTE, parse_simple
-from dovetail.model.timing.schedule import ScheduleError, parse_schedule
+from dovetail.model.timing.schedule import parse_schedule
 
 PER_MAX: Final = 168 * HOUR
 

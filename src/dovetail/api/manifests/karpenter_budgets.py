@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dovetail.model.policies.policy import Budget, Reason
+from dovetail.model.timing.cron import ScheduleError
 from dovetail.model.timing.duration import parse_go_duration
-from dovetail.model.timing.schedule import ScheduleError, Window, window
+from dovetail.model.timing.windows import Window, window
 
 _COUNT: Final = re.compile(r"[+-]?[0-9]{1,18}")
 

@@ -15,9 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.findings import Finding, Severity
+from dovetail.api.manifests.controller_rules import controller_findings
 from dovetail.api.manifests.manifest_shapes import NODE_POOL
 from dovetail.api.manifests.shape import REQUIRED, check, child, error
-from dovetail.api.manifests.validate import controller_findings, own_label_findings, static_findings
+from dovetail.api.manifests.validate import own_label_findings, static_findings
 from dovetail.model.objects import NodePool
 from dovetail.model.quantity import QuantityError, resource_amount
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.model import names
-from dovetail.model.labels import LabelSelector
+from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.timing.duration import DurationError, later, parse_go_duration
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption

@@ -12,7 +12,7 @@ from datetime import datetime
 from dovetail.api.pool_marks import Halt, read_halt
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.words import clock, nanoseconds, seconds
-from dovetail.model.labels import pod_requirements
+from dovetail.model.labels.requirements import pod_requirements
 from dovetail.model.objects import NodePool, Pod, condition
 from dovetail.model.policies.controls import Health
 from dovetail.model.policies.policy import DisruptionPolicy, Reason

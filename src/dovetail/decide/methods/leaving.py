@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import budget_result, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first

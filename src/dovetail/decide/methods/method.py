@@ -10,7 +10,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.gate_results import stopped
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.command import REASON_OF, Command, Method

@@ -13,7 +13,8 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal, has_wasted_enough
+from dovetail.decide.gates.price import has_wasted_enough
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score

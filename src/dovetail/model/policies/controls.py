@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.model.policies.reasons import Reason
 
 if TYPE_CHECKING:
-    from dovetail.model.timing.schedule import Window
+    from dovetail.model.timing.windows import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.reasons import Reason
 
 if TYPE_CHECKING:
-    from dovetail.model.timing.schedule import Window
+    from dovetail.model.timing.windows import Window
 
 __all__ = ["Budget", "ConsolidationPolicy", "DisruptionPolicy", "Reason"]
 

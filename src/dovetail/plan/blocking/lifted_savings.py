@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dovetail.decide.context import RoundContext, in_cost_order
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import take_within
 from dovetail.decide.methods.moves import Move, cost_move, plain_move, score

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dovetail.model import names
 from dovetail.model.catalogue import Offering
-from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.objects import Pod
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import RESERVATION, ReqSet, TypeBits, places_of
@@ -17,7 +17,7 @@ from dovetail.scheduling.launch.templates import Template, short_values
 from dovetail.scheduling.pods.pod import HostPort, ports_clash
 from dovetail.scheduling.pods.relax import next_preference
 from dovetail.scheduling.pods.variants import Variant
-from dovetail.scheduling.topology import GroupState
+from dovetail.scheduling.topology.states import GroupState
 
 
 class ReservedError(Exception):

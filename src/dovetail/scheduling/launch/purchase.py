@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
 from dovetail.model.objects import SelectorRequirement
 
 

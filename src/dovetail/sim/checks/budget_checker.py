@@ -18,7 +18,7 @@ from dovetail.sim.checks.promises import Checker, is_tainted, record_on
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from dovetail.sim.checks.promises import Checker, record_on
 from dovetail.sim.world.host import Host
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 

@@ -32,7 +32,7 @@ from dovetail.model.objects import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from dovetail.sim.scenarios.stage import offered
+from dovetail.sim.scenarios.simulated_cloud import offered
 from dovetail.sim.world.clock import seconds
 from dovetail.sim.world.workloads import Workload
 from dovetail.sim.world.world import World, managed

@@ -20,10 +20,10 @@ from dovetail.model.objects import (
     is_true,
 )
 from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, Steering
-from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.checks.promises import Violation
 from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, draw_pool, small_catalogue
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.compare import cores
 from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
 from dovetail.sim.world.cloud import CloudTimes

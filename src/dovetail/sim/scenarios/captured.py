@@ -16,7 +16,7 @@ from dovetail.model.catalogue import InstanceType
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodeClaim, NodePool, Pod
 from dovetail.sim.scenarios.scenario import Scenario, ScenarioError
-from dovetail.sim.world.karpenter.lifetimes import span_of, with_condition
+from dovetail.sim.world.karpenter.node_objects import span_of, with_condition
 from dovetail.sim.world.world import World
 
 _PLAIN = (

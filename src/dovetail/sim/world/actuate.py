@@ -22,7 +22,7 @@ from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
 from dovetail.sim.world.eviction import Answer as Eviction
-from dovetail.sim.world.karpenter.lifetimes import FINALIZER, Karpenter
+from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
@@ -73,7 +73,9 @@ class Actuator:
                 if item is not None:
                     raise ConflictError(f"{write.ref.kind} {write.ref.name} is there already")
                 made = object_of(write.tree)
-                metadata = replace(made.metadata, creation_timestamp=self.clock.instant(), finalizers=(FINALIZER,))
+                metadata = replace(
+                    made.metadata, creation_timestamp=self.clock.instant(), finalizers=(names.TERMINATION_FINALIZER,)
+                )
                 made = self.store.put(replace(made, metadata=metadata))
                 self.karpenter.created(write.ref.name)
                 return made.metadata.uid
@@ -101,7 +103,7 @@ def claim_from(pool: NodePool, name: str, wanted: Replacement) -> NodeClaim:
     """Return the NodeClaim that Karpenter itself would write for this pool."""
     claim = object_of(node_claim_tree(name, wanted, tree_of(pool), {}))
     assert isinstance(claim, NodeClaim)
-    return replace(claim, metadata=replace(claim.metadata, finalizers=(FINALIZER,)))
+    return replace(claim, metadata=replace(claim.metadata, finalizers=(names.TERMINATION_FINALIZER,)))
 
 
 def record_on(item: Node | NodeClaim | None) -> Record | None:

@@ -30,8 +30,9 @@ from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
 from dovetail.sim.world.karpenter.draining import Draining
-from dovetail.sim.world.karpenter.lifetimes import DRIFT_CHECK, Karpenter, with_condition
+from dovetail.sim.world.karpenter.lifetimes import DRIFT_CHECK, Karpenter
 from dovetail.sim.world.karpenter.loop import ConsolidationState, LoopDecider
+from dovetail.sim.world.karpenter.node_objects import with_condition
 from dovetail.sim.world.karpenter.provisioner import Provisioner
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.scheduler import Scheduler

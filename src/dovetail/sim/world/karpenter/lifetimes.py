@@ -18,57 +18,30 @@ from dovetail.model.objects import (
     Node,
     NodeClaim,
     NodeClaimStatus,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    ResourceList,
-    Scalar,
-    Taint,
     condition,
     is_true,
 )
-from dovetail.model.quantity import format_amount
-from dovetail.model.timing.duration import DurationError, parse_nillable
 from dovetail.scheduling.pods.events import event_nodes
 from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span
 from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.karpenter.draining import Draining
+from dovetail.sim.world.karpenter.node_objects import (
+    NOT_READY,
+    labels_of,
+    node_of,
+    resource_list,
+    span_of,
+    with_condition,
+    without_condition,
+)
 from dovetail.sim.world.store import Change, WorldStore
 
-FINALIZER: Final = "karpenter.sh/termination"
 POD_EVENT_DEDUPE: Final = 10 * SECOND
 DRIFT_CHECK: Final = 5 * MINUTE
 REGISTRATION_TIMEOUT: Final = 15 * MINUTE
 COLLECT_AFTER: Final = 2 * MINUTE
 NOT_READY_AFTER: Final = 40 * SECOND
 _QUICK: Final = SECOND // 10
-_NOT_READY: Final = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
-
-
-def with_condition(
-    conditions: tuple[Condition, ...], kind: str, status: str, now: datetime, reason: str = ""
-) -> tuple[Condition, ...]:
-    """Return the conditions with one set; its transition time moves only when its status does."""
-    known = condition(conditions, kind)
-    since = known.last_transition_time if known is not None and known.status == status else now
-    entry = Condition(type=kind, status=status, reason=reason or kind, last_transition_time=since)
-    others = tuple(other for other in conditions if other.type != kind)
-    return (*others, entry)
-
-
-def without_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Condition, ...]:
-    """Return the conditions less one."""
-    return tuple(entry for entry in conditions if entry.type != kind)
-
-
-def span_of(text: Scalar, default: int | None = None) -> int | None:
-    """Return a duration of an object; None for Never and for what nobody can read."""
-    if text is None:
-        return default
-    try:
-        return parse_nillable(str(text), "smhd")
-    except DurationError:
-        return None
 
 
 class Karpenter:
@@ -128,11 +101,11 @@ class Karpenter:
         status = NodeClaimStatus(
             provider_id=f"sim:///{instance.zone}/{name}",
             image_id=image,
-            capacity=_amounts(kind.capacity),
-            allocatable=_amounts(kind.allocatable()),
+            capacity=resource_list(kind.capacity),
+            allocatable=resource_list(kind.allocatable()),
             conditions=with_condition(claim.status.conditions, names.CONDITION_LAUNCHED, "True", now),
         )
-        labels = {**claim.metadata.labels, **_labels_of(instance, claim)}
+        labels = {**claim.metadata.labels, **labels_of(instance, claim)}
         self.store.put(replace(claim, metadata=replace(claim.metadata, labels=labels), status=status))
         self.clock.after(REGISTRATION_TIMEOUT, self._give_up, name, uid)
         if name not in self.stillborn and image not in self.bad_images:
@@ -164,7 +137,7 @@ class Karpenter:
             return
         now = self.clock.instant()
         startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
-        taints = tuple(t for t in node.spec.taints if t.key != _NOT_READY.key and (t.key, t.effect) not in startup)
+        taints = tuple(t for t in node.spec.taints if t.key != NOT_READY.key and (t.key, t.effect) not in startup)
         labels = {**node.metadata.labels, names.INITIALIZED_LABEL: "true"}
         status = replace(node.status, conditions=with_condition(node.status.conditions, "Ready", "True", now))
         node = replace(node, metadata=replace(node.metadata, labels=labels), spec=replace(node.spec, taints=taints))
@@ -185,11 +158,11 @@ class Karpenter:
             node_name=name,
             provider_id=f"sim:///{instance.zone}/{name}",
             image_id=self.images.get(claim.spec.node_class_ref.name, ""),
-            capacity=_amounts(kind_of.capacity),
-            allocatable=_amounts(kind_of.allocatable()),
+            capacity=resource_list(kind_of.capacity),
+            allocatable=resource_list(kind_of.allocatable()),
             conditions=conditions,
         )
-        labels = {**claim.metadata.labels, **_labels_of(instance, claim)}
+        labels = {**claim.metadata.labels, **labels_of(instance, claim)}
         claim = replace(claim, metadata=replace(claim.metadata, labels=labels), status=status)
         self.store.put(claim)
         node = node_of(claim, born)
@@ -365,7 +338,7 @@ class Karpenter:
             return
         now = self.clock.instant()
         status = replace(node.status, conditions=with_condition(node.status.conditions, "Ready", "Unknown", now))
-        taints = (*(t for t in node.spec.taints if t.key != _NOT_READY.key), _NOT_READY)
+        taints = (*(t for t in node.spec.taints if t.key != NOT_READY.key), NOT_READY)
         self.store.put(replace(node, status=status, spec=replace(node.spec, taints=taints)))
 
     def _collect(self, name: str, uid: str) -> None:
@@ -410,46 +383,3 @@ class Karpenter:
         self.dead.discard(name)
         self.store.remove("Node", name)
         self.store.remove("NodeClaim", name)
-
-
-def _amounts(amounts: dict[str, int]) -> ResourceList:
-    return {resource: format_amount(resource, amount) for resource, amount in amounts.items()}
-
-
-def _labels_of(instance: Instance, claim: NodeClaim) -> dict[str, str]:
-    labels = {
-        entry.key: entry.values[0]
-        for entry in instance.kind.requirements
-        if entry.operator == "In" and len(entry.values) == 1
-    }
-    for entry in claim.spec.requirements:
-        if entry.operator == "In" and len(entry.values) == 1 and entry.key not in labels:
-            labels[entry.key] = entry.values[0]
-    labels[names.INSTANCE_TYPE] = instance.kind.name
-    labels[names.ZONE] = instance.zone
-    labels[names.CAPACITY_TYPE] = instance.capacity_type
-    return labels
-
-
-def node_of(claim: NodeClaim, now: datetime) -> Node:
-    """Return the Node that registers for a launched NodeClaim: its labels, annotations and taints, not ready yet."""
-    name = claim.metadata.name
-    labels = {**claim.metadata.labels, names.HOSTNAME: name, names.REGISTERED_LABEL: "true"}
-    return Node(
-        metadata=ObjectMeta(
-            name=name,
-            labels=labels,
-            annotations=dict(claim.metadata.annotations),
-            creation_timestamp=now,
-            finalizers=(FINALIZER,),
-        ),
-        spec=NodeSpec(
-            provider_id=claim.status.provider_id,
-            taints=(*claim.spec.taints, *claim.spec.startup_taints, _NOT_READY),
-        ),
-        status=NodeStatus(
-            capacity=claim.status.capacity,
-            allocatable=claim.status.allocatable,
-            conditions=(Condition(type="Ready", status="False", last_transition_time=now),),
-        ),
-    )

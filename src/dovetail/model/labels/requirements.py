@@ -1,7 +1,7 @@
-"""Labels: the algebra of requirements on them, as Karpenter's scheduler understands it, and label selectors.
+"""Requirements on labels: their algebra, as Karpenter's scheduler understands it.
 
-Decides which values of a label a requirement admits, what two of them admit together, whether a set of requirements can
-be met by another, and which labels a selector matches. Doesn't know what the labels are on. Sits above `model.objects`,
+Decides which values of a label a requirement admits, what two of them admit together, and whether a set of requirements
+can be met by another. Doesn't know what the labels are on. Sits above `model.objects`,
 whose written forms it compiles. The scheduling kernel calls it in its inner loops, hence plain slotted values and set
 operations.
 """
@@ -17,59 +17,17 @@ from typing import Final
 import msgspec
 
 from dovetail.model import names
-from dovetail.model.objects import LabelSelectorSpec, NodeAffinity, SelectorRequirement
+from dovetail.model.labels.syntax import ALIASES
+from dovetail.model.objects import NodeAffinity, SelectorRequirement
 
 INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
-WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
 
-WELL_KNOWN: Final = frozenset(
-    {
-        names.NODEPOOL,
-        names.ZONE,
-        names.REGION,
-        names.INSTANCE_TYPE,
-        names.ARCH,
-        names.OS,
-        names.CAPACITY_TYPE,
-        WINDOWS_BUILD,
-    }
-)
-"""Labels that Karpenter itself puts on nodes: a pod may ask for them although the pool says nothing about them."""
 
-ALIASES: Final[Mapping[str, str]] = {
-    "failure-domain.beta.kubernetes.io/zone": names.ZONE,
-    "failure-domain.beta.kubernetes.io/region": names.REGION,
-    "beta.kubernetes.io/arch": names.ARCH,
-    "beta.kubernetes.io/os": names.OS,
-    "beta.kubernetes.io/instance-type": names.INSTANCE_TYPE,
-}
-"""Old names of labels, each with the one it is read as."""
 _OLD_NAMES: Final = {new: old for old, new in ALIASES.items()}
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-
-
-def well_known(provided: Iterable[str] = ()) -> frozenset[str]:
-    """Well-known labels together with those that the cloud provider's instance types carry."""
-    return WELL_KNOWN.union(provided)
-
-
-def is_qualified_name(text: str) -> bool:
-    """Return whether a text can be the key of a label: a name, perhaps with a DNS domain and a slash before it."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
-        return False
-    return len(name) <= 63 and _NAME.fullmatch(name) is not None
-
-
-def is_label_value(text: str) -> bool:
-    """Return whether a text can be the value of a label; the empty one can."""
-    return not text or (len(text) <= 63 and _NAME.fullmatch(text) is not None)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -421,69 +379,3 @@ def pod_requirements(
         first = required.node_selector_terms[0]
         requirements = requirements.union(Requirements.from_spec(first.match_expressions))
     return requirements
-
-
-class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
-    """A compiled label selector: equal selectors are equal values.
-
-    ``nothing`` is the selector that was not given (null), or can't be read, then with ``problem`` in words.
-    """
-
-    equal: tuple[tuple[str, str], ...] = ()
-    expressions: tuple[tuple[str, bool, frozenset[str], bool], ...] = ()
-    """Each as (key, whether the value must be among the values, the values, whether the label may be missing)."""
-    nothing: bool = False
-    problem: str | None = None
-
-    @staticmethod
-    def compile(spec: LabelSelectorSpec | None) -> LabelSelector:
-        """Compile a selector as written: null matches nothing, an empty one everything."""
-        if spec is None:
-            return MATCHES_NOTHING
-        expressions = []
-        for entry in spec.match_expressions:
-            values = frozenset(entry.values)
-            match entry.operator:
-                case "In" | "NotIn" if values:
-                    wanted = entry.operator == "In"
-                    expressions.append((entry.key, wanted, values, not wanted))
-                case "Exists" | "DoesNotExist" if not values:
-                    # Exists: no value is ruled out; DoesNotExist: none is among the wanted.
-                    missing = entry.operator == "DoesNotExist"
-                    expressions.append((entry.key, missing, values, missing))
-                case _:
-                    return LabelSelector(nothing=True, problem=_selector_problem(entry))
-        expressions.sort(key=lambda entry: (entry[0], entry[1], entry[3], sorted(entry[2])))
-        return LabelSelector(equal=tuple(sorted(spec.match_labels.items())), expressions=tuple(expressions))
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected."""
-        if self.nothing:
-            return False
-        for key, value in self.equal:
-            if labels.get(key) != value:
-                return False
-        for key, wanted, values, missing in self.expressions:
-            found = labels.get(key)
-            if found is None:
-                if not missing:
-                    return False
-            elif (found in values) != wanted:
-                return False
-        return True
-
-    def with_equal(self, pairs: Iterable[tuple[str, str]]) -> LabelSelector:
-        """Return the selector that also wants these labels, as matchLabelKeys adds them."""
-        return msgspec.structs.replace(self, equal=tuple(sorted({*self.equal, *pairs})))
-
-
-MATCHES_NOTHING: Final = LabelSelector(nothing=True)
-MATCHES_EVERYTHING: Final = LabelSelector()
-
-
-def _selector_problem(entry: SelectorRequirement) -> str:
-    if entry.operator in {"In", "NotIn"}:
-        return f"operator {entry.operator} on {entry.key} needs values; write at least one"
-    if entry.operator in {"Exists", "DoesNotExist"}:
-        return f"operator {entry.operator} on {entry.key} takes no values; leave them out"
-    return f"{entry.operator!r} on {entry.key} is not an operator; write In, NotIn, Exists or DoesNotExist"
