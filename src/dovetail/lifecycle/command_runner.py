@@ -174,6 +174,8 @@ class CommandRunner:
             state.out.extend(command_event(run, target))
             if target in (Phase.SURGING, Phase.EVICTING, Phase.DELETING):
                 state.aftercare.begin(run, state.store, state.ready_within)
+            if target is Phase.FINISHING:
+                state.aftercare.left(run.id, state.elapsed)
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
         state.out.extend(instructions(run, view))
@@ -223,9 +225,9 @@ class CommandRunner:
         state.facts_version += 1
         state.marks_seen = -1
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
-        state.aftercare.end(run, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             state.landing.drop(run.id)
+            state.aftercare.drop(run.id)
         if run.phase is Phase.REFUSED:
             self._refused(run)
             return

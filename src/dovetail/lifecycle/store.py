@@ -101,6 +101,7 @@ class Store:
         self.steered_pods: dict[Place, None] = {}
         self.closing_nodes: dict[str, None] = {}
         self.version = 0
+        self._vanished = 0
 
     # ------------------------------------------------------------ feeding
 
@@ -143,6 +144,7 @@ class Store:
         column.drop(at)
         del self._resource_versions[KINDS[kind], place]
         self._forget(old, place)
+        self._vanished += 1
         self._touch()
         return old
 
@@ -230,6 +232,10 @@ class Store:
     def has_machine(self, name: str) -> bool:
         """Return whether a node or a NodeClaim of that name is known."""
         return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
+
+    def count_gone(self) -> int:
+        """Return how many objects were taken out so far."""
+        return self._vanished
 
     def node_pools(self) -> tuple[NodePool, ...]:
         """Return all pools, by name."""

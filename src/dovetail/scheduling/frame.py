@@ -15,7 +15,7 @@ from dovetail.model.labels.selectors import MATCHES_EVERYTHING, LabelSelector
 from dovetail.model.labels.syntax import ALIASES
 from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
-from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.columns import Codes, NodeColumns
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.pods.bindings import Bindings
@@ -33,22 +33,26 @@ class PodPlaces:
     """Where the pods of each class are; only topology asks. `moving`: places of pods that move in every simulation."""
 
     def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Sequence[int]) -> None:
-        self._bindings, self._classes, self._moving = bindings, classes, moving
+        self.bindings, self._classes, self._moving = bindings, classes, moving
+
+    def carry_to(self, bindings: Bindings) -> None:
+        """Go on with newer pods that come to the same."""
+        self.bindings = bindings
 
     def _of(self, chosen: Mask) -> dict[int, Places]:
         chosen[self._moving] = False
-        return self._bindings.nodes_by_class(chosen)
+        return self.bindings.nodes_by_class(chosen)
 
     @cached
     def counted(self) -> dict[int, Places]:
         """Return those that spread and affinity count."""
-        return self._of(self._bindings.counted)
+        return self._of(self.bindings.counted)
 
     @cached
     def holding(self) -> dict[int, Places]:
         """Return those that hold anti-affinity against others."""
         holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
-        return self._of(self._bindings.running & holders[self._bindings.cls])
+        return self._of(self.bindings.running & holders[self.bindings.cls])
 
 
 class Frame:
@@ -91,6 +95,8 @@ class Frame:
         self.soft_taints = any(
             taint.effect == "PreferNoSchedule" for pool in pools for taint in pool.spec.template.spec.taints
         )
+        self._rows: dict[int, list[int]] = {}
+        self._parts: dict[tuple[str, ...], list[tuple[tuple[int, ...], Places]]] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
@@ -105,11 +111,19 @@ class Frame:
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
-    @cached
-    def rows(self) -> list[list[int]]:
-        """Return what each node has left, as plain numbers."""
-        rows: list[list[int]] = self.room.tolist()
-        return rows
+    def row(self, node: int) -> list[int]:
+        """Return what a node has left, as plain numbers; nobody may change them."""
+        found = self._rows.get(node)
+        if found is None:
+            found = self._rows[node] = self.room[node].tolist()
+        return found
+
+    def parts(self, keys: tuple[str, ...]) -> list[tuple[tuple[int, ...], Places]]:
+        """Return all nodes by their domains of these labels, each part in order; nodes without a domain are in none."""
+        found = self._parts.get(keys)
+        if found is None:
+            found = self._parts[keys] = _parted([self.domains(key).column for key in keys])
+        return found
 
     @cached
     def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
@@ -340,6 +354,16 @@ class Frame:
         for driver, claim in (*wanted, *also):
             extra.setdefault(driver, set()).add(claim)
         return all(len(used.get(driver, set()) | extra.get(driver, set())) <= limit for driver, limit in limits.items())
+
+
+def _parted(columns: Sequence[Codes]) -> list[tuple[tuple[int, ...], Places]]:
+    """Return the places at which columns of codes agree, by their codes; not those where one is -1."""
+    codes = np.stack(columns, axis=1)
+    places = np.flatnonzero(np.all(codes >= 0, axis=1))
+    order = places[np.lexsort(codes[places].T)]
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.any(sorted_codes[1:] != sorted_codes[:-1], axis=1)) + 1
+    return [(tuple(codes[part[0]].tolist()), part) for part in np.split(order, starts) if len(part)]
 
 
 def _concat(parts: Iterable[Places | None]) -> Places:
