@@ -6,17 +6,17 @@ new claim of the first pool that will do; else one preference is given up and al
 place goes to the end of the queue until a whole turn brings nothing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
-from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
 from dovetail.scheduling.launch.machines import ReqSet, TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
+from dovetail.scheduling.pods.entry import Entry
 from dovetail.scheduling.pods.pod import HostPort, ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
 from dovetail.scheduling.topology.groups import INVERSE
@@ -24,30 +24,6 @@ from dovetail.scheduling.topology.states import GroupState
 
 _NONE: Final[frozenset[int]] = frozenset()
 ALL_TYPES: Final[TypeBits] = -1
-_DAWN: Final = datetime.min.replace(tzinfo=UTC)
-
-
-class Entry:
-    """A pod in the queue.
-
-    `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
-    in any case. A pod that is neither of the last two is one of the candidates'. `carried`: a virtual pod of a buffer
-    that nodes have room for now: a new node for it is the command's own, as for the candidates' pods.
-    """
-
-    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
-
-    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
-        self.pod = pod
-        self.cls = cls
-        self.exempt = exempt
-        self.pending = pending
-        self.leaving = leaving
-        self.carried = False
-        self.mark = (cls.id, exempt)
-        meta = pod.metadata
-        # Largest first; of equal ones the oldest, then by uid.
-        self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
 
 class _Lane:
@@ -64,7 +40,7 @@ class _Lane:
         self.barred = barred
 
 
-class _Touched:
+class Touched:
     """A node that took pods in this simulation."""
 
     __slots__ = ("attached", "entries", "left", "ports")
@@ -74,6 +50,12 @@ class _Touched:
         self.entries: list[Entry] = []
         self.ports: list[HostPort] = []
         self.attached: list[tuple[str, str]] = []
+
+    def copy(self) -> "Touched":
+        """Return the same for another simulation."""
+        other = Touched(self.left.copy())
+        other.entries, other.ports, other.attached = self.entries.copy(), self.ports.copy(), self.attached.copy()
+        return other
 
 
 class Packer:
@@ -105,8 +87,9 @@ class Packer:
         self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
         self.states: dict[int, GroupState] = {}
         self.rules = ClaimRules(frame, self.states, strict_reserved=strict_reserved)
-        self.touched: dict[int, _Touched] = {}
+        self.touched: dict[int, Touched] = {}
         self.claims: list[Claim] = []
+        self._grown: Claim | None = None
         self.opened = 0
         self.own_claims = 0
         self.stopped = False
@@ -177,7 +160,7 @@ class Packer:
             if node not in barred:
                 here = touched.get(node)
                 if here is None:
-                    here = touched[node] = _Touched(row(node).copy())
+                    here = touched[node] = Touched(row(node).copy())
                 left = here.left
                 for column, amount in need:
                     if left[column] < amount:
@@ -264,16 +247,30 @@ class Packer:
         if node >= 0:
             self._put_on_node(entry, variant, node)
             return True
-        if len(self.claims) > 1:
-            self.claims.sort(key=lambda claim: len(claim.pods))
-        for claim in self.claims:
-            if not self.count_all and not _may_share(entry, claim):
+        steady = variant.steady and self.rules.reservations is None
+        for claim in self._claims_in_order():
+            if variant.id in claim.refused or (not self.count_all and not _may_share(entry, claim)):
                 continue
             fit = self._try(claim, variant)
             if fit is not None:
                 self._put_on_claim(entry, variant, claim, fit)
                 return True
+            if steady:  # what a new node says no to stays no: it only fills
+                claim.refused.add(variant.id)
         return self._open_claim(entry, variant)
+
+    def _claims_in_order(self) -> list[Claim]:
+        """Return the new nodes, those with the fewest pods first; among equals the order stays as it was."""
+        claims, grown, self._grown = self.claims, self._grown, None
+        if grown is not None and len(claims) > 1:
+            at, count = claims.index(grown), len(grown.pods)
+            del claims[at]
+            # The newest comes after its equals; one that has grown stays before those that were behind it.
+            if at == len(claims):
+                claims.insert(bisect_right(claims, count, key=_count_pods), grown)
+            else:
+                claims.insert(bisect_left(claims, count, at, key=_count_pods), grown)
+        return claims
 
     def _try(self, claim: Claim, variant: Variant) -> Fit | None:
         try:
@@ -386,7 +383,7 @@ class Packer:
                 self._activate(variant)
         return False
 
-    def _keeps_company(self, node: int, variant: Variant, here: _Touched) -> bool:
+    def _keeps_company(self, node: int, variant: Variant, here: Touched) -> bool:
         """Return whether ports, attach limits and host rules go with the pods that were placed on the node."""
         if variant.ports and ports_clash(variant.ports, here.ports):
             return False
@@ -397,7 +394,7 @@ class Packer:
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)
         if touched is None:
-            touched = self.touched[node] = _Touched(self.frame.row(node).copy())
+            touched = self.touched[node] = Touched(self.frame.row(node).copy())
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount
@@ -453,6 +450,7 @@ class Packer:
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
+        self._grown = claim
         claim.variants.append(variant)
         claim.reqs = fit.reqs
         claim.types = fit.types
@@ -476,6 +474,10 @@ class Packer:
             node_filter = state.group.filter
             if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
                 state.record_claim(claim.number, claim.reqs.get(state.group.key))
+
+
+def _count_pods(claim: Claim) -> int:
+    return len(claim.pods)
 
 
 def _may_share(entry: Entry, claim: Claim) -> bool:

@@ -36,17 +36,18 @@ from dovetail.scheduling.nodes import (
     replaced,
     state_node,
 )
-from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, NodeNames
 from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, SpecInfo, flags_of
+from dovetail.scheduling.pods.entry import Entry
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
+from dovetail.scheduling.under_way import Settled, UnderWay
 from dovetail.scheduling.validation import why_ignored
 
 _REGISTRY_MAX = 20_000
@@ -97,6 +98,7 @@ class Snapshot:
             previous = None
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
+        self.settled: tuple[UnderWay, Settled | None] | None = None  # filled by `simulate.simulate`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory = self._remembered(previous)
         virtual = self._read_virtual_pods()

@@ -34,6 +34,7 @@ class Claim:
         "own",
         "pods",
         "ports",
+        "refused",
         "reqs",
         "reserved",
         "short_values",
@@ -52,6 +53,8 @@ class Claim:
         self.pods: list[Pod] = []
         self.variants: list[Variant] = []
         self.ports: list[HostPort] = []
+        self.refused: set[int] = set()
+        """Variants that it can't take any more."""
         self.reserved: list[Offering] = []
         self.short_values = False
         self.own = False
