@@ -43,7 +43,7 @@ class Scheduler:
         self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.pace = 0
-        self._full: dict[PodShape, int] = {}
+        self._full: dict[bytes, int] = {}
         self.waiting: dict[str, None] = {}
         self.stuck = Stuck()
         self._tried: set[str] = set()
@@ -233,9 +233,9 @@ class Scheduler:
         self._keep_ports(shape, good)
         rows = np.flatnonzero(good)
         if len(rows) == 0:
-            self._full[shape] = len(table.grown)
+            self._full[shape.kind] = len(table.grown)
             return -1
-        self._full.pop(shape, None)
+        self._full.pop(shape.kind, None)
         rows = self._sample(rows)
         if len(rows) == 1:
             return int(rows[0])
@@ -248,10 +248,10 @@ class Scheduler:
 
         What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
         """
-        seen, table = self._full.get(shape), self.table
+        seen, table = self._full.get(shape.kind), self.table
         if seen is None or not self._is_plain(shape):
             return True
-        self._full[shape] = len(table.grown)
+        self._full[shape.kind] = len(table.grown)
         return any(
             columns.fits[row]
             and columns.admitted[row]
