@@ -1,4 +1,4 @@
-"""What is planned for pods of leaving nodes is placed once for all simulations, and comes to the same as each by itself."""
+"""What is planned for pods of leaving nodes is placed once for all simulations, as if each had placed it itself."""
 
 from typing import Any
 
@@ -46,8 +46,14 @@ def _answers(seen: Snapshot, under_way: UnderWay) -> list[object]:
 @pytest.mark.parametrize("limits", [{}, {"cpu": "48"}], ids=["no limits", "limits"])
 @pytest.mark.parametrize(
     "rules",
-    [{}, {"topologySpreadConstraints": [spread()]}, {"affinity": near("podAntiAffinity", app="l")}],
-    ids=["plain pods", "pods with a spread", "pods that keep away from those that come"],
+    [
+        {},
+        {"topologySpreadConstraints": [spread()]},
+        {"topologySpreadConstraints": [spread("kubernetes.io/hostname", app="l")]},
+        {"topologySpreadConstraints": [spread(app="l")]},
+        {"affinity": near("podAntiAffinity", app="l")},
+    ],
+    ids=["plain", "spread", "spread by those that come over hosts", "over zones", "away from those that come"],
 )
 def test_placed_once_is_as_placed_each_time(
     rules: dict[str, Any], limits: dict[str, str], monkeypatch: pytest.MonkeyPatch
