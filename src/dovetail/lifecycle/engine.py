@@ -266,9 +266,12 @@ class Engine:
         state = self._state
         meta = item.metadata
         known = state.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        is_new = isinstance(item, NodeClaim) and state.store.get(NodeClaim, meta.name) is None
         if not state.store.observe(item):
             return _Stir.NOTHING
         self._changed(item)
+        if isinstance(item, NodeClaim):
+            state.note_claim(item, is_new=is_new)
         if state.is_synced and isinstance(item, Pod):
             state.pod_events.note(known, item, state.elapsed)
         return self._stir(type(item))
@@ -277,6 +280,7 @@ class Engine:
         state = self._state
         if event.kind == "NodeClaim":
             self._lost_claim(event)
+            state.outcomes.gone(event.name)
         gone = state.store.vanish(event.kind, event.namespace, event.name, event.uid)
         if isinstance(gone, Pod):
             state.pod_events.note(gone, None, state.elapsed)

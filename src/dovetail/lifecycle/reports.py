@@ -177,6 +177,53 @@ class CostActionUndone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutcome:
+    """What came of a command within an hour of its end (`memory.outcomes`).
+
+    `promised`: dollars per hour, and so the dollars of that hour; `saved`: dollars. `reopened`: nodes that a
+    provisioner opened in its pools since. `pods`: how many it moved; `moved_again`: how many of those another command
+    moved since.
+    """
+
+    topic: ClassVar[str] = "outcome"
+    command_id: str
+    action: Action
+    pools: tuple[str, ...]
+    promised: float
+    saved: float
+    reopened: int
+    pods: int
+    moved_again: int
+
+    @property
+    def held(self) -> bool:
+        """Return whether it kept at least nine tenths of its promise, and moved no pod that was soon moved again."""
+        return self.saved >= 0.9 * self.promised and not self.moved_again
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return (
+            f"{self.action.value} promised ${self.promised:.4g}/h and saved ${self.saved:.4g} in its first hour; "
+            f"{self.reopened} node{'' if self.reopened == 1 else 's'} reopened, {self.moved_again} of {self.pods} "
+            f"pod{'' if self.pods == 1 else 's'} moved again"
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """Return everything, lists joined by commas."""
+        return {
+            "action": self.action.value,
+            "pools": ",".join(self.pools),
+            "promised": self.promised,
+            "saved": self.saved,
+            "reopened": self.reopened,
+            "pods": self.pods,
+            "movedAgain": self.moved_again,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandProposed:
     """What would be begun, if Dovetail didn't only observe; `savings` in dollars per hour."""
 
@@ -389,6 +436,7 @@ Report = (
     | InstructionNotDone
     | PoolBacksOff
     | CostActionUndone
+    | CommandOutcome
     | CommandProposed
     | CommandDropped
     | RoundEnded
@@ -405,7 +453,7 @@ Report = (
 def command_of(report: Report) -> str:
     """Return the id of the command that a report is about, or ""."""
     match report:
-        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff():
+        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff() | CommandOutcome():
             return report.command_id
         case _:
             return ""

@@ -21,6 +21,7 @@ from dovetail.lifecycle.reports import (
     CommandAdvanced,
     CommandDropped,
     CommandFound,
+    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     InstructionNotDone,
@@ -93,6 +94,7 @@ def worth_telling(report: Report) -> bool:
             CommandFound()
             | InstructionNotDone()
             | CostActionUndone()
+            | CommandOutcome()
             | CommandProposed()
             | CommandDropped()
             | RoundEnded()
