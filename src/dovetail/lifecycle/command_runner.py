@@ -11,7 +11,7 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -159,7 +159,8 @@ class CommandRunner:
             due = run.next_at()
             if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
                 continue
-            self._advance_one(run, view)
+            if not waits_for_drains(run, view):
+                self._advance_one(run, view)
 
     def _advance_one(self, run: Run, view: View) -> None:
         state = self._state

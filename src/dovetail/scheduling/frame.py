@@ -13,13 +13,14 @@ from dovetail.model.cached import cached
 from dovetail.model.labels.requirements import Requirement
 from dovetail.model.labels.selectors import MATCHES_EVERYTHING, LabelSelector
 from dovetail.model.labels.syntax import ALIASES
-from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
+from dovetail.model.objects import NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import Codes, NodeColumns
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.classes import PodClass, asked_values
+from dovetail.scheduling.pods.class_index import ClassIndex
+from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
@@ -66,13 +67,12 @@ class Frame:
         resources: Resources,
         columns: NodeColumns,
         storage: Storage,
-        namespaces: Sequence[Namespace],
         pools: Sequence[NodePool],
         templates: tuple[Template, ...],
         room: Amounts,
         open_nodes: Mask,
         staying: Mask,
-        classes: Sequence[PodClass],
+        index: ClassIndex,
         places: PodPlaces,
         ports: dict[int, list[HostPort]],
         attached: dict[int, dict[str, set[str]]],
@@ -82,13 +82,12 @@ class Frame:
         self.resources = resources
         self.columns = columns
         self.storage = storage
-        self.namespaces = namespaces
         self.pools = pools
         self.templates = templates
         self.room = room
         self.open = open_nodes
         self.staying = staying
-        self.classes = classes
+        self.index = index
         self.places = places
         self.ports = ports
         self.attached = attached
@@ -125,23 +124,6 @@ class Frame:
             found = self._parts[keys] = _parted([self.domains(key).column for key in keys])
         return found
 
-    @cached
-    def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
-        """Classes by namespace and label."""
-        found: dict[tuple[str, str, str], list[PodClass]] = {}
-        for cls in self.classes:
-            for key, value in cls.labels.items():
-                found.setdefault((cls.namespace, key, value), []).append(cls)
-        return found
-
-    @cached
-    def _by_namespace(self) -> dict[str, list[PodClass]]:
-        """Classes by namespace."""
-        found: dict[str, list[PodClass]] = {}
-        for cls in self.classes:
-            found.setdefault(cls.namespace, []).append(cls)
-        return found
-
     # Variants
 
     def first(self, cls: PodClass) -> Variant:
@@ -172,10 +154,7 @@ class Frame:
     @cached
     def _mentioned(self) -> dict[str, set[str]]:
         """Return the values that pods and volumes ask for, by label."""
-        found: dict[str, set[str]] = {}
-        for info in {cls.info.id: cls.info for cls in self.classes}.values():
-            for key, values in asked_values(info.spec):
-                found.setdefault(ALIASES.get(key, key), set()).update(values)
+        found = {key: set(values) for key, values in self.index.asked.items()}
         for key, values in self.storage.asked_values():
             found.setdefault(ALIASES.get(key, key), set()).update(values)
         return found
@@ -218,7 +197,7 @@ class Frame:
             min_domains=min_domains,
             node_filter=node_filter,
         )
-        counted = self.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
+        counted = self.index.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
         group.based_on = {cls.id for cls in counted}
         if not null_selector:
             group.classes = group.based_on
@@ -243,49 +222,17 @@ class Frame:
         return self.group(
             kind,
             term.topology_key,
-            self.namespaces_of(cls, term),
+            self.index.namespaces_of(cls, term),
             LabelSelector.compile(term.label_selector),
             null_selector=term.label_selector is None,
             tolerations=tolerations,
         )
 
-    def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
-        """Return the namespaces that a term looks at."""
-        if term.namespace_selector is None:
-            return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
-        selector = LabelSelector.compile(term.namespace_selector)
-        chosen = [n.metadata.name for n in self.namespaces if selector.matches(n.metadata.labels)]
-        return frozenset((*chosen, *term.namespaces))
-
-    def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
-        """Return the classes that a selector selects."""
-        found: list[PodClass] = []
-        for namespace in sorted(namespaces):
-            if selector.equal:
-                key, value = selector.equal[0]
-                near: Iterable[PodClass] = self._by_label.get((namespace, key, value), ())
-            else:
-                near = self._by_namespace.get(namespace, ())
-            found.extend(cls for cls in near if selector.matches(cls.labels))
-        return found
-
     # Anti-affinity of others
 
     def _index_inverse(self) -> dict[tuple[str, str, str], list[Group]]:
-        holders: dict[tuple[str, frozenset[str], LabelSelector], list[PodClass]] = {}
-        for cls in self.classes:
-            if not cls.info.anti_affinity:
-                continue
-            affinity = cls.info.spec.affinity
-            assert affinity is not None
-            assert affinity.pod_anti_affinity is not None
-            for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-                namespaces = self.namespaces_of(cls, term)
-                selector = LabelSelector.compile(term.label_selector)
-                mark = (term.topology_key, namespaces, selector)
-                holders.setdefault(mark, []).append(cls)
         index: dict[tuple[str, str, str], list[Group]] = {}
-        for (key, scope, selector), owners in holders.items():
+        for (key, scope, selector), owners in self.index.holders.items():
             group = Group(self._next(), INVERSE, key, scope, selector)
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)

@@ -39,6 +39,7 @@ from dovetail.scheduling.nodes import (
 from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, NodeNames
+from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, SpecInfo, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
@@ -67,6 +68,7 @@ class _Memory:
     daemons: Daemons
     sizes: Sizes
     needs: Needs
+    index: IndexCache
     states: dict[tuple[int, int], _Entry]
     """Nodes as they were read, by the objects they were read off."""
     ignored: dict[int, str]
@@ -160,6 +162,7 @@ class Snapshot:
                 Daemons(),
                 Sizes(),
                 Needs(),
+                IndexCache(),
                 {},
                 {},
             )
@@ -417,13 +420,12 @@ class Snapshot:
             resources=memory.resources,
             columns=columns,
             storage=self.storage,
-            namespaces=self.cluster.namespaces,
             pools=pools,
             templates=templates,
             room=room,
             open_nodes=self.staying & sound,
             staying=self.staying & ground.joined,
-            classes=classes,
+            index=memory.index.of(classes, self.cluster.namespaces),
             places=PodPlaces(self.bindings, memory.classes.all, ground.moving),
             ports=ports,
             attached=attached,
