@@ -6,10 +6,10 @@ from io import StringIO
 import pytest
 
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
-    CommandOutcome,
     LeadershipChanged,
     MovesBlocked,
     PoolBacksOff,

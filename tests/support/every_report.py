@@ -3,12 +3,12 @@
 from typing import get_args
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     CommandDropped,
     CommandFound,
-    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     InstructionNotDone,

@@ -159,15 +159,22 @@ class EngineState:
             promised = as_float(run.command.savings)
             self.outcomes.begin(run.id, run.action, run.source_pools, promised, movers, self.now)
 
-    def note_claim(self, claim: NodeClaim, *, is_new: bool) -> None:
-        """Note a NodeClaim that a provisioner made, and what it costs once it is launched."""
+    def note_claim(self, claim: NodeClaim) -> None:
+        """Note a NodeClaim that a provisioner made, before the store has it; and its price, once it is launched."""
         name, labels = claim.metadata.name, claim.metadata.labels
-        if is_new and self.is_synced and not is_ours(claim):
+        if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
         kind = labels.get(names.INSTANCE_TYPE)
         if kind and self.outcomes.is_coming(name):
             price = self.catalogue.price(kind, labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, ""))
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
+
+    def lose_claim(self, name: str, uid: str) -> None:
+        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
+        self.outcomes.gone(name)
+        for run in self.runs.values():
+            if name in run.replacements:
+                run.seen.setdefault(name, uid)
 
     def cost_held_until(self) -> datetime | None:
         """Return until when cost actions wait for the last action to settle; None if they don't wait."""

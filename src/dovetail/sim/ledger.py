@@ -12,12 +12,12 @@ from typing import Any, Final, assert_never
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     CommandDropped,
     CommandFound,
-    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     InstructionNotDone,

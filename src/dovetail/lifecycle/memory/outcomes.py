@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.reports import CommandOutcome
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.model.command import Action
 
 HOUR: Final = 3600 * SECOND

@@ -16,12 +16,12 @@ import msgspec
 
 from dovetail.api.findings import InputError
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     CommandDropped,
     CommandFound,
-    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     InstructionNotDone,

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     CommandDropped,
     CommandFound,
-    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     InstructionNotDone,
