@@ -6,6 +6,7 @@ Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.plan
 from collections.abc import Iterable
 from typing import Any
 
+from dovetail.decide.optimal import Optimal, optimal_of
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.command import Command, Replacement
@@ -48,9 +49,21 @@ def plan_document(result: RoundResult) -> Json:
                 for row in result.buffers
             ],
         },
+        "optimal": optimal_document(optimal_of(result.commands, result.value_at_most)),
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
         "prices": prices(result.catalogue_source, result.catalogue_date),
+    }
+
+
+def optimal_document(found: Optimal | None) -> Json | None:
+    """Return how good commands are beside a bound; None where no node may go."""
+    if found is None:
+        return None
+    return {
+        "valuePerHour": format_money(found.value),
+        "valuePerHourAtMost": format_money(found.at_most),
+        "reached": None if found.reached is None else round(found.reached, 4),
     }
 
 

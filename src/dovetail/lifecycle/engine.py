@@ -90,7 +90,8 @@ class Engine:
         self._state = EngineState(settings, catalogue, identity=identity, controller=controller, observe=observe)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
-        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self.store.has_machine)
+        exists, gone = self.store.has_machine, self.store.count_gone
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=exists, departures=gone)
         self.holds = holds
         self.holds_first = holds_first
         self.rounds = 0

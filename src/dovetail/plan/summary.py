@@ -4,9 +4,11 @@ Grouped by the gate that nodes stop at, so that 500 nodes read as ten lines, wit
 only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
+import math
 from collections.abc import Sequence
 
 from dovetail.decide.document import unpriced_nodes
+from dovetail.decide.optimal import Optimal, optimal_of
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
@@ -66,6 +68,7 @@ def plan_text(
         f"{clock(result.now)}, profile {result.profile.value}: {size}",
         "",
         *_actions(result, wide=wide),
+        *paragraph(optimal_text(optimal_of(result.commands, result.value_at_most))),
         *remaining_lines(result, wide=wide),
     ]
     if every_method:
@@ -84,6 +87,23 @@ def plan_text(
         if len(result.warnings) > len(shown):
             lines.append(f"  and {len(result.warnings) - len(shown)} more (-o wide lists all)")
     return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
+
+
+def optimal_text(found: Optimal | None, *, to_end: bool = False) -> str:
+    """Return how much of what could be saved a round reaches, or all rounds to the end, beside a bound."""
+    if found is None:
+        return ""
+    if found.reached is None:
+        return "No set of the nodes that may go now could be worth its restarts."
+    most = f"{dollars(found.at_most)}/h at most, after what restarts have to save"
+    if not found.value:
+        return f"What could be saved by the nodes that may go now: {most} (a bound). This round saves none of it."
+    what = "This plan" if to_end else "This round"
+    share = math.floor(found.reached * 100)
+    return (
+        f"{what} reaches at least {share} % of what could be saved by the nodes that may go now: "
+        f"{dollars(found.value)}/h of {most} (a bound: no packing of their pods is worth more)."
+    )
 
 
 def total_price(result: RoundResult) -> str:

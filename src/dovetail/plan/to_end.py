@@ -8,7 +8,8 @@ the core's own. Sits in plan; `cli.planning.plan` prints it.
 from dataclasses import dataclass, replace
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.document import Json, action
+from dovetail.decide.document import Json, action, optimal_document
+from dovetail.decide.optimal import Optimal, required_by
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.model.command import Command
@@ -53,6 +54,16 @@ class ToEnd:
         return self.steps[-1].pods_moved if self.steps else 0
 
     @property
+    def optimal(self) -> Optimal | None:
+        """Return what all rounds together are worth, beside what the first round's nodes could be worth at most."""
+        at_most = self.first.value_at_most
+        if at_most is None:
+            return None
+        required = required_by(command for step in self.steps for command in step.commands)
+        value = max(0, self.saved - required)
+        return Optimal(value=value, at_most=max(value, at_most))
+
+    @property
     def commands(self) -> int:
         """Return how many commands all rounds have."""
         return sum(len(step.commands) for step in self.steps)
@@ -81,6 +92,7 @@ class ToEnd:
                 "podsMoved": self.pods_moved,
                 "commands": self.commands,
                 "complete": self.complete,
+                "optimal": optimal_document(self.optimal),
             },
         }
 

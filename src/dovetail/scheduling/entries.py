@@ -15,6 +15,7 @@ from dovetail.scheduling.launch.claims import Claim
 from dovetail.scheduling.launch.machines import Mask, TypeBits
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.variants import NodeList
 
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -85,7 +86,7 @@ class Lane:
     __slots__ = ("barred", "cursors", "need", "nodes")
 
     def __init__(
-        self, nodes: list[int], need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
+        self, nodes: NodeList, need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
     ) -> None:
         self.nodes = nodes
         self.need = need

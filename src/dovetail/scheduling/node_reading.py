@@ -24,6 +24,7 @@ from dovetail.scheduling.nodes import (
     state_node,
 )
 from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes
 from dovetail.scheduling.room import Needs, Sizes
 
@@ -44,6 +45,7 @@ class SnapshotMemory:
     daemons: Daemons
     sizes: Sizes
     needs: Needs
+    index: IndexCache
     states: dict[tuple[int, int], NodeEntry]
     """Nodes as they were read, by the objects they were read off."""
     ignored: dict[int, str]
@@ -74,6 +76,7 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             Daemons(),
             Sizes(),
             Needs(),
+            IndexCache(),
             {},
             {},
         )

@@ -17,7 +17,7 @@ from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedEr
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.pods.pod import ports_clash
-from dovetail.scheduling.pods.variants import Variant
+from dovetail.scheduling.pods.variants import NodeList, Variant
 from dovetail.scheduling.topology.groups import INVERSE
 from dovetail.scheduling.topology.states import GroupState
 
@@ -113,22 +113,23 @@ class Packer:
     def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
         """Place a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
         nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
-        touched, rows = self.touched, self.frame.rows
-        for position in range(cursors[0], len(nodes)):
+        touched, row = self.touched, self.frame.row
+        position = cursors[0]
+        while position < len(nodes) or nodes.grow():
             node = nodes[position]
-            if node in barred:
-                continue
-            here = touched.get(node)
-            if here is None:
-                here = touched[node] = Touched(rows[node].copy())
-            left = here.left
-            for column, amount in need:
-                if left[column] < amount:
+            if node not in barred:
+                here = touched.get(node)
+                if here is None:
+                    here = touched[node] = Touched(row(node).copy())
+                left = here.left
+                for column, amount in need:
+                    if left[column] < amount:
+                        break
+                else:
                     break
-            else:
-                break
+            position += 1
         else:
-            cursors[0] = len(nodes)
+            cursors[0] = position
             return False
         cursors[0] = position
         for column, amount in need:
@@ -246,7 +247,7 @@ class Packer:
         return best
 
     def _advance(
-        self, variant: Variant, nodes: list[int], cursors: list[int], number: int, best: int, *, exempt: bool
+        self, variant: Variant, nodes: NodeList, cursors: list[int], number: int, best: int, *, exempt: bool
     ) -> int:
         """Move a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
 
@@ -255,8 +256,8 @@ class Packer:
         removed, touched, need = self.removed, self.touched, variant.need
         closed = _NONE if exempt else self.closed
         company = bool(variant.ports or variant.attached or variant.host_rules)
-        position, count = cursors[number], len(nodes)
-        while position < count:
+        position = cursors[number]
+        while position < len(nodes) or nodes.grow():
             node = nodes[position]
             if 0 <= best <= node:
                 break
@@ -339,7 +340,7 @@ class Packer:
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)
         if touched is None:
-            touched = self.touched[node] = Touched(self.frame.rows[node].copy())
+            touched = self.touched[node] = Touched(self.frame.row(node).copy())
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount

@@ -13,7 +13,6 @@ from datetime import datetime
 
 import numpy as np
 
-from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
@@ -22,6 +21,8 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
+from dovetail.scheduling.ground import Ground
+from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.node_reading import EarlierNodes, NodeEntry, SnapshotMemory, read_nodes, remembered
@@ -35,10 +36,10 @@ from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flag
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
+from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
-from dovetail.scheduling.validation import why_ignored
 
 _REGISTRY_MAX = 20_000
 
@@ -68,8 +69,8 @@ class Snapshot:
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
-        self._earlier_columns: NodeColumns | None = (
-            previous.frame.columns if previous is not None and "frame" in vars(previous) else None
+        self._earlier: tuple[Ground, Frame] | None = (
+            (previous.ground, previous.frame) if previous is not None and "frame" in vars(previous) else None
         )
         self.bindings: Bindings = self._bindings(previous)
         # Only now it is known which labels anybody's selectors look at.
@@ -270,10 +271,33 @@ class Snapshot:
 
     @cached
     def frame(self) -> Frame:
-        """Return the compiled middle, made when the first simulation asks."""
-        memory = self._memory
+        """Return the compiled middle, made when the first simulation asks, or that of the snapshot before."""
+        ground, (earlier, self._earlier) = self.ground, (self._earlier, None)
+        if earlier is not None and ground.is_like(earlier[0]):
+            earlier[1].places.carry_to(self.bindings)
+            return earlier[1]
+        return self._compile(ground)
+
+    @cached
+    def ground(self) -> Ground:
+        """Return what the frame is compiled from."""
+        return Ground(
+            settings=self.settings,
+            cluster=self.cluster,
+            machines=self._memory.machines,
+            width=len(self._memory.resources.names),
+            columns=self._columns(),
+            bindings=self.bindings,
+            sizes=[entry[2] for entry in self._entries],
+            staying=self.staying,
+            joined=np.array([state.node is not None for state in self.states], dtype=np.bool_),
+            moving=self._moving(),
+            virtual=[cls.id for cls in self._virtual_classes],
+        )
+
+    def _compile(self, ground: Ground) -> Frame:
+        memory, columns = self._memory, ground.columns
         pools = usable_pools(self.cluster.node_pools)
-        columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
         ignoring = self.settings.karpenter.ignores_dra
         daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
@@ -290,22 +314,24 @@ class Snapshot:
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        total, there = memory.sizes.of([entry[2] for entry in self._entries], memory.resources)
+        total, there = memory.sizes.of(ground.sizes, memory.resources)
         expected = expected_daemons(terms, columns, memory.resources)
         room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
-        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *(cls.id for cls in self._virtual_classes)}
+        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *ground.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
             columns=columns,
             room=room,
             open=self.staying & sound,
-            staying=self.staying & np.array([s.node is not None for s in self.states], dtype=np.bool_),
+            staying=self.staying & ground.joined,
             ports=ports,
             attached=attached,
         )
         supply = FrameSupply(machines=memory.machines, resources=memory.resources, pools=pools, templates=templates)
-        frame = Frame(self.settings, nodes, supply, self._places(), classes, self.storage, self.cluster.namespaces)
+        places = PodPlaces(self.bindings, memory.classes.all, ground.moving)
+        index = memory.index.of(classes, self.cluster.namespaces)
+        frame = Frame(self.settings, nodes, supply, places, index, self.storage)
         for node in range(len(self.states)) if self.storage.limits else ():
             if not frame.attaches(node, (), ()):
                 frame.open[node] = False
@@ -313,14 +339,14 @@ class Snapshot:
 
     def _columns(self) -> NodeColumns:
         """Labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
-        earlier, self._earlier_columns = self._earlier_columns, None
+        earlier = self._earlier[1].columns if self._earlier is not None else None
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
-    def _places(self) -> PodPlaces:
-        """Return where pods count; those that move in every simulation don't."""
+    def _moving(self) -> list[int]:
+        """Return the places of pods that move in every simulation; these count nowhere."""
         ids, pods = self.leaving_ids, self.cluster.pods
         places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
-        return PodPlaces(self.bindings, self._memory.classes.all, [at for at in places if id(pods[at]) in ids])
+        return [at for at in places if id(pods[at]) in ids]
 
     def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
         """Host ports and volumes in use, by node."""
@@ -341,34 +367,13 @@ class Snapshot:
         return ports, attached
 
     @cached
-    def _limits(self) -> dict[int, dict[str, int]]:
-        """Return what each template's pool has left of its limits, with all nodes that stay."""
-        left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
-        place = {t.name: t.index for t in self.frame.templates if t.limits}
-        for i, state in enumerate(self.states):
-            at = place.get(state.labels.get(names.NODEPOOL, ""))
-            if at is not None and self.staying[i]:
-                _take(left[at], state.capacity, -1)
-        return left
+    def _limits(self) -> PoolLimits:
+        return PoolLimits(self.frame.templates, self.states, self.staying)
 
     def limits_left(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
         """What is left of the limits of each template's pool once these nodes are gone; the caller may change it."""
-        if not self._limits:
-            return {}
-        left = {at: dict(amounts) for at, amounts in self._limits.items()}
-        place = {t.name: t.index for t in self.frame.templates}
-        for index in removed:
-            state = self.states[index]
-            at = place.get(state.labels.get(names.NODEPOOL, ""), -1)
-            if at in left and self.staying[index]:
-                _take(left[at], state.capacity, 1)
-        return left
+        return self._limits.left_without(removed)
 
     def class_of(self, pod: Pod) -> PodClass:
         """Return the class of a pod."""
         return self.record(pod)[0]
-
-
-def _take(left: dict[str, int], capacity: Mapping[str, int], sign: int) -> None:
-    for name in left:
-        left[name] += sign * (1 if name == "nodes" else capacity.get(name, 0))

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail import __version__
+from dovetail.decide.optimal import optimal_of
 from dovetail.decide.outcome import UNLIMITED, RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.summary import FIRST_STEP, price_text, prices_text, total_price
+from dovetail.plan.summary import FIRST_STEP, optimal_text, price_text, prices_text, total_price
 from dovetail.report import page as html
 from dovetail.report.words import count, dollars
 
 Json = dict[str, Any]
+_NOTHING = "<p>Nothing: no node passes every gate at this moment.</p>"
 _EXACT = "Figures are exact; money is shown rounded."
 
 
@@ -37,6 +39,7 @@ def plan_page(
     saved = sum(command.savings for command in result.commands)
     pods = sum(command.pods for command in result.commands)
     now = "".join(_command(command) for command in result.commands)
+    reached = optimal_text(optimal_of(result.commands, result.value_at_most))
     above = html.cards(
         [
             (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
@@ -46,7 +49,7 @@ def plan_page(
         ]
     )
     body = [
-        html.panel("Now", now or "<p>Nothing: no node passes every gate at this moment.</p>"),
+        html.panel("Now", (now or _NOTHING) + (f"<p>{html.text(reached, 500)}</p>" if reached else "")),
         *(f'<section class="panel">{section}</section>' for section in sections),
         html.panel("What holds the rest back", _held(result, groups)),
         html.panel("Budgets", _budgets(result) + _warnings(result.warnings)),

@@ -5,6 +5,7 @@ Markup of what was decided elsewhere. Sits in plan; `plan.pages.page` puts them 
 
 from dovetail.decide.outcome import RoundResult
 from dovetail.plan.comparison import Comparison
+from dovetail.plan.summary import optimal_text
 from dovetail.plan.to_end import ToEnd
 from dovetail.report import page as html
 from dovetail.report.words import count, dollars, listing
@@ -84,7 +85,8 @@ def to_end_section(plan: ToEnd) -> str:
         f"become {plan.nodes:,}, {dollars(plan.saved, 2)} per hour is saved, {count(plan.pods_moved, 'pod restart')}."
     )
     left = "" if plan.complete else " More rounds are left (--rounds)."
-    return f"<h2>To the end</h2><p>{html.text(said + left)}</p>{table}"
+    reached = f" {optimal_text(plan.optimal, to_end=True)}"
+    return f"<h2>To the end</h2><p>{html.text(said + left + reached, 1000)}</p>{table}"
 
 
 def comparison_section(comparison: Comparison) -> str:
