@@ -69,7 +69,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class LedgerSeries:
     """Samples at even steps, for plots; all lists are as long as `seconds`, which counts from the start of the run.
 
     `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`, `pending`: pods that are there and
@@ -112,7 +112,7 @@ class Result:
     moves: dict[int, int]
     commands: tuple[ActionMark, ...]
     lives: tuple[Life, ...]
-    series: Series
+    series: LedgerSeries
     commands_failed: int = 0
     events: int = 0
     rounds: int = 0
@@ -163,7 +163,7 @@ class RunLedger:
         self._details: dict[str, tuple[int, float]] = {}
         self._failed = 0
         self._gates: dict[str, dict[str, int]] = {}
-        self._series = Series(step_seconds=step / SECOND)
+        self._series = LedgerSeries(step_seconds=step / SECOND)
         self._last_pods = 0
         self._last_nodes = 0
         self._nodes_disrupted = 0

@@ -54,7 +54,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ReplayWindow:
     """The time that is replayed. `arrivals`: how many pods come in it; 0: the capture runs on from its own time."""
 
     begin: datetime
@@ -71,11 +71,11 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WhatIfAnswer:
     """The three runs, what to do, and how."""
 
     asked: WhatIf
-    window: Window
+    window: ReplayWindow
     baseline: Result
     karpenter: Result
     changed: Result
@@ -113,14 +113,14 @@ def check(asked: WhatIf) -> None:
             check_changes(pool, asked.fields, asked.settings)
 
 
-def window_of(asked: WhatIf) -> Window:
+def window_of(asked: WhatIf) -> ReplayWindow:
     """Return the time to replay: the last hours before the capture if pods came in them, else those after it."""
     span = timedelta(microseconds=asked.length // 1000)
     begin = asked.now - span
     arrivals = sum(begin < stay.since <= asked.now for stay in stays_of(asked.cluster))
     if not arrivals:
-        return Window(begin=asked.now, end=asked.now + span, arrivals=0)
-    return Window(begin=begin, end=asked.now, arrivals=arrivals)
+        return ReplayWindow(begin=asked.now, end=asked.now + span, arrivals=0)
+    return ReplayWindow(begin=begin, end=asked.now, arrivals=arrivals)
 
 
 def estimate_seconds(asked: WhatIf, cores: int) -> float:
@@ -130,7 +130,7 @@ def estimate_seconds(asked: WhatIf, cores: int) -> float:
     return 2 + rounds * hours * max(10, len(asked.cluster.nodes)) * SECONDS_PER_NODE_HOUR
 
 
-def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None = None) -> Answer:
+def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None = None) -> WhatIfAnswer:
     """Run all three and compare."""
     check(asked)
     window = window_of(asked)
@@ -138,7 +138,7 @@ def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None
     tasks = [(scenario, policy, asked.seed, None) for policy in scenario.policies]
     baseline, karpenter, changed = run_all(tasks, progress, workers)
     pools = [pool for pool in asked.cluster.node_pools if pool.metadata.name in asked.chosen]
-    return Answer(
+    return WhatIfAnswer(
         asked=asked,
         window=window,
         baseline=baseline,
@@ -156,7 +156,7 @@ def _changed(asked: WhatIf) -> Settings:
     return replace(RECOMMENDED, pools=asked.settings.pools, karpenter=asked.settings.karpenter)
 
 
-def _scenario(asked: WhatIf, window: Window) -> Scenario:
+def _scenario(asked: WhatIf, window: ReplayWindow) -> Scenario:
     settings = asked.settings
     policies = (
         Policy(name=BASELINE, settings=settings),

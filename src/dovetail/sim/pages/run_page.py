@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dovetail.report import page as html
 from dovetail.report.words import count, dollars
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import COLUMNS, Comparison, rows
+from dovetail.sim.pages.comparison import COLUMNS, PolicyPage, rows
 from dovetail.sim.pages.run_document import run_document
 from dovetail.sim.pages.story import featured, story
 
 
 def simulation_page(
-    comparison: Comparison, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
+    comparison: PolicyPage, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
 ) -> str:
     """Return the page of a comparison; `lead` and `sections`, which stand above the tables, are markup."""
     pair = featured(comparison)

@@ -180,7 +180,7 @@ class KillStep(_Strict, frozen=True, kw_only=True):
     nodes: int = 1
 
 
-class Step(_Strict, frozen=True, kw_only=True):
+class StepSection(_Strict, frozen=True, kw_only=True):
     """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
 
     at: str | None = None
@@ -243,6 +243,6 @@ class ScenarioFile(_Strict, frozen=True, kw_only=True):
     trace: TraceSection | None = None
     cluster: str | None = None
     arrivals: str | ArrivalsSection | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepSection, ...] = ()
     policies: dict[str, PolicySection]
     moral: str = ""
