@@ -11,7 +11,7 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -159,7 +159,8 @@ class CommandRunner:
             due = run.next_at()
             if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
                 continue
-            self._advance_one(run, view)
+            if not waits_for_drains(run, view):
+                self._advance_one(run, view)
 
     def _advance_one(self, run: Run, view: View) -> None:
         state = self._state
@@ -182,8 +183,9 @@ class CommandRunner:
             self._end(run, view)
 
     def _pods_leave(self, run: Run) -> None:
-        """Remember what a cost action is about to move."""
+        """Remember what a command is about to move, and what it promised."""
         state = self._state
+        state.promise(run)
         if run.method in COST_METHODS and state.settings.rules.remembers_regrowth:
             state.regrowth.begin(run, state.store)
             if state.settings.stabilization_ends is StabilizationEnds.LANDED:
@@ -224,6 +226,7 @@ class CommandRunner:
         state.facts_version += 1
         state.marks_seen = -1
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
+        state.outcomes.end(run.id, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             state.landing.drop(run.id)
             state.aftercare.drop(run.id)

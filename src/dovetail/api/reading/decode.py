@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -165,6 +166,7 @@ def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
             yield from _amounts(inner, below)
 
 
+@lru_cache(1024)
 def known(head: Head) -> bool:
     """Return whether the kind is one that a decision needs, of its own API group."""
     group = _GROUPS.get(head.kind)
@@ -181,7 +183,8 @@ def decode_document(document: Document) -> AnyObject | None:
         return None
     if document.raw is not None and not head.api_version.endswith("v1beta1"):
         try:
-            return _placed(cast("AnyObject", _DECODERS[head.kind].decode(document.raw)), head.kind)
+            item = cast("AnyObject", _DECODERS[head.kind].decode(document.raw))
+            return item if item.metadata.namespace else _placed(item, head.kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             pass  # nulls where lists belong, or an error that the slow way can name better
     return _decode_slowly(document)

@@ -5,13 +5,11 @@ later), a tree where it was YAML. Knows kinds only as words. Errors are `InputEr
 and `cli` put it in front. Sits in api.
 """
 
-import gzip
-import io
 import json
+import re
 import sys
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +21,7 @@ from dovetail.api.reading.yaml_tree import parse_yaml
 MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
 UNPACKED_MAX: Final = 512 * MIB  # what a gzip file may unpack to; 5,000 nodes are 70 MiB
-_CHUNK: Final = 4 * MIB
+_GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
 YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory for each MiB
 NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ... -o json' prints"
@@ -50,8 +48,7 @@ class _RawList(msgspec.Struct, rename="camel", frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One object of an input: where it stands, its kind, and its content as raw JSON or as a tree."""
 
     where: str
@@ -71,6 +68,8 @@ class Document:
 
 
 _HEADS: Final = msgspec.json.Decoder(Head)
+_FRONT: Final = re.compile(rb'\{\s*"apiVersion"\s*:\s*"([\w./-]+)"\s*,\s*"kind"\s*:\s*"(\w+)"\s*[,}]', re.ASCII)
+"""How objects begin that an API server or kubectl has written: their kind is known without reading to their end."""
 _LISTS: Final = msgspec.json.Decoder(_RawList)
 _ARRAYS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -102,23 +101,24 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
 def _unpack(data: bytes, limit: int) -> bytes:
     """Unpack gzip; a small file that unpacks to far more than clusters do is a bomb until somebody unpacks it."""
     most = min(limit, UNPACKED_MAX)
-    chunks: list[bytes] = []
-    size = 0
+    parts: list[bytes] = []
+    left = most + 1
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            while chunk := stream.read(_CHUNK):
-                size += len(chunk)
-                if size > most:
-                    remedy = "split it, or leave out what is not needed"
-                    if most < limit:
-                        remedy = f"if that is right, unpack it (gunzip): plain files may have {limit // MIB} MiB"
-                    raise InputError(f"it unpacks to more than {most // MIB} MiB; {remedy}")
-                chunks.append(chunk)
-            return b"".join(chunks)
-    except EOFError:
-        raise InputError("the gzip file is cut off; fetch or write it again") from None
-    except (OSError, zlib.error):
+        while data:
+            member = zlib.decompressobj(_GZIP_FORMAT)
+            parts.append(member.decompress(data, left))
+            left -= len(parts[-1])
+            if left <= 0:
+                remedy = "split it, or leave out what is not needed"
+                if most < limit:
+                    remedy = f"if that is right, unpack it (gunzip): plain files may have {limit // MIB} MiB"
+                raise InputError(f"it unpacks to more than {most // MIB} MiB; {remedy}")
+            if not member.eof:
+                raise InputError("the gzip file is cut off; fetch or write it again")
+            data = member.unused_data.lstrip(b"\0")  # files may be padded; another member may follow
+    except zlib.error:
         raise InputError("the gzip file is damaged; fetch or write it again") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _as_utf8(data: bytes) -> bytes:
@@ -155,6 +155,13 @@ def is_empty_list(data: bytes) -> bool:
 
 
 def _json_documents(data: bytes) -> Iterator[Document]:
+    try:
+        whole = _LISTS.decode(data)
+        if whole.kind.endswith("List"):
+            yield from _items(whole.items or (), whole.kind, "")
+            return
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass  # no List; what it is, and what is wrong with it, is found out below
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except msgspec.DecodeError as error:
@@ -210,13 +217,13 @@ def _raw_items(raw: msgspec.Raw, where: str) -> Iterator[Document]:
     """Take one JSON value apart: a List's items, an array's, or the object itself."""
     try:
         if bytes(memoryview(raw)[:_PEEK]).lstrip()[:1] == b"[":
-            items, owner = _ARRAYS.decode(raw), ""
+            items, kind = _ARRAYS.decode(raw), ""
         else:
             head, items = _list_or_object(raw)
             if not head.kind.endswith("List"):
                 yield Document(where, _checked(head, where), raw=raw)
                 return
-            owner = head.kind[: -len("List")]
+            kind = head.kind
     except RecursionError:
         raise InputError(_at(where, _TOO_DEEP)) from None
     except msgspec.ValidationError as error:
@@ -225,9 +232,23 @@ def _raw_items(raw: msgspec.Raw, where: str) -> Iterator[Document]:
         raise InputError(_at(where, f"it is not JSON ({_json_problem(str(error))})")) from None
     except UnicodeDecodeError:
         raise InputError(_at(where, "it is not readable as UTF-8 text")) from None
-    prefix = f"{where}, " if where else ""
+    yield from _items(items, kind, where)
+
+
+def _items(items: Sequence[msgspec.Raw], kind: str, where: str) -> Iterator[Document]:
+    """Return the items of a List of this kind, or of an array."""
+    owner, prefix = kind[: -len("List")], f"{where}, " if where else ""
+    heads: dict[tuple[bytes, bytes], Head] = {}
     for number, item in enumerate(items, 1):
-        yield _raw_item(item, owner, f"{prefix}item {number}")
+        front = _FRONT.match(item)
+        if front is None:
+            yield _raw_item(item, owner, f"{prefix}item {number}")
+            continue
+        mark = front[1], front[2]
+        head = heads.get(mark)
+        if head is None:
+            head = heads[mark] = Head(kind=mark[1].decode(), api_version=mark[0].decode())
+        yield Document(f"{prefix}item {number}", head, item)
 
 
 def _list_or_object(raw: msgspec.Raw) -> tuple[Head, list[msgspec.Raw]]:

@@ -129,7 +129,9 @@ def print_plan(args: argparse.Namespace, question: "Question") -> None:
 
     to_end = comparison = None
     with naming_the_culprit(question.cluster):
-        result = Decider().round(question, every_method=args.every_method, every_candidate=args.every_candidate)
+        result = Decider(memory=False).round(
+            question, every_method=args.every_method, every_candidate=args.every_candidate
+        )
         if args.to_end:
             from dovetail.plan.to_end import ROUNDS_MAX, plan_to_end
 

@@ -33,6 +33,7 @@ from dovetail.model.objects import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
+from dovetail.sim.scenarios.sections import OfferedType
 from dovetail.sim.scenarios.simulated_cloud import offered
 from dovetail.sim.world.clock import seconds
 from dovetail.sim.world.workloads import Workload
@@ -52,7 +53,9 @@ def small_catalogue(*, spot: bool = False) -> Catalogue:
     """Five types whose prices lie close together, in three zones."""
     return Catalogue(
         instance_types=tuple(
-            offered(name, cpu, memory, price, spot_price if spot else None, ZONES)
+            offered(
+                OfferedType(name=name, cpu=cpu, memory=memory, price=price, spot=spot_price if spot else None), ZONES
+            )
             for name, cpu, memory, price, spot_price in KINDS
         ),
         source="swarm",
