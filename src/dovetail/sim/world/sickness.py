@@ -19,7 +19,7 @@ from dovetail.sim.world.store import WorldStore
 PODS_LEAVE_AFTER: Final = 5 * MINUTE
 
 
-class Sickness:
+class NodeIllness:
     """All nodes that are ill."""
 
     def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, kubelets: Kubelets) -> None:

@@ -38,7 +38,7 @@ from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.scheduler import Scheduler
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.rollouts import Rollouts
-from dovetail.sim.world.sickness import Sickness
+from dovetail.sim.world.sickness import NodeIllness
 from dovetail.sim.world.store import WorldStore
 from dovetail.sim.world.workloads import Workloads
 
@@ -75,7 +75,7 @@ class World:
         self.karpenter = Karpenter(self.store, self.clock, self.cloud, self.draining, self.dice)
         self.workloads = Workloads(self.store, self.clock, self.shapes, self.kubelets, self.dice)
         self.rollouts = Rollouts(self.store, self.clock, self.workloads)
-        self.sickness = Sickness(self.store, self.clock, self.shapes, self.kubelets)
+        self.sickness = NodeIllness(self.store, self.clock, self.shapes, self.kubelets)
         self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger
