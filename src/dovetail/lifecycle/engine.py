@@ -259,6 +259,8 @@ class Engine:
         state = self._state
         meta = item.metadata
         known = state.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        if isinstance(item, NodeClaim):
+            state.note_claim(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
         self._changed(item)
@@ -269,20 +271,13 @@ class Engine:
     def _vanish(self, event: ObjectVanished) -> "_Stir":
         state = self._state
         if event.kind == "NodeClaim":
-            self._lost_claim(event)
+            state.lose_claim(event.name, event.uid)
         gone = state.store.vanish(event.kind, event.namespace, event.name, event.uid)
         if isinstance(gone, Pod):
             state.pod_events.note(gone, None, state.elapsed)
         elif isinstance(gone, Node):
             state.pod_events.forget(event.name)
         return self._stir(KINDS[event.kind] if gone is None else type(gone))
-
-    def _lost_claim(self, event: ObjectVanished) -> None:
-        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
-        state = self._state
-        for run in state.runs.values():
-            if event.name in run.replacements:
-                run.seen.setdefault(event.name, event.uid)
 
     def _stir(self, kind: type) -> "_Stir":
         """Return whether a change of that kind can wait for the next round. Pods matter to fresh replacements only."""

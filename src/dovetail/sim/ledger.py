@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -116,6 +117,7 @@ class Result:
     commands_failed: int = 0
     events: int = 0
     rounds: int = 0
+    outcomes: tuple[CommandOutcome, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +164,7 @@ class RunLedger:
         self._commands: dict[str, ActionMark] = {}
         self._details: dict[str, tuple[int, float]] = {}
         self._failed = 0
+        self._outcomes: list[CommandOutcome] = []
         self._gates: dict[str, dict[str, int]] = {}
         self._series = LedgerSeries(step_seconds=step / SECOND)
         self._last_pods = 0
@@ -253,6 +256,8 @@ class RunLedger:
                 self._failed += report.phase is Phase.FAILED
             case CommandFound():
                 self._details[report.command_id] = (0, 0.0)
+            case CommandOutcome():
+                self._outcomes.append(report)
             case (
                 InstructionNotDone()
                 | PoolBacksOff()
@@ -377,5 +382,6 @@ class RunLedger:
             commands_failed=self._failed,
             events=self.world.clock.happened,
             rounds=sum(host.engine.rounds for host in self.world.hosts),
+            outcomes=tuple(self._outcomes),
             timeline=self._recorder.timeline(),
         )

@@ -174,6 +174,20 @@ class Trouble:
 
         self._at(when, die)
 
+    def sickness(self, when: int) -> None:
+        """A node falls ill, for some minutes or until everything heals."""
+
+        def fall_ill() -> None:
+            nodes = sorted(self.world.store.nodes)
+            if nodes:
+                condition, status = self.dice.choice(
+                    (("Ready", "Unknown"), ("Ready", "False"), ("KernelDeadlock", "True"))
+                )
+                length = self.dice.choice((3 * MINUTE, 10 * MINUTE, None))
+                self.world.fall_ill(nodes[self.dice.randrange(len(nodes))], condition, status, length)
+
+        self._at(when, fall_ill)
+
     def clock_jump(self, when: int, host: Host, by: timedelta) -> None:
         """The engine's wall clock is set forward or back."""
 

@@ -205,6 +205,13 @@ class Trial:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
         some(0.3, self.trouble.forged_record)
         self._pauses(begin)
+        self._sickness(begin)
+
+    def _sickness(self, begin: int) -> None:
+        """Let nodes fall ill, by dice of their own."""
+        dice = self.world.dice.stream("sickness")
+        for _ in range(dice.choice((0, 0, 1, 2, 4))):
+            self.trouble.sickness(begin + dice.randrange(TROUBLED))
 
     def _pauses(self, begin: int) -> None:
         """Pause pools for a while, by dice of their own."""
@@ -278,6 +285,8 @@ class Trial:
         self.world.karpenter.bad_images.clear()
         self.world.karpenter.is_deaf = False
         self.world.cloud.dry.clear()
+        for node in self.world.sickness.nodes:
+            self.world.sickness.end(node)
         self.world.cloud.times = replace(self.world.cloud.times, interruptions_per_hour=0.0)
 
     def _is_quiet(self) -> bool:

@@ -20,12 +20,14 @@ from dovetail.sim.scenarios.sections import (
     PoolSection,
     PoolStep,
     ScenarioFile,
+    SickStep,
     StepSection,
     WorkloadSection,
 )
 from dovetail.sim.world.clock import Span
 
-_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill")
+_STATUSES: Final = ("True", "False", "Unknown")
+_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill", "sick")
 _KINDS: Final = ("Deployment", "StatefulSet", "Job", "DaemonSet")
 _MANY: Final = 100_000
 _INT32: Final = 2**31
@@ -220,8 +222,19 @@ class _Checks:
             self._at_least(step.price.price, 0, f"{path}.price.price")
         if step.kill is not None:
             self._at_least(step.kill.nodes, 1, f"{path}.kill.nodes")
+        if step.sick is not None:
+            self._check_sick_step(step.sick, f"{path}.sick")
         if step.pool is not None:
             self._check_pool_step(step.pool, f"{path}.pool")
+
+    def _check_sick_step(self, step: SickStep, path: str) -> None:
+        self._at_least(step.nodes, 1, f"{path}.nodes")
+        self._lasting(step.for_, f"{path}.for")
+        if step.status not in _STATUSES:
+            known = ", ".join(_STATUSES)
+            self._fail(f"{path}.status", f"{step.status!r} is no status of a condition; write one of: {known}")
+        if step.pool and step.pool not in self.pools:
+            self._fail(f"{path}.pool", f"there is no pool {step.pool!r}; write one of: {', '.join(self.pools)}")
 
     def _check_pool_step(self, step: PoolStep, path: str) -> None:
         if step.name not in self.pools:

@@ -180,6 +180,16 @@ class KillStep(_Strict, frozen=True, kw_only=True):
     nodes: int = 1
 
 
+class SickStep(_Strict, frozen=True, kw_only=True):
+    """Nodes fall ill for a while: a condition takes a status. `Ready` with `Unknown`: their kubelets say nothing."""
+
+    nodes: int = 1
+    pool: str = ""
+    condition: str = "Ready"
+    status: str = "Unknown"
+    for_: str = msgspec.field(name="for", default="1h")
+
+
 class StepSection(_Strict, frozen=True, kw_only=True):
     """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
 
@@ -194,6 +204,7 @@ class StepSection(_Strict, frozen=True, kw_only=True):
     price: PriceStep | None = None
     pool: PoolStep | None = None
     kill: KillStep | None = None
+    sick: SickStep | None = None
 
 
 class PolicySection(_Strict, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace as change
 
 from dovetail.api.policy_change import with_policy_fields
+from dovetail.model import names
 from dovetail.model.money import parse_money
 from dovetail.model.objects import (
     LabelSelectorSpec,
@@ -27,7 +28,7 @@ from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.scenarios.captured import load_captured, start_from
 from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError
 from dovetail.sim.scenarios.scenario_objects import disruption_of, pod_spec, pool_of
-from dovetail.sim.scenarios.sections import CurveSection, StepSection, WorkloadSection
+from dovetail.sim.scenarios.sections import CurveSection, SickStep, StepSection, WorkloadSection
 from dovetail.sim.scenarios.simulated_cloud import catalogue_of, times_of
 from dovetail.sim.scenarios.spans import span
 from dovetail.sim.scenarios.traces import add_trace
@@ -223,6 +224,21 @@ class Stage:
                 alive = sorted(self.world.cloud.instances)
                 if alive:
                     self.world.kill(alive[self._steps.randrange(len(alive))])
+        elif step.sick is not None:
+            self._sicken(step.sick)
+
+    def _sicken(self, step: SickStep) -> None:
+        """Let some nodes that are well fall ill."""
+        nodes = self.world.store.nodes
+        ill = self.world.sickness.nodes
+        well = [
+            name
+            for name in sorted(nodes)
+            if name not in ill and (not step.pool or nodes[name].metadata.labels.get(names.NODEPOOL) == step.pool)
+        ]
+        for _ in range(min(step.nodes, len(well))):
+            chosen = well.pop(self._steps.randrange(len(well)))
+            self.world.fall_ill(chosen, step.condition, step.status, span(step.for_).low)
 
     def _matching(self, pattern: str) -> list[str]:
         return [key for key in self.sizes if not pattern or fnmatch.fnmatch(key.rpartition("/")[2], pattern)]
