@@ -80,7 +80,7 @@ def test_stretches_cover_the_whole_time_without_gaps() -> None:
 
 
 def _with(disruption: str, **annotations: str) -> PoolCalendar:
-    """Return the calendar of a pool with five nodes in this week."""
+    """Return the calendar of a pool over a day."""
     noted = json.dumps({f"dovetail.dev/{key.replace('_', '-')}": value for key, value in annotations.items()})
     text = f"""
 apiVersion: karpenter.sh/v1
