@@ -73,8 +73,9 @@ class Series:
     """Samples at even steps, for plots; all lists are as long as `seconds`, which counts from the start of the run.
 
     `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`: pods that are there; `pending`: the
-    most that had no node at once, since the sample before; `pods_disrupted`: moved in the step; `nodes_disrupted`: taken by a command within the step;
-    `gates`: per gate how many nodes it held at that time (the engine says so at most once a minute).
+    most that had no node at once, since the sample before; `pods_disrupted`: moved in the step; `nodes_disrupted`:
+    taken by a command within the step; `gates`: per gate how many nodes it held at that time (the engine says so at
+    most once a minute).
     """
 
     step_seconds: float
