@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -69,7 +70,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class LedgerSeries:
     """Samples at even steps, for plots; all lists are as long as `seconds`, which counts from the start of the run.
 
     `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`: pods that are there; `pending`: the
@@ -113,10 +114,11 @@ class Result:
     moves: dict[int, int]
     commands: tuple[ActionMark, ...]
     lives: tuple[Life, ...]
-    series: Series
+    series: LedgerSeries
     commands_failed: int = 0
     events: int = 0
     rounds: int = 0
+    outcomes: tuple[CommandOutcome, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,8 +166,9 @@ class RunLedger:
         self._commands: dict[str, ActionMark] = {}
         self._details: dict[str, tuple[int, float]] = {}
         self._failed = 0
+        self._outcomes: list[CommandOutcome] = []
         self._gates: dict[str, dict[str, int]] = {}
-        self._series = Series(step_seconds=step / SECOND)
+        self._series = LedgerSeries(step_seconds=step / SECOND)
         self._last_pods = 0
         self._last_nodes = 0
         self._nodes_disrupted = 0
@@ -256,6 +259,8 @@ class RunLedger:
                 self._failed += report.phase is Phase.FAILED
             case CommandFound():
                 self._details[report.command_id] = (0, 0.0)
+            case CommandOutcome():
+                self._outcomes.append(report)
             case (
                 InstructionNotDone()
                 | PoolBacksOff()
@@ -381,5 +386,6 @@ class RunLedger:
             commands_failed=self._failed,
             events=self.world.clock.happened,
             rounds=sum(host.engine.rounds for host in self.world.hosts),
+            outcomes=tuple(self._outcomes),
             timeline=self._recorder.timeline(),
         )

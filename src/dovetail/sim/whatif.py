@@ -57,7 +57,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ReplayWindow:
     """The time that is replayed. `arrivals`: how many pods come in it; 0: the capture runs on from its own time."""
 
     begin: datetime
@@ -85,11 +85,11 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WhatIfAnswer:
     """The three runs on the first seed, the same on further seeds (`others`), what to do, and how."""
 
     asked: WhatIf
-    window: Window
+    window: ReplayWindow
     baseline: Result
     karpenter: Result
     changed: Result
@@ -158,14 +158,14 @@ def check(asked: WhatIf) -> None:
             check_changes(pool, asked.fields, asked.settings)
 
 
-def window_of(asked: WhatIf) -> Window:
+def window_of(asked: WhatIf) -> ReplayWindow:
     """Return the time to replay: the last hours before the capture if pods came in them, else those after it."""
     span = timedelta(microseconds=asked.length // 1000)
     begin = asked.now - span
     arrivals = sum(begin < stay.since <= asked.now for stay in stays_of(asked.cluster))
     if not arrivals:
-        return Window(begin=asked.now, end=asked.now + span, arrivals=0)
-    return Window(begin=begin, end=asked.now, arrivals=arrivals)
+        return ReplayWindow(begin=asked.now, end=asked.now + span, arrivals=0)
+    return ReplayWindow(begin=begin, end=asked.now, arrivals=arrivals)
 
 
 def estimate_seconds(asked: WhatIf, cores: int) -> float:
@@ -176,7 +176,7 @@ def estimate_seconds(asked: WhatIf, cores: int) -> float:
     return 2 + rounds * hours * max(10, len(asked.cluster.nodes)) * SECONDS_PER_NODE_HOUR
 
 
-def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None = None) -> Answer:
+def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None = None) -> WhatIfAnswer:
     """Run all three and compare."""
     check(asked)
     window = window_of(asked)
@@ -186,7 +186,7 @@ def what_if(asked: WhatIf, progress: Progress | None = None, workers: int | None
     results = run_all(tasks, progress, workers)
     (baseline, karpenter, changed), *others = zip(results[::3], results[1::3], results[2::3], strict=True)
     pools = [pool for pool in asked.cluster.node_pools if pool.metadata.name in asked.chosen]
-    return Answer(
+    return WhatIfAnswer(
         asked=asked,
         window=window,
         baseline=baseline,
@@ -205,7 +205,7 @@ def _changed(asked: WhatIf) -> Settings:
     return replace(RECOMMENDED, pools=asked.settings.pools, karpenter=asked.settings.karpenter)
 
 
-def _scenario(asked: WhatIf, window: Window) -> Scenario:
+def _scenario(asked: WhatIf, window: ReplayWindow) -> Scenario:
     settings = asked.settings
     policies = (
         Policy(name=BASELINE, settings=settings),
@@ -245,7 +245,7 @@ def scatter_of(pairs: Sequence[tuple[Result, Result]]) -> Scatter:
     )
 
 
-def scatter_sentence(answer: Answer) -> str:
+def scatter_sentence(answer: WhatIfAnswer) -> str:
     """Return how far chance moves the difference that the change makes."""
     found, seed = answer.scatter, answer.asked.seed
     if found is None:

@@ -56,13 +56,13 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Hold or release, and say what was done; 1 where something could not be changed."""
     from dovetail.cli.live_cluster import with_client
-    from dovetail.live.holds import Tally, UnknownPoolError, hold, pool_names, release, still_given
+    from dovetail.live.holds import HoldTally, UnknownPoolError, hold, pool_names, release, still_given
 
     if bool(args.pools) == args.all:
         raise InputError("name the pools, or give --all")
     lease = _lease(args)
 
-    async def work(client: Any) -> Tally:
+    async def work(client: Any) -> HoldTally:
         if lease is not None:
             from dovetail.live.step_down import stop_controllers
 

@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from dovetail.cli.live_cluster import with_client
-    from dovetail.live.holds import Tally, UnknownPoolError
+    from dovetail.live.holds import HoldTally, UnknownPoolError
     from dovetail.live.pauses import pause, resume
 
     if bool(args.pools) == args.all:
         raise InputError("name the pools, or give --all")
     until = pause_end(args.length, args.until, datetime.now(UTC)) if args.pausing else ""
 
-    async def work(client: Any) -> Tally:
+    async def work(client: Any) -> HoldTally:
         pools = None if args.all else args.pools
         if args.pausing:
             return await pause(client, pools, until, args.reason)

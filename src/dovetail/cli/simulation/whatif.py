@@ -13,7 +13,7 @@ from dovetail.cli.progress import progress_bar
 from dovetail.model.settings import RECOMMENDED_DISRUPTION, RECOMMENDED_NAME
 
 if TYPE_CHECKING:
-    from dovetail.sim.whatif import Answer, WhatIf
+    from dovetail.sim.whatif import WhatIf, WhatIfAnswer
 
 _EPILOG = """\
 FIELD is a field of spec.disruption: consolidateAfter, consolidationPolicy,
@@ -149,7 +149,7 @@ def _announce(asked: "WhatIf", seconds: float) -> None:
     )
 
 
-def _write(answer: "Answer", args: argparse.Namespace) -> None:
+def _write(answer: "WhatIfAnswer", args: argparse.Namespace) -> None:
     if args.output == "json":
         print_json(answer.to_dict())
     elif args.output == "yaml":
@@ -180,7 +180,7 @@ def _again(args: argparse.Namespace) -> str:
     return shlex.join([*words, "--seeds", str(args.seeds)] if args.seeds > 1 else words)
 
 
-def whatif_lines(answer: "Answer") -> list[str]:
+def whatif_lines(answer: "WhatIfAnswer") -> list[str]:
     """Return the table, the recommendation and how to apply it."""
     from dovetail.report.table import paragraph, text_table
     from dovetail.report.words import dollars, span

@@ -16,7 +16,7 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
 from dovetail.lifecycle.owners import Before, missing, ready_on
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import ReplicaSet, StatefulSet
+from dovetail.model.objects import NodePool, ReplicaSet, StatefulSet
 
 _LOOK_EVERY: Final = 2 * SECOND
 _NAMED_MAX: Final = 5
@@ -91,8 +91,11 @@ class Aftercare:
                 settled = True
                 continue
             for pool in [pool for pool, at in moved.due.items() if at <= elapsed]:
-                del moved.due[pool]
-                orders.append(_halt(pool, ident, gaps, moved.before, store))
+                order = _halt(pool, ident, gaps, moved.before, store)
+                if self._is_halted(pool, order.id, store, elapsed):
+                    del moved.due[pool]
+                else:
+                    orders.append(order)
             if not moved.due:
                 del self._moved[ident]
         due = []
@@ -101,6 +104,13 @@ class Aftercare:
                 self._attempts.ask(order.id, elapsed)
                 due.append(order)
         return due, settled
+
+    def _is_halted(self, pool: str, ident: str, store: Store, elapsed: int) -> bool:
+        """Return whether the annotation holds a pool now, or was written and taken off again before it was seen."""
+        found = store.get(NodePool, pool)
+        if found is None or read_halt(found) is not None:
+            return True
+        return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
 
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
         """Word the end of halts whose owners have as many ready pods as they had."""

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail.api.findings import InputError
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -93,6 +94,7 @@ def worth_telling(report: Report) -> bool:
             CommandFound()
             | InstructionNotDone()
             | CostActionUndone()
+            | CommandOutcome()
             | CommandProposed()
             | CommandDropped()
             | RoundEnded()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -78,6 +79,9 @@ class Telemetry:
                 self.log.debug(report.message, **fields)
             case Warned() | InstructionNotDone() | PoolBacksOff() | CommandDropped() | RecordIgnored() | ViewIsOld():
                 self.log.warning(report.message, **fields)
+            case CommandOutcome():
+                self._count_outcome(report)
+                self.log.info(report.message, **fields)
             case CommandFound() | CommandProposed() | CostActionUndone() | LeadershipChanged():
                 self.log.info(report.message, **fields)
             case _:
@@ -109,6 +113,15 @@ class Telemetry:
             of_node = (reason, node.pool, node.capacity_type, node.policy, node.mode)
             metrics.claims_disrupted.labels(*of_node).inc()
             metrics.pods_disrupted.labels(*of_node).inc(node.pods)
+
+    def _count_outcome(self, report: CommandOutcome) -> None:
+        pool, metrics = report.pools[0] if report.pools else "", self.metrics
+        metrics.outcomes.labels(pool, "true" if report.held else "false").inc()
+        metrics.outcome_promised.labels(pool).inc(max(0.0, report.promised))
+        metrics.outcome_saved.labels(pool).inc(max(0.0, report.saved))
+        metrics.outcome_reopened.labels(pool).inc(report.reopened)
+        metrics.outcome_pods.labels(pool).inc(report.pods)
+        metrics.outcome_moved_again.labels(pool).inc(report.moved_again)
 
     def _count_phase(self, command: str, phase: Phase) -> None:
         self._phases[command] = phase
