@@ -56,9 +56,10 @@ class Life:
 class LedgerSeries:
     """Samples at even steps, for plots; all lists are as long as `seconds`, which counts from the start of the run.
 
-    `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`, `pending`: pods that are there and
-    those without a node; `pods_disrupted`: moved in the step; `nodes_disrupted`: taken by a command within the step;
-    `gates`: per gate how many nodes it held at that time (the engine says so at most once a minute).
+    `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`: pods that are there; `pending`: the
+    most that had no node at once, since the sample before; `pods_disrupted`: moved in the step; `nodes_disrupted`:
+    taken by a command within the step; `gates`: per gate how many nodes it held at that time (the engine says so at
+    most once a minute).
     """
 
     step_seconds: float
@@ -143,6 +144,7 @@ class RunLedger:
         self._moves: dict[str, int] = {}
         self._pods_disrupted = 0
         self._waiting: dict[str, int] = {}
+        self._most_waiting = 0
         self._waited = 0
         self._commands: dict[str, ActionMark] = {}
         self._details: dict[str, tuple[int, float]] = {}
@@ -179,6 +181,7 @@ class RunLedger:
                     self._waited += self.world.now - max(since, self._began)
             elif change.old is None:
                 self._waiting[change.key] = self.world.now
+                self._most_waiting = max(self._most_waiting, len(self._waiting))
         elif change.kind == "NodeClaim" and change.new is not None and change.key not in self._lives:
             instance = self.world.cloud.instances.get(change.key)
             if instance is not None:
@@ -315,7 +318,8 @@ class RunLedger:
         series.nodes.append(self._running)
         series.cost_per_hour.append(round(self.world.cloud.rate / _DOLLAR, 6))
         series.pods.append(len(self.world.store.pods))
-        series.pending.append(len(self._waiting))
+        series.pending.append(self._most_waiting if self._began < self.world.now else len(self._waiting))
+        self._most_waiting = len(self._waiting)
         series.pods_disrupted.append(self._pods_disrupted - self._last_pods)
         series.nodes_disrupted.append(self._nodes_disrupted - self._last_nodes)
         self._last_pods, self._last_nodes = self._pods_disrupted, self._nodes_disrupted

@@ -5,7 +5,7 @@ import json
 from dovetail.report import page as html
 from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.run_page import simulation_page
-from dovetail.sim.whatif import WhatIfAnswer
+from dovetail.sim.whatif import WhatIfAnswer, scatter_sentence
 from dovetail.sim.world.clock import SECOND
 
 
@@ -30,7 +30,7 @@ def whatif_page(answer: WhatIfAnswer, footer: str) -> str:
         story,
         footer,
         title=title,
-        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)}",
+        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)} {html.text(scatter_sentence(answer))}",
         sections=(
             html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"),
         ),
