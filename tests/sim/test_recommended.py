@@ -15,7 +15,7 @@ from dovetail.cli.main import main
 from dovetail.model import names
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, RECOMMENDED_DISRUPTION, Search, Steering
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, RECOMMENDED_DISRUPTION, Search, SteeringMode
 from dovetail.sim.replay import default_policies
 from dovetail.sim.scenarios.scenario import load_policy, load_scenario
 
@@ -30,7 +30,7 @@ def test_a_policy_may_start_from_it(tmp_path: Path) -> None:
     file.write_text("{base: recommended, settings: {steering: Off}, disruption: {disruptionPrice: 0.5}}")
     policy = load_policy("mine", file)
     assert policy.settings.search is Search.VALUE
-    assert policy.settings.steering is Steering.OFF
+    assert policy.settings.steering is SteeringMode.OFF
     assert policy.disruption == {**RECOMMENDED_DISRUPTION, "disruptionPrice": 0.5}
 
 
