@@ -30,6 +30,7 @@ def one(name: str) -> dict[str, Any]:
     from dovetail.api.reading.decode import load_cluster
     from dovetail.cli.inputs import quiet_collector
     from dovetail.model.settings import KARPENTER_1_15
+    from dovetail.scheduling.entries import SimulationOptions
     from dovetail.scheduling.simulate import simulate
     from dovetail.scheduling.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ def one(name: str) -> dict[str, Any]:
     snapshot = Snapshot.build(cluster, catalogue, settings, datetime.fromisoformat(about["now"]))
     built = time.process_time()
     for index in range(len(snapshot.states)):
-        simulate(snapshot, [index], new_nodes_max=1)
+        simulate(snapshot, [index], SimulationOptions(new_nodes_max=1))
     passed = time.process_time()
     nodes = len(snapshot.states)
     return {

@@ -12,7 +12,14 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.aftercare import Aftercare
-from dovetail.lifecycle.messages import ClearRecord, Failure, HaltPool, Instruction
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    Failure,
+    HaltPool,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+)
 from dovetail.lifecycle.owners import ready_of
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
@@ -120,6 +127,33 @@ def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool)
         assert "d/ReplicaSet/web" in order.value
 
 
+def test_the_pool_waits_until_its_halt_is_seen(store: Store) -> None:
+    """A halt that could not be written is written again; only the annotation itself takes the pool's wait over."""
+    care = moved(store, ready=False)
+    (order,) = look(care, store, LIMIT)
+    assert look(care, store, LIMIT + SECOND) == []
+    care.answer(InstructionFailed(id=order.id, failure=Failure.UNREACHABLE), LIMIT + SECOND)
+    assert look(care, store, LIMIT + 10 * SECOND) == [order]
+    care.answer(InstructionSucceeded(id=order.id), LIMIT + 11 * SECOND)
+    assert look(care, store, LIMIT + 12 * SECOND) == []
+    assert "web" in care.unsettled(store)
+    annotations = {"dovetail.dev/halted": order.value}
+    tree = {"metadata": {"name": "web", "uid": "p", "resourceVersion": "2", "annotations": annotations}}
+    store.observe(msgspec.convert(tree, NodePool))
+    assert look(care, store, LIMIT + 14 * SECOND) == []
+    assert care.unsettled(store) == {}
+
+
+def test_a_halt_that_was_taken_off_before_it_was_seen_is_not_written_again(store: Store) -> None:
+    """Somebody resumed the pool at once: after half a minute the wait is over."""
+    care = moved(store, ready=False)
+    (order,) = look(care, store, LIMIT)
+    care.answer(InstructionSucceeded(id=order.id), LIMIT)
+    assert look(care, store, LIMIT + 31 * SECOND) == []
+    assert care.unsettled(store) == {}
+    assert care.next_at() is None
+
+
 def test_an_owner_that_wants_fewer_is_satisfied(store: Store) -> None:
     """As many ready pods as before, or as it wants now."""
     care = moved(store)
@@ -169,8 +203,8 @@ def test_a_look_before_the_limit_changes_nothing(store: Store) -> None:
         assert look(care, store, elapsed) == []
         assert "web" in care.unsettled(store)
     assert [order.node_pool for order in look(care, store, LIMIT)] == ["web"]
-    assert care.unsettled(store) == {}
-    assert care.next_at() is None
+    assert "web" in care.unsettled(store), "until the annotation is seen"
+    assert care.next_at() is not None
 
 
 @pytest.mark.parametrize(

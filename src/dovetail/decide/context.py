@@ -39,9 +39,9 @@ from dovetail.model.objects import Pod
 from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
-from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import carried_by_nodes, simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -187,7 +187,7 @@ class RoundContext:
             return {}
         if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
             return {}
-        found = simulate(snapshot, (), strict_reserved=True, under_way=self.in_flight.under_way)
+        found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
         virtual = frozenset(map(id, snapshot.surroundings.virtual))
         landed = (
             (place.node, tuple(pod for pod in place.pods if id(pod) not in virtual)) for place in found.placements
@@ -357,10 +357,12 @@ class RoundContext:
             result = self._results[key] = simulate(
                 self.snapshot,
                 chosen,
-                closed=self.closed if for_cost else (),
-                new_nodes_max=self.new_nodes_max if for_cost else None,
-                launchable=launchable,
-                under_way=self.in_flight.under_way,
+                SimulationOptions(
+                    closed=self.closed if for_cost else (),
+                    new_nodes_max=self.new_nodes_max if for_cost else None,
+                    launchable=launchable,
+                ),
+                self.in_flight.under_way,
             )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated

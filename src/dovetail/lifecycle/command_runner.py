@@ -190,8 +190,9 @@ class CommandRunner:
             self._end(run, view)
 
     def _pods_leave(self, run: Run) -> None:
-        """Remember what a cost action is about to move."""
+        """Remember what a command is about to move, and what it promised."""
         state = self._state
+        state.promise(run)
         if run.method in COST_METHODS and state.settings.rules.remembers_regrowth:
             state.regrowth.begin(run, state.store)
             if state.settings.stabilization_ends is StabilizationEnds.LANDED:
@@ -232,6 +233,7 @@ class CommandRunner:
         state.facts_version += 1
         state.marks_seen = -1
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
+        state.outcomes.end(run.id, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             state.landing.drop(run.id)
             state.aftercare.drop(run.id)

@@ -5,6 +5,7 @@ simulations of the round. Immutable to those who simulate: they only ever ask. `
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
-from dovetail.scheduling.topology.groups import INVERSE, Domains, Group, NodeFilter, domain_universe
+from dovetail.scheduling.topology.groups import INVERSE, Domains, Group, TopologyRule, domain_universe
 
 Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)
@@ -56,43 +57,56 @@ class PodPlaces:
         return self._of(self.bindings.running & holders[self.bindings.cls])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameNodes:
+    """The nodes that exist, column by column: room, whether pods may come, whether they stay, ports and volumes."""
+
+    columns: NodeColumns
+    room: Amounts
+    open: Mask
+    staying: Mask
+    ports: dict[int, list[HostPort]]
+    attached: dict[int, dict[str, set[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameSupply:
+    """What could be launched: machines, the columns of their resources, the pools and their templates."""
+
+    machines: Machines
+    resources: Resources
+    pools: Sequence[NodePool]
+    templates: tuple[Template, ...]
+
+
 class Frame:
     """What simulations run on."""
 
     def __init__(
         self,
-        *,
         settings: Settings,
-        machines: Machines,
-        resources: Resources,
-        columns: NodeColumns,
-        storage: Storage,
-        pools: Sequence[NodePool],
-        templates: tuple[Template, ...],
-        room: Amounts,
-        open_nodes: Mask,
-        staying: Mask,
-        index: ClassIndex,
+        nodes: FrameNodes,
+        supply: FrameSupply,
         places: PodPlaces,
-        ports: dict[int, list[HostPort]],
-        attached: dict[int, dict[str, set[str]]],
+        index: ClassIndex,
+        storage: Storage,
     ) -> None:
         self.settings = settings
-        self.machines = machines
-        self.resources = resources
-        self.columns = columns
+        self.machines = supply.machines
+        self.resources = supply.resources
+        self.pools = supply.pools
+        self.templates = supply.templates
+        self.columns = nodes.columns
+        self.room = nodes.room
+        self.open = nodes.open
+        self.staying = nodes.staying
+        self.ports = nodes.ports
+        self.attached = nodes.attached
         self.storage = storage
-        self.pools = pools
-        self.templates = templates
-        self.room = room
-        self.open = open_nodes
-        self.staying = staying
         self.index = index
         self.places = places
-        self.ports = ports
-        self.attached = attached
         self.soft_taints = any(
-            taint.effect == "PreferNoSchedule" for pool in pools for taint in pool.spec.template.spec.taints
+            taint.effect == "PreferNoSchedule" for pool in supply.pools for taint in pool.spec.template.spec.taints
         )
         self._rows: dict[int, list[int]] = {}
         self._parts: dict[tuple[str, ...], list[tuple[tuple[int, ...], Places]]] = {}
@@ -168,42 +182,21 @@ class Frame:
             found = self._domains[key] = Domains(key, self.columns, universe, mentioned, self.settings.ties)
         return found
 
-    def group(
-        self,
-        kind: int,
-        key: str,
-        namespaces: frozenset[str],
-        selector: LabelSelector,
-        *,
-        null_selector: bool = False,
-        max_skew: int = 0,
-        min_domains: int | None = None,
-        node_filter: NodeFilter | None = None,
-        tolerations: tuple[Toleration, ...] | None = None,
-    ) -> Group:
+    def group(self, rule: TopologyRule) -> Group:
         """Return the one group of a rule, counted."""
-        filter_mark = node_filter.mark if node_filter is not None else None
-        mark = (kind, key, namespaces, selector, null_selector, max_skew, min_domains, filter_mark, tolerations)
+        mark = rule.mark
         found = self._groups.get(mark)
         if found is not None:
             return found
-        group = Group(
-            self._next(),
-            kind,
-            key,
-            namespaces,
-            selector,
-            max_skew=max_skew,
-            min_domains=min_domains,
-            node_filter=node_filter,
-        )
-        counted = self.index.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
+        group = Group(self._next(), rule)
+        counted = self.index.selected(rule.namespaces, MATCHES_EVERYTHING if rule.null_selector else rule.selector)
         group.based_on = {cls.id for cls in counted}
-        if not null_selector:
+        if not rule.null_selector:
             group.classes = group.based_on
             for cls in counted:
                 self.counting.setdefault(cls.id, []).append(group)
-        domains = self.domains(key)
+        domains = self.domains(rule.key)
+        tolerations, node_filter = rule.tolerations, rule.node_filter
         if node_filter is not None and node_filter.honor_taints:
             tolerations = node_filter.tolerations
         at = _concat(self.places.counted.get(cls.id) for cls in counted)
@@ -220,12 +213,14 @@ class Frame:
     ) -> Group:
         """Return the group of a pod affinity or anti-affinity term."""
         return self.group(
-            kind,
-            term.topology_key,
-            self.index.namespaces_of(cls, term),
-            LabelSelector.compile(term.label_selector),
-            null_selector=term.label_selector is None,
-            tolerations=tolerations,
+            TopologyRule(
+                kind=kind,
+                key=term.topology_key,
+                namespaces=self.index.namespaces_of(cls, term),
+                selector=LabelSelector.compile(term.label_selector),
+                null_selector=term.label_selector is None,
+                tolerations=tolerations,
+            )
         )
 
     # Anti-affinity of others
@@ -233,7 +228,7 @@ class Frame:
     def _index_inverse(self) -> dict[tuple[str, str, str], list[Group]]:
         index: dict[tuple[str, str, str], list[Group]] = {}
         for (key, scope, selector), owners in self.index.holders.items():
-            group = Group(self._next(), INVERSE, key, scope, selector)
+            group = Group(self._next(), TopologyRule(kind=INVERSE, key=key, namespaces=scope, selector=selector))
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
             if group.host:

@@ -12,50 +12,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dovetail.model.settings import MinValuesPolicy
+from dovetail.scheduling.entries import Entry, Lane, SimulationOptions, Touched, may_share
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
-from dovetail.scheduling.launch.machines import ReqSet, TypeBits
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
-from dovetail.scheduling.pods.entry import Entry
-from dovetail.scheduling.pods.pod import HostPort, ports_clash
+from dovetail.scheduling.pods.pod import ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
 from dovetail.scheduling.topology.groups import INVERSE
 from dovetail.scheduling.topology.states import GroupState
 
 _NONE: Final[frozenset[int]] = frozenset()
-ALL_TYPES: Final[TypeBits] = -1
-
-
-class _Lane:
-    """Where pods of a class that only ask for room are tried: nodes in order, from where the last one was put."""
-
-    __slots__ = ("barred", "cursors", "need", "nodes")
-
-    def __init__(
-        self, nodes: NodeList, need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
-    ) -> None:
-        self.nodes = nodes
-        self.need = need
-        self.cursors = cursors
-        self.barred = barred
-
-
-class Touched:
-    """A node that took pods in this simulation."""
-
-    __slots__ = ("attached", "entries", "left", "ports")
-
-    def __init__(self, left: list[int]) -> None:
-        self.left = left
-        self.entries: list[Entry] = []
-        self.ports: list[HostPort] = []
-        self.attached: list[tuple[str, str]] = []
-
-    def copy(self) -> "Touched":
-        """Return the same for another simulation."""
-        other = Touched(self.left.copy())
-        other.entries, other.ports, other.attached = self.entries.copy(), self.ports.copy(), self.attached.copy()
-        return other
 
 
 class Packer:
@@ -66,27 +33,22 @@ class Packer:
         frame: Frame,
         removed: Sequence[int],
         moving: Iterable[tuple[PodClass, int, int]],
-        closed: frozenset[int],
         limits_left: dict[int, dict[str, int]],
-        *,
-        strict_reserved: bool,
-        count_all: bool,
-        new_nodes_max: int | None,
-        launchable: TypeBits = ALL_TYPES,
+        options: SimulationOptions,
     ) -> None:
-        """`moving`: class, node and flags of bound pods that leave their nodes. `launchable`: types that may come."""
+        """`moving`: class, node and flags of bound pods that leave their nodes."""
         self.frame = frame
         self.removed = frozenset(removed)
-        self.closed = closed
+        self.closed = options.closed_nodes()
         self.limits_left = limits_left
-        self.count_all = count_all
-        self.new_nodes_max = new_nodes_max
-        self.launchable = launchable
+        self.count_all = frame.settings.rules.others_pods_count
+        self.new_nodes_max = options.new_nodes_max
+        self.launchable = options.launchable
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         ties = frame.settings.ties
         self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
         self.states: dict[int, GroupState] = {}
-        self.rules = ClaimRules(frame, self.states, strict_reserved=strict_reserved)
+        self.rules = ClaimRules(frame, self.states, strict_reserved=options.strict_reserved)
         self.touched: dict[int, Touched] = {}
         self.claims: list[Claim] = []
         self._grown: Claim | None = None
@@ -100,7 +62,7 @@ class Packer:
         self._cursors: dict[tuple[int, bool], list[int]] = {}
         self._recorders: dict[int, list[GroupState]] = {}
         self._hopeless: set[tuple[tuple[int, bool], bool]] = set()
-        self._lanes: dict[tuple[int, bool], _Lane | None] = {}
+        self._lanes: dict[tuple[int, bool], Lane | None] = {}
 
     # The queue
 
@@ -141,16 +103,16 @@ class Packer:
                 failed_at[id(entry)] = len(queue)
         self.unplaced = list(queue)
 
-    def _lane(self, variant: Variant, *, exempt: bool) -> _Lane | None:
+    def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """The nodes that are tried for pods that only ask for room; None for others, and where no node takes one."""
         if not variant.simple or not variant.buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])
         barred = self.removed if exempt or not self.closed else self.removed | self.closed
         # Without topology rules there is one bucket.
-        return _Lane(variant.buckets[0][1], variant.need, cursors, barred)
+        return Lane(variant.buckets[0][1], variant.need, cursors, barred)
 
-    def _put_on_first_node(self, entry: Entry, lane: _Lane) -> bool:
+    def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
         """Place a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
         nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
         touched, row = self.touched, self.frame.row
@@ -249,7 +211,7 @@ class Packer:
             return True
         steady = variant.steady and self.rules.reservations is None
         for claim in self._claims_in_order():
-            if variant.id in claim.refused or (not self.count_all and not _may_share(entry, claim)):
+            if variant.id in claim.refused or (not self.count_all and not may_share(entry, claim)):
                 continue
             fit = self._try(claim, variant)
             if fit is not None:
@@ -480,17 +442,5 @@ def _count_pods(claim: Claim) -> int:
     return len(claim.pods)
 
 
-def _may_share(entry: Entry, claim: Claim) -> bool:
-    """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""
-    if entry.leaving:
-        return not claim.own
-    return entry.pending or not claim.foreign
-
-
 def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:
     return all(mask >> places[key] & 1 for key, mask in masks)
-
-
-def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
-    """Return the types that may come, by cheapest launch price under the requirements, then name."""
-    return [place for place in reqs.order if types >> place & 1]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from dovetail.model.command import Placement, Replacement
 from dovetail.model.labels.requirements import Requirements
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.claims import Claim
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.packer import Packer
-from dovetail.scheduling.pods.entry import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

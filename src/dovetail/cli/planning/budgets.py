@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _SLOT: Final = timedelta(minutes=30)
 _DAYS_MAX: Final = 366
 _EPILOG = """\
-The drawing has a character for each half hour: 0 to 9 nodes may leave at once, + is more than 9, · is no limit.
+The drawing has a character for each half hour: 0 to 9 nodes may leave at once, + is more than 9, · is no limit,
+x is nothing because no window that allows it is open. A rate budget (`per`) counts what left of late.
 Topology budgets cap drift besides, zone by zone; they are listed with the pool.
 
 examples:
@@ -138,6 +139,7 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
                 "to": stretch.end.astimezone(zone).isoformat(),
                 "allowed": stretch.allowed,
                 "budget": stretch.budget.index if stretch.budget is not None else None,
+                "windowOpen": not stretch.closed,
             }
             for reason, stretches in entry.stretches.items()
             for stretch in stretches
@@ -146,6 +148,8 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
 
 
 def _budget_tree(budget: "Budget") -> dict[str, Any]:
+    from dovetail.model.timing.duration import format_duration
+
     return {
         "index": budget.index,
         "nodes": budget.nodes,
@@ -154,6 +158,7 @@ def _budget_tree(budget: "Budget") -> dict[str, Any]:
         "reasons": [reason.value for reason in budget.reasons] if budget.reasons is not None else None,
         "topologyKey": budget.topology_key or None,
         "sequential": budget.sequential,
+        "per": None if budget.per is None else format_duration(budget.per),
         "problem": budget.problem,
     }
 
@@ -172,6 +177,7 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
         for problem in (*entry.policy.problems, *entry.policy.warnings):
             yield f"  ! {safe(problem)}"
         yield from _budget_lines(entry, now, zone)
+        yield from _window_lines(entry, now, zone)
         if not entry.nodes and any(budget.nodes.endswith("%") for budget in entry.policy.budgets):
             yield from _without_nodes(entry)
             continue
@@ -211,7 +217,22 @@ def _moment(when: datetime, now: datetime, zone: tzinfo) -> str:
     return f"{here:%a %H:%M}" if when - now < timedelta(days=6) else f"{here:%a %Y-%m-%d %H:%M}"
 
 
+def _window_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterator[str]:
+    from dovetail.report.words import safe
+
+    for each in entry.policy.windows:
+        about = "all reasons" if not each.reasons else ", ".join(reason.value for reason in each.reasons)
+        if each.window is None:
+            state = "broken, opens nothing"
+        else:
+            is_open, change = each.window.active(now), each.window.next_change(now)
+            when = "" if change is None else f" {'until' if is_open else 'before'} {_moment(change, now, zone)}"
+            state = f"{'open' if is_open else 'closed'}{when}"
+        yield f"  window {each.index + 1}: {safe(f'{each.schedule} for {each.duration}, {about} ({state})')}"
+
+
 def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterator[str]:
+    from dovetail.model.timing.duration import format_duration
     from dovetail.report.words import safe
 
     for budget, active, change in zip(entry.policy.budgets, entry.active, entry.next_changes, strict=True):
@@ -221,8 +242,9 @@ def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterato
         scope = f", per {budget.topology_key}" if budget.topology_key else ""
         order = ", one at a time" if budget.sequential else ""
         window = f', "{budget.schedule}" for {budget.duration}' if budget.schedule else ""
+        rate = "" if budget.per is None else f" per {format_duration(budget.per)}"
         of = "of the nodes" if budget.nodes.endswith("%") else "node" if budget.nodes == "1" else "nodes"
-        what = f"{budget.nodes} {of}"
+        what = f"{budget.nodes} {of}{rate}"
         text = f"{what}{window}, {about}{scope}{order} ({state}{when})"
         yield f"  budget {budget.index + 1}: {safe(text)}"
 
@@ -260,6 +282,8 @@ def _slot(stretches: Sequence["Stretch"], local: datetime, zone: tzinfo | None) 
     at = (local + _SLOT / 2).replace(tzinfo=zone)
     for stretch in stretches:
         if stretch.begin <= at < stretch.end:
+            if stretch.closed:
+                return "x"
             if stretch.budget is None:
                 return "·"
             return str(stretch.allowed) if stretch.allowed <= 9 else "+"
@@ -267,6 +291,8 @@ def _slot(stretches: Sequence["Stretch"], local: datetime, zone: tzinfo | None) 
 
 
 def _decided(stretch: "Stretch") -> str:
+    if stretch.closed:
+        return "nothing (no window is open)"
     if stretch.budget is None:
         return "no limit"
     return f"{_amount(stretch.allowed)} (budget {stretch.budget.index + 1})"

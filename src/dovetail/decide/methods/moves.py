@@ -23,8 +23,8 @@ from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.buffers import is_virtual
+from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
-from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.entry import Entry
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.snapshot import Snapshot
 
 _READY_MAX = 100

@@ -16,7 +16,7 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
 from dovetail.lifecycle.owners import Before, missing, ready_on
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import ReplicaSet, StatefulSet
+from dovetail.model.objects import NodePool, ReplicaSet, StatefulSet
 
 _LOOK_EVERY: Final = 2 * SECOND
 _NAMED_MAX: Final = 5
@@ -29,6 +29,13 @@ class _Moved:
     before: Before
     within: dict[str, int]
     due: dict[str, int] | None = None
+    counted: tuple[int, dict[str, int]] | None = None
+
+    def gaps(self, store: Store) -> dict[str, int]:
+        """Return how many ready pods each owner lacks; counted once for each version of the store."""
+        if self.counted is None or self.counted[0] != store.version:
+            self.counted = (store.version, missing(self.before, store))
+        return self.counted[1]
 
 
 class Aftercare:
@@ -71,7 +78,7 @@ class Aftercare:
         """Return the pools that wait for moved pods, and which."""
         found: dict[str, str] = {}
         for ident, moved in self._moved.items():
-            gaps = {} if moved.due is None else missing(moved.before, store)
+            gaps = {} if moved.due is None else moved.gaps(store)
             if gaps:
                 for pool in moved.due or ():
                     named = ", ".join(_names(gaps, store))
@@ -85,14 +92,17 @@ class Aftercare:
         for ident, moved in tuple(self._moved.items()):
             if moved.due is None:
                 continue
-            gaps = missing(moved.before, store)
+            gaps = moved.gaps(store)
             if not gaps:
                 del self._moved[ident]
                 settled = True
                 continue
             for pool in [pool for pool, at in moved.due.items() if at <= elapsed]:
-                del moved.due[pool]
-                orders.append(_halt(pool, ident, gaps, moved.before, store))
+                order = _halt(pool, ident, gaps, moved.before, store)
+                if self._is_halted(pool, order.id, store, elapsed):
+                    del moved.due[pool]
+                else:
+                    orders.append(order)
             if not moved.due:
                 del self._moved[ident]
         due = []
@@ -101,6 +111,13 @@ class Aftercare:
                 self._attempts.ask(order.id, elapsed)
                 due.append(order)
         return due, settled
+
+    def _is_halted(self, pool: str, ident: str, store: Store, elapsed: int) -> bool:
+        """Return whether the annotation holds a pool now, or was written and taken off again before it was seen."""
+        found = store.get(NodePool, pool)
+        if found is None or read_halt(found) is not None:
+            return True
+        return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
 
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
         """Word the end of halts whose owners have as many ready pods as they had."""

@@ -130,6 +130,7 @@ class Metrics:
             ["nodepool"],
             registry=registry,
         )
+        self._declare_outcomes()
         self.commands = Gauge(
             "dovetail_commands_in_flight", "Commands under way, by phase.", ["phase"], registry=registry
         )
@@ -184,6 +185,44 @@ class Metrics:
         self.price_age = Gauge("dovetail_catalogue_age_seconds", "Age of the price table in use.", registry=registry)
         self.crd_fields = Gauge(
             "dovetail_crd_has_our_fields", "1 where the NodePool CRD has Dovetail's fields.", registry=registry
+        )
+
+    def _declare_outcomes(self) -> None:
+        """Declare what commands promised, and what came of it within an hour."""
+        registry, pool = self.registry, ["nodepool"]
+        self.outcomes = Counter(
+            "dovetail_outcome_commands",
+            "Commands that save money and ended an hour ago; held: they saved nine tenths of what they promised, and "
+            "no pod was moved again.",
+            ["nodepool", "held"],
+            registry=registry,
+        )
+        self.outcome_promised = Counter(
+            "dovetail_outcome_promised_dollars",
+            "Dollars that these commands promised for their first hour.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_saved = Counter(
+            "dovetail_outcome_saved_dollars",
+            "Dollars that they saved in it, less what nodes cost that were opened since.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_reopened = Counter(
+            "dovetail_outcome_reopened_nodes",
+            "Nodes that a provisioner opened in their pools in that hour.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_pods = Counter(
+            "dovetail_outcome_pods_moved", "Pods that these commands moved.", pool, registry=registry
+        )
+        self.outcome_moved_again = Counter(
+            "dovetail_outcome_pods_moved_again",
+            "Pods of these that another command moved in that hour.",
+            pool,
+            registry=registry,
         )
 
     def names(self) -> tuple[str, ...]:

@@ -314,3 +314,8 @@ def kept_preferences(claim: Claim) -> tuple[str, ...]:
         if what is not None:
             found.append(f"{pod.metadata.namespace}/{pod.metadata.name} holds on to {what}")
     return tuple(found)
+
+
+def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
+    """Return the types that may come, by cheapest launch price under the requirements, then name."""
+    return [place for place in reqs.order if types >> place & 1]

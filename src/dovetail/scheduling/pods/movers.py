@@ -11,10 +11,10 @@ from datetime import datetime
 from operator import attrgetter
 
 from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
-from dovetail.scheduling.pods.entry import Entry
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import Owner
 

@@ -19,7 +19,7 @@ from dovetail.scheduling.launch.machines import Mask, ReqSet
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import tolerates
 from dovetail.scheduling.pods.relax import relaxed
-from dovetail.scheduling.topology.groups import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter
+from dovetail.scheduling.topology.groups import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter, TopologyRule
 
 if TYPE_CHECKING:
     from dovetail.scheduling.frame import Frame
@@ -169,20 +169,23 @@ class Variant:
         compiled = LabelSelector.compile(selector if selector is not None or not extra else LabelSelectorSpec())
         if extra:
             compiled = compiled.with_equal(extra)
+        node_filter = NodeFilter(
+            self._filter_terms(),
+            self.tolerations,
+            honor_affinity=spread.node_affinity_policy in (None, "Honor"),
+            honor_taints=spread.node_taints_policy == "Honor",
+        )
         return self.frame.group(
-            SPREAD,
-            spread.topology_key,
-            frozenset((self.cls.namespace,)),
-            compiled,
-            null_selector=selector is None,
-            max_skew=spread.max_skew,
-            min_domains=spread.min_domains,
-            node_filter=NodeFilter(
-                self._filter_terms(),
-                self.tolerations,
-                honor_affinity=spread.node_affinity_policy in (None, "Honor"),
-                honor_taints=spread.node_taints_policy == "Honor",
-            ),
+            TopologyRule(
+                kind=SPREAD,
+                key=spread.topology_key,
+                namespaces=frozenset((self.cls.namespace,)),
+                selector=compiled,
+                null_selector=selector is None,
+                max_skew=spread.max_skew,
+                min_domains=spread.min_domains,
+                node_filter=node_filter,
+            )
         )
 
     def _filter_terms(self) -> tuple[Requirements, ...]:

@@ -7,6 +7,7 @@ in Karpenter: the least loaded host is always an empty one, since a new node can
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -132,6 +133,40 @@ def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> 
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopologyRule:
+    """One rule of pods: what it counts (`kind`, `key`), whom (`namespaces`, `selector`), and its bounds.
+
+    `null_selector`: no selector was given; the base is all pods, and placed ones are not added. `tolerations`: taints
+    that a domain's nodes may have, where no node filter says so.
+    """
+
+    kind: int
+    key: str
+    namespaces: frozenset[str]
+    selector: LabelSelector
+    null_selector: bool = False
+    max_skew: int = 0
+    min_domains: int | None = None
+    node_filter: NodeFilter | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """Return what equal rules have in common."""
+        return (
+            self.kind,
+            self.key,
+            self.namespaces,
+            self.selector,
+            self.null_selector,
+            self.max_skew,
+            self.min_domains,
+            self.node_filter.mark if self.node_filter is not None else None,
+            self.tolerations,
+        )
+
+
 class Group:
     """One topology rule with its base counts. Compare by identity.
 
@@ -161,27 +196,16 @@ class Group:
         "selector",
     )
 
-    def __init__(
-        self,
-        number: int,
-        kind: int,
-        key: str,
-        namespaces: frozenset[str],
-        selector: LabelSelector,
-        *,
-        max_skew: int = 0,
-        min_domains: int | None = None,
-        node_filter: NodeFilter | None = None,
-    ) -> None:
+    def __init__(self, number: int, rule: TopologyRule) -> None:
         self.id = number
-        self.kind = kind
-        self.key = key
-        self.host = key == names.HOSTNAME
-        self.namespaces = namespaces
-        self.selector = selector
-        self.max_skew = max_skew
-        self.min_domains = min_domains
-        self.filter = node_filter
+        self.kind = rule.kind
+        self.key = rule.key
+        self.host = rule.key == names.HOSTNAME
+        self.namespaces = rule.namespaces
+        self.selector = rule.selector
+        self.max_skew = rule.max_skew
+        self.min_domains = rule.min_domains
+        self.filter = rule.node_filter
         self.classes: set[int] = set()
         self.based_on: set[int] = self.classes
         self.nodes: Mask | None = None

@@ -25,6 +25,7 @@ from dovetail.sim.checks.control_checkers import (
     SurgeChecker,
     WindowChecker,
 )
+from dovetail.sim.checks.health_checkers import HealthChecker, RepairChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import Checker, Violation
 from dovetail.sim.checks.steering_checker import SteeringChecker
@@ -63,6 +64,8 @@ ALL: Final[tuple[type[Checker], ...]] = (
     MinAgeChecker,
     PauseChecker,
     SurgeChecker,
+    HealthChecker,
+    RepairChecker,
 )
 
 

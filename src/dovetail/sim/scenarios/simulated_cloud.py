@@ -17,7 +17,7 @@ from dovetail.model.objects import (
 )
 from dovetail.model.quantity import value
 from dovetail.sim.scenarios.scenario import Scenario, ScenarioError
-from dovetail.sim.scenarios.sections import CloudSection
+from dovetail.sim.scenarios.sections import CloudSection, OfferedType
 from dovetail.sim.scenarios.spans import span
 from dovetail.sim.world.cloud import CloudTimes
 
@@ -30,20 +30,7 @@ def catalogue_of(scenario: Scenario) -> Catalogue:
     if scenario.catalogue is not None:
         return scenario.catalogue
     if not isinstance(file.catalogue, str):
-        kinds = tuple(
-            offered(
-                entry.name,
-                entry.cpu,
-                entry.memory,
-                entry.price,
-                entry.spot,
-                file.zones,
-                pods=entry.pods,
-                arch=entry.arch,
-                family=entry.family,
-            )
-            for entry in file.catalogue
-        )
+        kinds = tuple(offered(entry, file.zones) for entry in file.catalogue)
         return Catalogue(instance_types=kinds, source=scenario.source)
     try:
         found = load_catalogue(file.catalogue)
@@ -57,30 +44,20 @@ def catalogue_of(scenario: Scenario) -> Catalogue:
     return replace(found, instance_types=kept)
 
 
-def offered(
-    name: str,
-    cpu: int,
-    memory: str,
-    price: float,
-    spot: float | None,
-    zones: tuple[str, ...],
-    *,
-    pods: int = 58,
-    arch: str = "amd64",
-    family: str = "",
-) -> InstanceType:
+def offered(entry: OfferedType, zones: tuple[str, ...]) -> InstanceType:
     """Return an instance type as the cloud would describe it, with a kubelet's usual overhead."""
-    size = value(memory)
-    offerings = [_offering(names.ON_DEMAND, zone, price) for zone in zones]
-    if spot is not None:
-        offerings += [_offering(names.SPOT, zone, spot) for zone in zones]
+    name, cpu = entry.name, entry.cpu
+    size = value(entry.memory)
+    offerings = [_offering(names.ON_DEMAND, zone, entry.price) for zone in zones]
+    if entry.spot is not None:
+        offerings += [_offering(names.SPOT, zone, entry.spot) for zone in zones]
     labels = {
         names.INSTANCE_TYPE: (name,),
-        names.ARCH: (arch,),
+        names.ARCH: (entry.arch,),
         names.OS: ("linux",),
         names.ZONE: zones,
         names.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
-        "karpenter.k8s.aws/instance-family": (family or name.partition(".")[0],),
+        "karpenter.k8s.aws/instance-family": (entry.family or name.partition(".")[0],),
         "karpenter.k8s.aws/instance-cpu": (str(cpu),),
     }
     return InstanceType(
@@ -88,7 +65,7 @@ def offered(
         requirements=tuple(
             SelectorRequirement(key=key, operator="In", values=vs) for key, vs in sorted(labels.items())
         ),
-        capacity={"cpu": cpu * 1000, "memory": size, "pods": pods, "ephemeral-storage": 20 * 1024 * _MIB},
+        capacity={"cpu": cpu * 1000, "memory": size, "pods": entry.pods, "ephemeral-storage": 20 * 1024 * _MIB},
         overhead={"cpu": 70 + 5 * cpu, "memory": size * 8 // 100 + 300 * _MIB},
         offerings=tuple(offerings),
     )

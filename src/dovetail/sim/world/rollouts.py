@@ -53,6 +53,12 @@ class Rollouts:
         self.store.put(Deployment(metadata=meta, spec=spec, status=_whole(workload.replicas, 1)))
         self.workloads.add(workload)
 
+    def scaled(self, key: str, replicas: int) -> None:
+        """Tell a Deployment how many pods are wanted now."""
+        item = cast("Deployment | None", self.store.by_kind["Deployment"].get(key))
+        if item is not None and item.spec.replicas != replicas:
+            self.store.put(replace(item, spec=replace(item.spec, replicas=replicas)))
+
     def _hear(self, change: Change) -> None:
         if change.kind != "Deployment" or change.old is None or change.new is None:
             return

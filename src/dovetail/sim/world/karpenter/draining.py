@@ -7,6 +7,7 @@ the patience. Knows nothing of machines: it says when a node is empty.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Final
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.objects import Pod, Taint
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
-from dovetail.sim.world.eviction import Answer, Evictions
+from dovetail.sim.world.eviction import EvictionAnswer, Evictions
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.store import Change, WorldStore
@@ -23,6 +24,7 @@ from dovetail.sim.world.store import Change, WorldStore
 MIN_DRAIN: Final = 5 * SECOND
 _FIRST_PAUSE: Final = SECOND
 _LONGEST_PAUSE: Final = 10 * SECOND
+_STUCK_AFTER: Final = timedelta(minutes=1)
 _CRITICAL: Final = ("system-cluster-critical", "system-node-critical")
 
 
@@ -108,12 +110,20 @@ class Draining:
         there = 0
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             shape = self.shapes.of(key, pod)
-            if shape.survives_drain or pod.status.phase in ("Succeeded", "Failed"):
+            if shape.survives_drain or pod.status.phase in ("Succeeded", "Failed") or self._is_stuck(name, pod):
                 continue
             there += 1
             if pod.metadata.deletion_timestamp is None:
                 waves[2 * (pod.spec.priority_class_name in _CRITICAL) + shape.daemon].append(key)
         return waves, there
+
+    def _is_stuck(self, name: str, pod: Pod) -> bool:
+        """Return whether a pod should have stopped a minute ago: Karpenter does not wait for it any longer."""
+        began = pod.metadata.deletion_timestamp
+        if name not in self.kubelets.silent or began is None:
+            return False
+        grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+        return self.clock.instant() >= began + grace + _STUCK_AFTER
 
     def _step(self, name: str) -> None:
         drain = self._drains.get(name)
@@ -126,6 +136,8 @@ class Draining:
                 self._evict(drain, wave, name)
                 return
         if there:
+            if name in self.kubelets.silent:
+                self._soon(name, _LONGEST_PAUSE)  # nobody says when they have stopped
             return  # all are stopping; the last one's end wakes us
         if self.clock.now - drain.began < MIN_DRAIN:
             self._soon(name, drain.began + MIN_DRAIN - self.clock.now)
@@ -140,7 +152,7 @@ class Draining:
             pod = self.store.pods.get(key)
             if pod is None:
                 continue
-            refused = self.shapes.of(key, pod).do_not_disrupt or self.evictions.evict(key) is Answer.REFUSED
+            refused = self.shapes.of(key, pod).do_not_disrupt or self.evictions.evict(key) is EvictionAnswer.REFUSED
             if refused:
                 pause = drain.pauses[key] = min(2 * drain.pauses.get(key, _FIRST_PAUSE // 2), _LONGEST_PAUSE)
                 again = pause if again is None else min(again, pause)
