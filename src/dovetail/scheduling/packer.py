@@ -6,7 +6,6 @@ new claim of the first pool that will do; else one preference is given up and al
 place goes to the end of the queue until a whole turn brings nothing.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.entries import Entry, Lane, SimulationOptions, Touched, may_share
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError, put_in_order
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.pods.pod import ports_clash
@@ -210,7 +209,10 @@ class Packer:
             self._put_on_node(entry, variant, node)
             return True
         steady = variant.steady and self.rules.reservations is None
-        for claim in self._claims_in_order():
+        if self._grown is not None:
+            put_in_order(self.claims, self._grown)
+            self._grown = None
+        for claim in self.claims:
             if variant.id in claim.refused or (not self.count_all and not may_share(entry, claim)):
                 continue
             fit = self._try(claim, variant)
@@ -220,19 +222,6 @@ class Packer:
             if steady:  # what a new node says no to stays no: it only fills
                 claim.refused.add(variant.id)
         return self._open_claim(entry, variant)
-
-    def _claims_in_order(self) -> list[Claim]:
-        """Return the new nodes, those with the fewest pods first; among equals the order stays as it was."""
-        claims, grown, self._grown = self.claims, self._grown, None
-        if grown is not None and len(claims) > 1:
-            at, count = claims.index(grown), len(grown.pods)
-            del claims[at]
-            # The newest comes after its equals; one that has grown stays before those that were behind it.
-            if at == len(claims):
-                claims.insert(bisect_right(claims, count, key=_count_pods), grown)
-            else:
-                claims.insert(bisect_left(claims, count, at, key=_count_pods), grown)
-        return claims
 
     def _try(self, claim: Claim, variant: Variant) -> Fit | None:
         try:
@@ -436,10 +425,6 @@ class Packer:
             node_filter = state.group.filter
             if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
                 state.record_claim(claim.number, claim.reqs.get(state.group.key))
-
-
-def _count_pods(claim: Claim) -> int:
-    return len(claim.pods)
 
 
 def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:

@@ -5,6 +5,7 @@ domains that topology leaves) and what room its types must have. What a step lea
 simulations. It knows nothing of nodes that exist; `scheduling.packer` decides in which order claims are asked.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from dovetail.model import names
@@ -63,6 +64,20 @@ class Claim:
         """Return whether it counts against the new nodes that are allowed."""
         self.foreign = False
         """Return whether it was opened for pods of nodes that leave in any case."""
+
+
+def put_in_order(claims: list[Claim], grown: Claim) -> None:
+    """Put the new nodes with the fewest pods first, where one has just come or grown; equals stay in their order."""
+    at, count = claims.index(grown), len(grown.pods)
+    del claims[at]
+    if at == len(claims):  # the newest comes after its equals
+        claims.insert(bisect_right(claims, count, key=_count_pods), grown)
+    else:  # one that has grown stays before those that were behind it
+        claims.insert(bisect_left(claims, count, at, key=_count_pods), grown)
+
+
+def _count_pods(claim: Claim) -> int:
+    return len(claim.pods)
 
 
 class Fit:
