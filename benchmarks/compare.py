@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TURNS = 2
 FIGURES = {
-    "engine": ("firstRoundSeconds", "roundAfterOneChangeMilliseconds"),
+    "engine": ("firstRoundSeconds", "roundAfterOneChangeMilliseconds", "roundAfterAPodLeftMilliseconds"),
     "kernel": ("snapshotSeconds", "passSeconds"),
     "simulator": ("seconds",),
 }

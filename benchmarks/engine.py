@@ -10,8 +10,8 @@ from benchmarks.clusters import BENCH, measured, there
 
 
 def run() -> list[dict[str, Any]]:
-    """The mixed and packed clusters up to 2,000 nodes."""
-    names = [name for name in there() if not name.startswith("packedsimple") and int(name.split("-")[1]) <= 2000]
+    """The mixed and packed clusters."""
+    names = [name for name in there() if not name.startswith("packedsimple")]
     return [measured("benchmarks.engine", name, repeat=2) for name in names]
 
 
@@ -20,9 +20,10 @@ def one(name: str) -> dict[str, Any]:
     import msgspec
 
     from dovetail.api.catalogue import load_catalogue
-    from dovetail.api.decode import load_cluster
+    from dovetail.api.reading.decode import load_cluster
     from dovetail.lifecycle.engine import Engine
-    from dovetail.lifecycle.messages import ClockAdvanced, ObjectObserved, Synced
+    from dovetail.lifecycle.engine_state import EngineRole
+    from dovetail.lifecycle.messages import ClockAdvanced, Event, ObjectObserved, ObjectVanished, Synced
     from dovetail.model.cluster import FIELD_OF
     from dovetail.model.settings import Settings
 
@@ -30,7 +31,7 @@ def one(name: str) -> dict[str, Any]:
     now = datetime.fromisoformat(json.loads((folder / "about.json").read_text())["now"])
     cluster = load_cluster([folder / "cluster.json.gz"])
     pools = tuple(pool.metadata.name for pool in cluster.node_pools)
-    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), observe=True)
+    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), EngineRole(observe=True))
     objects = [item for field in FIELD_OF.values() for item in getattr(cluster, field)]
     begin = time.process_time()
     for item in objects:
@@ -43,16 +44,21 @@ def one(name: str) -> dict[str, Any]:
         start = time.process_time()
         engine.handle(ClockAdvanced(), now + timedelta(milliseconds=step))
         idle.append(time.process_time() - start)
-    changed = []
-    bound = [pod for pod in cluster.pods if pod.spec.node_name][:10]
-    for step, pod in enumerate(bound, start=1):
+    bound = [pod for pod in cluster.pods if pod.spec.node_name]
+    changes: list[Event] = []
+    for step, pod in enumerate(bound[:10], start=1):
         meta = msgspec.structs.replace(pod.metadata, labels={**pod.metadata.labels, "touched": str(step)})
-        engine.handle(
-            ObjectObserved(object=msgspec.structs.replace(pod, metadata=meta)), now + timedelta(seconds=11 * step)
-        )
+        changes.append(ObjectObserved(object=msgspec.structs.replace(pod, metadata=meta)))
+    for pod in bound[20:200:20]:
+        meta = pod.metadata
+        changes.append(ObjectVanished(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid))
+    took = []
+    for step, change in enumerate(changes, start=1):
+        engine.handle(change, now + timedelta(seconds=11 * step))
         start = time.process_time()
         engine.handle(ClockAdvanced(), now + timedelta(seconds=11 * step + 10))
-        changed.append(time.process_time() - start)
+        took.append(time.process_time() - start)
+    changed, left = took[:10], took[10:]
     return {
         "cluster": name,
         "nodes": len(cluster.nodes),
@@ -62,6 +68,7 @@ def one(name: str) -> dict[str, Any]:
         "firstRoundSeconds": round(decided - fed, 4),
         "idleRoundMicroseconds": round(sorted(idle)[len(idle) // 2] * 1e6, 1),
         "roundAfterOneChangeMilliseconds": round(sorted(changed)[len(changed) // 2] * 1e3, 2),
+        "roundAfterAPodLeftMilliseconds": round(sorted(left)[len(left) // 2] * 1e3, 2),
     }
 
 

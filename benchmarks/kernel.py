@@ -27,9 +27,10 @@ def run() -> list[dict[str, Any]]:
 def one(name: str) -> dict[str, Any]:
     """Times of one cluster in this process."""
     from dovetail.api.catalogue import load_catalogue
-    from dovetail.api.decode import load_cluster
+    from dovetail.api.reading.decode import load_cluster
     from dovetail.cli.inputs import quiet_collector
     from dovetail.model.settings import KARPENTER_1_15
+    from dovetail.scheduling.entries import SimulationOptions
     from dovetail.scheduling.simulate import simulate
     from dovetail.scheduling.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ def one(name: str) -> dict[str, Any]:
     snapshot = Snapshot.build(cluster, catalogue, settings, datetime.fromisoformat(about["now"]))
     built = time.process_time()
     for index in range(len(snapshot.states)):
-        simulate(snapshot, [index], new_nodes_max=1)
+        simulate(snapshot, [index], SimulationOptions(new_nodes_max=1))
     passed = time.process_time()
     nodes = len(snapshot.states)
     return {

@@ -25,9 +25,9 @@ from tests.support.e2e_world import ZONES, claim, pod, write_catalogue
 from tests.support.karpenter import BINARY, Karpenter, kwok_pool, prepare
 
 from dovetail.api.crds.definitions import crds
-from dovetail.live.client import MERGE_PATCH, ApiClient
-from dovetail.live.credentials import connect
-from dovetail.live.resources import BY_KIND
+from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.resources import BY_KIND
 
 Tree = dict[str, Any]
 NODES = int(os.environ.get("DOVETAIL_BENCH_NODES", "1000"))

@@ -16,6 +16,14 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
         ("sum by (reason) (increase(dovetail_commands_rolled_back_total[1h]))", "undone {{reason}}"),
         ("sum by (consolidation_type) (increase(karpenter_voluntary_disruption_failed_validations_total[1h]))", "refused {{consolidation_type}}"),
     ]),
+    ("timeseries", "Promised and kept, an hour later", "currencyUSD", [
+        ("sum(increase(dovetail_outcome_promised_dollars_total[6h]))", "promised"),
+        ("sum(increase(dovetail_outcome_saved_dollars_total[6h]))", "saved"),
+    ]),
+    ("timeseries", "Nodes reopened and pods moved again within an hour", "none", [
+        ("sum(increase(dovetail_outcome_reopened_nodes_total[6h]))", "nodes reopened"),
+        ("sum(increase(dovetail_outcome_pods_moved_again_total[6h]))", "pods moved again"),
+    ]),
     ("timeseries", "Moves that did not save enough", "none", [("sum by (nodepool) (increase(karpenter_consolidation_threshold_blocked_total[1h]))", "{{nodepool}}")]),
     ("timeseries", "Time of a round", "s", [
         ("histogram_quantile(0.5, sum by (le) (rate(karpenter_voluntary_disruption_decision_evaluation_duration_seconds_bucket[10m])))", "median"),

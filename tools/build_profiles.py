@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from dovetail.api.settings import SETTING_FIELDS
-from dovetail.model.duration import format_duration
 from dovetail.model.rules import Rules, about
 from dovetail.model.settings import PROFILES, Settings, Stabilization
+from dovetail.model.timing.duration import format_duration
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "profiles.md"
 _HEAD = """\

@@ -67,7 +67,7 @@ TESTS: Final = (
     "tests/properties/test_standing.py",
 )
 """The tests that answer for the sources below."""
-MUTATED: Final = ("decide/", "lifecycle/", "live/actuate.py", "live/lease.py", "sim/world/actuate.py")
+MUTATED: Final = ("decide/", "lifecycle/", "live/actuate.py", "live/kubernetes/lease.py", "sim/world/actuate.py")
 LEFT_OUT: Final = (
     "decide/facts/cache.py",  # what is remembered only saves time; tests/properties compares it with an oracle
     "decide/words.py",  # sentences

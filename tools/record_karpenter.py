@@ -3,6 +3,7 @@
 Takes NodePool, Deployments and scale steps from a recording (or a file of the same form without what came of it) and
 plays them again in real time; writes the same form: NodeClaims, commands, pods every two seconds. With --detail also
 every change of pods, nodes and claims, Karpenter's log and its events. `dovetail.sim.scenarios.recording` reads what it writes.
+With --settings, `dovetail run` with that file decides on the pool instead, beside Karpenter; the commands are then Dovetail's.
 
 Run from the project root (programs as for the tests: KUBEBUILDER_ASSETS, else .assets; KARPENTER_BIN names Karpenter):
     PYTHONPATH=src:. .venv/bin/python tools/record_karpenter.py FROM --types TYPES --crds FOLDER... --out FILE
@@ -32,6 +33,10 @@ from urllib.parse import urlencode
 import yaml
 from tests.support.background import cloud_on
 from tests.support.control_plane import Client, ControlPlane, control_plane
+from tests.support.controller import Process
+from tests.support.karpenter import prepare
+
+from dovetail.api.crds.definitions import crds
 
 Tree = dict[str, Any]
 WATCHED = {
@@ -40,6 +45,8 @@ WATCHED = {
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
 }
 NODE_CONTROLLERS = ("node-lifecycle-controller", "taint-eviction-controller")
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+MANAGED = {"dovetail.dev/manage": "true"}
 LOOK_SECONDS = 2.0
 WRITE_SECONDS = 60.0
 
@@ -50,6 +57,8 @@ class Seen:
 
     began: float
     pods: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, tuple[float, str]] = field(default_factory=dict)
+    first: set[str] = field(default_factory=set)
     claims: dict[str, Tree] = field(default_factory=dict)
     changes: list[Tree] = field(default_factory=list)
     looks: list[Tree] = field(default_factory=list)
@@ -74,6 +83,11 @@ class Seen:
                 self.pods.pop(name, None)
             else:
                 self.pods[name] = spec.get("nodeName", "")
+            if not self.moved:  # what comes later came for one that was moved, or by a step
+                self.first.add(name)
+            if "DisruptionTarget" in _true_conditions(status):  # the eviction API says so, a scale-down does not
+                self.moved.setdefault(name, (entry["t"], entry["node"]))
+            entry["victim"] = DELETION_COST in (tree["metadata"].get("annotations") or {})
         elif kind == "Node":
             entry["taints"] = [taint["key"] for taint in spec.get("taints") or ()]
         else:
@@ -86,6 +100,7 @@ class Seen:
         claim = self.claims.setdefault(name, {"name": name, "seen": entry["t"], "type": "", "zone": ""})
         claim["type"] = labels.get("node.kubernetes.io/instance-type", claim["type"])
         claim["zone"] = labels.get("topology.kubernetes.io/zone", claim["zone"])
+        claim["node"] = entry["node"] or claim.get("node", "")
         is_ready = "Initialized" in entry["true"]
         for what, is_so in (("ready", is_ready), ("deleting", entry["leaving"]), ("gone", gone)):
             if is_so:
@@ -218,6 +233,34 @@ def commands(log: str, began: float) -> list[Tree]:
     return found
 
 
+def dovetails_commands(log: str, seen: Seen) -> list[Tree]:
+    """Dovetail's own word on each command that it carried through; pods are those that were evicted from its nodes."""
+    claims = {claim["node"]: claim for claim in seen.claims.values()}
+    began: dict[str, float] = {}
+    found = []
+    for line in log.splitlines():
+        entry = json.loads(line) if line.startswith("{") else {}
+        if entry.get("phase") == "tainting":
+            began[entry["command"]] = round(_second(entry["time"]) - seen.began, 1)
+        if entry.get("phase") != "done":
+            continue
+        nodes = entry["nodes"].split(",")
+        of = [claims[node] for node in nodes if node in claims]
+        found.append(
+            {
+                "t": began.get(entry["command"], 0.0),
+                "reason": entry["action"],
+                "decision": "replace" if entry["launches"] else "delete",
+                "nodeClaims": [claim["name"] for claim in of],
+                "types": [claim["type"] for claim in of],
+                "pods": sum(node in nodes for _, node in list(seen.moved.values())),
+                "replacements": entry["launches"],
+                "savings": entry.get("savings", 0.0),
+            }
+        )
+    return found
+
+
 def _savings(command: str) -> float:
     """Dollars per hour, as the end of the command's text has it."""
     found = re.search(r"savings: \$(-?[0-9.]+)", command)
@@ -245,6 +288,60 @@ def _scale(api: Client, deployment: str, replicas: int) -> None:
     status, answer = api.request("PATCH", path, body, kind="application/merge-patch+json")
     if status != 200:
         raise RuntimeError(f"scaling {deployment}: {answer}")
+
+
+def _catalogue(types: Path) -> Tree:
+    """The same machines as Dovetail reads them; kwok's nodes keep 100m and 10Mi for themselves."""
+    kinds = []
+    for entry in json.loads(types.read_text()):
+        offerings = [{need["key"]: need["values"][0] for need in offer["Requirements"]} for offer in entry["offerings"]]
+        wanted = {
+            "node.kubernetes.io/instance-type": [entry["name"]],
+            "kubernetes.io/arch": [entry["architecture"]],
+            "kubernetes.io/os": entry["operatingSystems"],
+            "topology.kubernetes.io/zone": sorted({given["topology.kubernetes.io/zone"] for given in offerings}),
+            "karpenter.sh/capacity-type": sorted({given["karpenter.sh/capacity-type"] for given in offerings}),
+            "karpenter.kwok.sh/instance-size": [str(entry["resources"]["cpu"])],
+            "karpenter.kwok.sh/instance-family": [entry["name"].partition("-")[0]],
+            "karpenter.kwok.sh/instance-cpu": [str(entry["resources"]["cpu"])],
+            "karpenter.kwok.sh/instance-memory": [str(entry["resources"]["memory"])],
+        }
+        kinds.append(
+            {
+                "name": entry["name"],
+                "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
+                "capacity": {"pods": "110", **entry["resources"]},
+                "overhead": {"cpu": "100m", "memory": "10Mi"},
+                "offerings": [
+                    {
+                        "capacityType": given["karpenter.sh/capacity-type"],
+                        "zone": given["topology.kubernetes.io/zone"],
+                        "price": offer["Price"],
+                        "available": offer.get("Available", True),
+                    }
+                    for given, offer in zip(offerings, entry["offerings"], strict=True)
+                ],
+            }
+        )
+    return {"instanceTypes": kinds}
+
+
+@contextlib.contextmanager
+def dovetail(plane: ControlPlane, args: argparse.Namespace, folder: Path) -> Iterator[Path | None]:
+    """`dovetail run` as a process of its own, where settings are given; its log."""
+    if args.settings is None:
+        yield None
+        return
+    catalogue = folder / "types.json"
+    catalogue.write_text(json.dumps(_catalogue(args.types)))
+    flags = ("--kubeconfig", str(plane.kubeconfig), "--catalog", str(catalogue), "--settings", str(args.settings))
+    process = Process(folder, "dovetail", *flags)
+    try:
+        yield process.log_path
+        if process.process.poll() is not None:
+            raise RuntimeError(f"Dovetail ended: {process.log_path.read_text()[-3000:]}")
+    finally:
+        process.stop()
 
 
 def play(
@@ -280,10 +377,13 @@ def record(wanted: Tree, args: argparse.Namespace, folder: Path) -> None:
     catalogue = folder / "catalogue.json"
     catalogue.write_text('{"instanceTypes": []}')  # the kubelets ask for one and don't look into it
     with control_plane(folder) as plane, plane.client() as api:
-        api.install_crds(_crds(args.crds))
-        api.apply(
-            {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}
-        )
+        api.install_crds(_crds(args.crds) or crds())
+        if args.crds:
+            api.apply(
+                {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}
+            )
+        else:
+            prepare(plane)
         plane.start_scheduler()
         if args.nodes_late:
             plane.start_controller_manager("--controllers=*," + ",".join(f"-{name}" for name in NODE_CONTROLLERS))
@@ -292,35 +392,46 @@ def record(wanted: Tree, args: argparse.Namespace, folder: Path) -> None:
         plane.wait_for_controllers()
         seen = Seen(began=time.time())
         kubelets = cloud_on(plane.kubeconfig, catalogue, only_kubelets=True, machines="kwok://")
-        with watching(plane, seen), kubelets, karpenter(plane, args.types, log, args.port):
+        with (
+            watching(plane, seen),
+            kubelets,
+            karpenter(plane, args.types, log, args.port),
+            dovetail(plane, args, folder) as own,
+        ):
             time.sleep(10)
             seconds = args.seconds or max(float(step["t"]) for step in wanted["scale"]) + 90
 
             def write() -> None:
-                _write(wanted, args, seen, log.read_text(errors="replace"), api)
+                _write(wanted, args, seen, {"karpenter": log, "dovetail": own}, api)
 
             play(api, plane, wanted, seen, seconds, args.nodes_late, write)
             write()
 
 
-def _write(wanted: Tree, args: argparse.Namespace, seen: Seen, log: str, api: Client) -> None:
+def _write(wanted: Tree, args: argparse.Namespace, seen: Seen, logs: dict[str, Path | None], api: Client) -> None:
     """What there is so far; a run that is cut short leaves the part that it had."""
     now = seen.now()
+    texts = {name: path.read_text(errors="replace") for name, path in logs.items() if path is not None}
+    by_karpenter = commands(texts["karpenter"], seen.began)
+    by_dovetail = dovetails_commands(texts["dovetail"], seen) if "dovetail" in texts else []
     found = {
         "about": args.about or wanted.get("about", ""),
         "nodePool": wanted["nodePool"],
         "deployments": wanted["deployments"],
         "scale": [step for step in wanted["scale"] if step["t"] <= now],
         "nodeClaims": sorted(seen.claims.values(), key=lambda claim: (claim["seen"], claim["name"])),
-        "commands": commands(log, seen.began),
+        "commands": sorted(by_karpenter + by_dovetail, key=lambda command: command["t"]),
         "pods": seen.looks,
+        "podsMoved": len(seen.moved),
+        "podsMovedAgain": sum(name not in seen.first for name in list(seen.moved)),
     }
     args.out.write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
     if args.detail:
         api.close()
         events = api.request("GET", "/api/v1/events")[1]["items"]
         args.detail.mkdir(parents=True, exist_ok=True)
-        (args.detail / "karpenter.log").write_text(log)
+        for name, text in texts.items():
+            (args.detail / f"{name}.log").write_text(text)
         (args.detail / "changes.json").write_text("\n".join(json.dumps(change) for change in list(seen.changes)))
         (args.detail / "events.json").write_text(json.dumps([_event(event, seen.began) for event in events], indent=0))
         (args.detail / "began").write_text(str(seen.began))
@@ -345,7 +456,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wanted", type=Path, metavar="FROM", help="nodePool, deployments, scale (JSON, plain or .gz)")
     parser.add_argument("--types", type=Path, required=True, help="instance types in kwok's form")
-    parser.add_argument("--crds", type=Path, nargs="+", required=True, help="folders with Karpenter's CRDs")
+    parser.add_argument("--crds", type=Path, nargs="+", default=[], help="folders with Karpenter's CRDs (else ours)")
+    parser.add_argument("--settings", type=Path, help="Dovetail's settings: it decides, not Karpenter")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--detail", type=Path, help="a folder for everything else that was seen")
     parser.add_argument("--about", default="")
@@ -355,6 +467,8 @@ def main() -> int:
     args = parser.parse_args()
     raw = args.wanted.read_bytes()
     wanted = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    if args.settings is not None:
+        wanted["nodePool"]["metadata"].setdefault("labels", {}).update(MANAGED)
     with tempfile.TemporaryDirectory() as folder:
         record(wanted, args, Path(folder))
     return 0

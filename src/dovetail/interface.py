@@ -6,11 +6,12 @@ Everything else that `import dovetail` gives is the core's own function or class
 
 from pathlib import Path
 
-from dovetail.api import decode, settings
+from dovetail.api import settings
 from dovetail.api.findings import InputError
+from dovetail.api.reading import decode
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import parse_go_duration
 from dovetail.model.settings import Profile, Settings
+from dovetail.model.timing.duration import parse_go_duration
 from dovetail.sim import run
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.scenario import Policy, Scenario

@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dovetail.api.crds.cron_rules import FIELDS, CelRule, CronField, backward_pattern, field_pattern, schedule_rules
-from dovetail.model.schedule import ScheduleError, parse_schedule
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.schedule import parse_schedule
 from tests.support.crd_rules import SCHEDULES_BAD, SCHEDULES_GOOD, SCHEDULES_ODD
 
 CALL = re.compile(r"(!?)self\.matches\(r'([^']*)'\)")

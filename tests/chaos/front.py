@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from dovetail.live.resources import plural_in
+from dovetail.live.kubernetes.resources import plural_in
 from tests.chaos.storm import GARBAGE, Plan, Trouble
 from tests.support.proxy import _HOP, Proxy, Seen
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import dovetail.live.actuate
-import dovetail.live.lease
+import dovetail.live.kubernetes.lease
 import dovetail.live.run
 from dovetail.cli.main import entry
 
@@ -40,7 +40,7 @@ def main() -> None:
     path = Path(sys.argv.pop(1))
     threading.Thread(target=_follow, args=(path,), daemon=True).start()
     time.time = lambda: _real() + _offset
-    for module in (dovetail.live.run, dovetail.live.actuate, dovetail.live.lease):
+    for module in (dovetail.live.run, dovetail.live.actuate, dovetail.live.kubernetes.lease):
         module.datetime = Stepped  # type: ignore[attr-defined]
     entry()
 

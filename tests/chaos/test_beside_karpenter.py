@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from dovetail.live.resources import plural_in
+from dovetail.live.kubernetes.resources import plural_in
 from tests.chaos.front import IDENTITY, Front, front_of, status
 from tests.chaos.test_chaos import LEASE, Chaotic, _controller, _steal
 from tests.support.control_plane import ControlPlane, eventually

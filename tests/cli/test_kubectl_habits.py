@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cli import plan as plan_command
-from dovetail.cli.completion import SHELLS, commands, script
 from dovetail.cli.main import COMMANDS, build_parser, main
 from dovetail.cli.names import bare_name
 from dovetail.cli.output import _painted
+from dovetail.cli.planning import plan as plan_command
+from dovetail.cli.reference.completion import SHELLS, commands, script
 from tests.cli.test_plan_command import _write
 from tests.support.design_world import Town, kind
 

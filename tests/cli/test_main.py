@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ def test_every_command_that_is_there_has_help_with_examples(
     """Each teaches itself; one that is not built into this version is no command."""
     status = main([entry.name, "--help"])
     shown = capsys.readouterr()
-    if (ROOT / "src" / "dovetail" / "cli" / f"{entry.module}.py").exists():
+    if find_spec(f"dovetail.cli.{entry.module}") is not None:
         assert status == 0
         assert f"usage: dovetail {entry.name}" in shown.out
         assert "example" in shown.out
@@ -132,7 +133,7 @@ def test_the_start_is_light() -> None:
 def test_every_command_that_is_there_is_documented() -> None:
     """docs/cli.md has a section for each."""
     text = (ROOT / "docs" / "cli.md").read_text()
-    there = [entry.name for entry in COMMANDS if (ROOT / "src" / "dovetail" / "cli" / f"{entry.module}.py").exists()]
+    there = [entry.name for entry in COMMANDS if find_spec(f"dovetail.cli.{entry.module}") is not None]
     assert [name for name in there if f"`dovetail {name}" not in text] == []
 
 

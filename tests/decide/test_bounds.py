@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import moves, single_node
 from dovetail.model import names

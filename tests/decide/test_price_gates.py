@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.gates.price import below_threshold
+from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.methods.method import blocked_move
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.model import names
 from dovetail.model.command import Command, Method, Placement
@@ -199,9 +199,9 @@ def test_it_is_asked_once_a_round_and_only_if_it_can_matter(
     seen: list[tuple[int, ...]] = []
     real = simulation.simulate
 
-    def counted(snapshot: simulation.Snapshot, candidates: tuple[int, ...], **options: object) -> object:
+    def counted(snapshot: simulation.Snapshot, candidates: tuple[int, ...], *options: object) -> object:
         seen.append(tuple(candidates))
-        return real(snapshot, candidates, **options)  # type: ignore[arg-type]
+        return real(snapshot, candidates, *options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("dovetail.decide.context.simulate", counted)
     assert town.round(every_method=True).verdicts

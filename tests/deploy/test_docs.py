@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from dovetail.api.clouds.tables import regions
-from dovetail.live.crd_check import judge_crd
-from dovetail.live.metrics import Metrics
+from dovetail.live.kubernetes.crd_check import judge_crd
+from dovetail.live.observability.metrics import Metrics
 from tests.paths import ROOT
 from tests.support.chart import CHART
 

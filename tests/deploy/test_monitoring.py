@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.live.metrics import Metrics
+from dovetail.live.observability.metrics import Metrics
 from tests.paths import ROOT
 from tests.support.chart import CHART, script, tool
 

@@ -36,15 +36,15 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.live.actuate import Actuator
 from dovetail.live.capture import CaptureError, capture
-from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.crd_check import look_at_crd
-from dovetail.live.credentials import connect
 from dovetail.live.holds import release
-from dovetail.live.lease import LeaderElection
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.crd_check import look_at_crd
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.lease import LeaderElection
+from dovetail.live.kubernetes.resources import RESOURCES
+from dovetail.live.kubernetes.watch import Informer
 from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
-from dovetail.live.resources import RESOURCES
 from dovetail.live.step_down import stop_controllers
-from dovetail.live.watch import Informer
 from dovetail.model.command import Action, Method, Replacement
 from tests.deploy.account import install, kubeconfig_for, may, token_of
 from tests.paths import ROOT

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.policies.policy import ConsolidationPolicy
 from tests.support.design_world import Town, kind, moved
 
 SEED = [{"schedule": "0 9 * * mon-fri", "duration": "8h", "nodes": "0"}, {"nodes": "10"}]

@@ -11,7 +11,7 @@ import pytest
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.command import Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from tests.support.design_world import NOW, Town, kind
 

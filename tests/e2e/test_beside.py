@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dovetail.api.crds.definitions import crds
-from dovetail.live.crd_check import CrdState
 from dovetail.live.feeds import watch_crd
+from dovetail.live.kubernetes.crd_check import CrdState
 from tests.support.background import Cloud, Inside, cloud_on, running_inside
 from tests.support.control_plane import ControlPlane, eventually
 from tests.support.controller import controller

@@ -16,8 +16,8 @@ from aiohttp import web
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import Connection, TokenSource, connect
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import Connection, TokenSource, connect
 from dovetail.model.objects import KINDS
 from dovetail.sim.world.actuate import SEAL as SIMULATED
 from tests.support.control_plane import Client, ControlPlane

@@ -3,8 +3,8 @@
 import pytest
 
 from dovetail.model.settings import DOVETAIL
-from dovetail.sim.checks.checkers import Watch
 from dovetail.sim.checks.faults import Crashes
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World

@@ -17,7 +17,7 @@ from dovetail.decide.gates.budgets import flat_allowance
 from dovetail.decide.gates.timers import closed_to_moved_pods
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model.objects import NodeClaim, NodePool, Pod, PodDisruptionBudget
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15
 from tests.support.golden_units import units
 from tests.support.nodes import facts_of

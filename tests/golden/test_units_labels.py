@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model.labels import WELL_KNOWN, Requirement, Requirements, pod_requirements
+from dovetail.model.labels.requirements import Requirement, Requirements, pod_requirements
+from dovetail.model.labels.syntax import WELL_KNOWN
 from dovetail.model.objects import Pod, SelectorRequirement
 from tests.paths import ROOT, SHARED, needs_shared
 from tests.support.golden_units import units

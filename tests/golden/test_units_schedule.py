@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.model.duration import parse_go_duration
-from dovetail.model.schedule import ScheduleError, window
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.duration import parse_go_duration
+from dovetail.model.timing.windows import window
 from tests.support.golden_units import units
 
 

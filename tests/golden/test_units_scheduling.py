@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.api.catalogue import decode_catalogue
-from dovetail.model.labels import Requirements, pod_requirements
+from dovetail.model.labels.requirements import Requirements, pod_requirements
 from dovetail.model.objects import NodePool, Pod, SelectorRequirement, Taint
 from dovetail.model.quantity import resource_amount
 from dovetail.scheduling.launch.machines import Machines, Resources

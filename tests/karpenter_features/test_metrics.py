@@ -8,11 +8,11 @@ from prometheus_client import generate_latest
 
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.reports import BudgetChanged, CommandAdvanced, DisruptedNode
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.telemetry import Telemetry
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15
 from tests.karpenter_features.world import CONSOLIDATABLE
 from tests.support.design_world import Town, kind

@@ -8,9 +8,9 @@ import pytest
 
 from dovetail.api.findings import InputError
 from dovetail.api.versions import version_note
-from dovetail.live.client import ApiError
-from dovetail.live.neighbour import Neighbour, server_note
-from dovetail.live.resources import FEATURE_RESOURCES, as_asked
+from dovetail.live.kubernetes.client import ApiError
+from dovetail.live.kubernetes.neighbour import Neighbour, server_note
+from dovetail.live.kubernetes.resources import FEATURE_RESOURCES, as_asked
 from dovetail.model.karpenter import FeatureGate
 from tests.karpenter_features.world import told
 

@@ -12,11 +12,19 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.aftercare import Aftercare
-from dovetail.lifecycle.messages import HaltPool
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    Failure,
+    HaltPool,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+)
 from dovetail.lifecycle.owners import ready_of
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import NodePool, Pod, ReplicaSet
+from tests.support.lifecycle_world import Driver, ScriptedPlanner, World, engine_for
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 LIMIT = 60 * SECOND
@@ -75,7 +83,7 @@ def moved(store: Store, **replacement: Any) -> Aftercare:
     store.vanish("Pod", "d", "a", "a")
     if replacement:
         store.observe(pod("c", "n2", **replacement))
-    care.end(run("n1"), 0, well=True)
+    care.left("c1", 0)
     return care
 
 
@@ -95,6 +103,18 @@ def test_while_pods_are_missing_the_pool_waits(store: Store) -> None:
     assert care.next_at() is None
 
 
+def test_a_moved_pod_whose_end_is_not_known_yet_does_not_count(store: Store) -> None:
+    """The node's end is seen before its pod's: the pool waits, and keeps its deadline."""
+    care = Aftercare()
+    care.begin(run("n1"), store, lambda pool: LIMIT)
+    care.left("c1", 0)
+    assert "d/ReplicaSet/web" in care.unsettled(store)["web"]
+    assert care.look(store, SECOND, lambda pool: True) == ([], False)
+    store.vanish("Pod", "d", "a", "a")
+    store.observe(pod("c", "n2", ready=False))
+    assert len(look(care, store, LIMIT)) == 1
+
+
 @pytest.mark.parametrize(("elapsed", "halts"), [(LIMIT - 1, False), (LIMIT, True)])
 def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool) -> None:
     """Not before; the annotation says who and how many."""
@@ -105,6 +125,33 @@ def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool)
         assert order.node_pool == "web"
         assert order.value is not None
         assert "d/ReplicaSet/web" in order.value
+
+
+def test_the_pool_waits_until_its_halt_is_seen(store: Store) -> None:
+    """A halt that could not be written is written again; only the annotation itself takes the pool's wait over."""
+    care = moved(store, ready=False)
+    (order,) = look(care, store, LIMIT)
+    assert look(care, store, LIMIT + SECOND) == []
+    care.answer(InstructionFailed(id=order.id, failure=Failure.UNREACHABLE), LIMIT + SECOND)
+    assert look(care, store, LIMIT + 10 * SECOND) == [order]
+    care.answer(InstructionSucceeded(id=order.id), LIMIT + 11 * SECOND)
+    assert look(care, store, LIMIT + 12 * SECOND) == []
+    assert "web" in care.unsettled(store)
+    annotations = {"dovetail.dev/halted": order.value}
+    tree = {"metadata": {"name": "web", "uid": "p", "resourceVersion": "2", "annotations": annotations}}
+    store.observe(msgspec.convert(tree, NodePool))
+    assert look(care, store, LIMIT + 14 * SECOND) == []
+    assert care.unsettled(store) == {}
+
+
+def test_a_halt_that_was_taken_off_before_it_was_seen_is_not_written_again(store: Store) -> None:
+    """Somebody resumed the pool at once: after half a minute the wait is over."""
+    care = moved(store, ready=False)
+    (order,) = look(care, store, LIMIT)
+    care.answer(InstructionSucceeded(id=order.id), LIMIT)
+    assert look(care, store, LIMIT + 31 * SECOND) == []
+    assert care.unsettled(store) == {}
+    assert care.next_at() is None
 
 
 def test_an_owner_that_wants_fewer_is_satisfied(store: Store) -> None:
@@ -135,7 +182,7 @@ def test_a_command_that_was_rolled_back_leaves_nothing(store: Store) -> None:
     """Nothing moved, nothing to wait for."""
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: LIMIT)
-    care.end(run("n1"), 0, well=False)
+    care.drop("c1")
     assert care.unsettled(store) == {}
     assert care.next_at() is None
 
@@ -145,7 +192,7 @@ def test_pools_without_the_limit_are_not_looked_after(store: Store) -> None:
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: None)
     store.vanish("Pod", "d", "a", "a")
-    care.end(run("n1"), 0, well=True)
+    care.left("c1", 0)
     assert care.unsettled(store) == {}
 
 
@@ -156,8 +203,8 @@ def test_a_look_before_the_limit_changes_nothing(store: Store) -> None:
         assert look(care, store, elapsed) == []
         assert "web" in care.unsettled(store)
     assert [order.node_pool for order in look(care, store, LIMIT)] == ["web"]
-    assert care.unsettled(store) == {}
-    assert care.next_at() is None
+    assert "web" in care.unsettled(store), "until the annotation is seen"
+    assert care.next_at() is not None
 
 
 @pytest.mark.parametrize(
@@ -179,3 +226,30 @@ def test_which_pods_count_as_ready(changes: dict[str, dict[str, Any]], counts: b
         tree[part] |= values
     found = ready_of([msgspec.convert(tree, Pod, strict=False)], {"rs"})
     assert found == ({"rs": 1} if counts else {})
+
+
+def test_a_pool_waits_from_the_moment_its_nodes_are_gone() -> None:
+    """Records are cleared late, so the command ends late; no round in between believes that all is well."""
+    world, planner = World(), ScriptedPlanner()
+    pool = {"metadata": {"name": "web", "labels": {"dovetail.dev/manage": "true"}}}
+    spec = {"disruption": {"health": {"movedPodsReadyWithin": "10m"}}}
+    world.put(msgspec.convert({**pool, "spec": spec}, NodePool, strict=False))
+    world.put(replica_set(1))
+    world.add_node("n1", want="replace")
+    world.put(pod("a", "n1"))
+    held_up: list[Instruction] = []
+
+    def fail(instruction: Instruction) -> Failure | None:
+        if isinstance(instruction, ClearRecord) and len(held_up) < 3:
+            held_up.append(instruction)
+            return Failure.UNREACHABLE
+        return None
+
+    world.fail = fail
+    world.later(60, lambda: world.drop("Pod", "a", "d"))
+    driver = Driver(world, engine_for(planner=planner)).begin().run(300)
+    assert driver.ends() == ["done"]
+    assert held_up
+    after = [ask for ask in planner.asks if not any(node.metadata.name == "n1" for node in ask.cluster.nodes)]
+    assert after
+    assert all("web" in ask.unsettled for ask in after)

@@ -9,7 +9,7 @@ import pytest
 from dovetail.lifecycle.effects.pool_history import history_outcome
 from dovetail.lifecycle.effects.writes import Done, Failed, Patch, Writes
 from dovetail.lifecycle.messages import ForgetDisruption, NoteDisruption
-from dovetail.model.duration import HOUR
+from dovetail.model.timing.duration import HOUR
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 

@@ -19,6 +19,7 @@ from dovetail.model.objects import (
     PodStatus,
 )
 from dovetail.model.rules import KARPENTER_RULES
+from dovetail.model.settings import StabilizationEnds
 from tests.support.lifecycle_world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
 
 
@@ -81,6 +82,15 @@ def test_cycle_is_broken_by_ever_longer_waits() -> None:
     assert driver.ends().count("done") <= 12
     waits = [dict(report.figures)["seconds"] for report in driver.reports("regrowth")]
     assert waits[:4] == [600, 1200, 2400, 4800]
+    assert max(int(wait) for wait in waits) == 4 * 3600
+
+
+def test_the_first_wait_is_shorter_where_the_pause_ends_when_pods_have_landed() -> None:
+    """Two minutes instead of ten, and twice as long each time all the same."""
+    landed = replace(CALM, stabilization_ends=StabilizationEnds.LANDED)
+    driver = Driver(springy(), engine_for(landed, PatientPlanner())).begin().run(24 * 3600)
+    waits = [dict(report.figures)["seconds"] for report in driver.reports("regrowth")]
+    assert waits[:4] == [120, 240, 480, 960]
     assert max(int(wait) for wait in waits) == 4 * 3600
 
 

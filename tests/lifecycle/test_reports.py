@@ -25,4 +25,4 @@ def test_a_report_has_words_and_survives_the_journal(report: Report) -> None:
 def test_reports_of_a_command_name_it() -> None:
     """Its id leads from the decision to the end; other reports have none."""
     named = {type(report).__name__ for report in every_report("web") if command_of(report)}
-    assert named == {"CommandAdvanced", "CommandFound", "InstructionNotDone", "PoolBacksOff"}
+    assert named == {"CommandAdvanced", "CommandFound", "CommandOutcome", "InstructionNotDone", "PoolBacksOff"}

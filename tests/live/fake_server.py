@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import Connection, TokenSource
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import Connection, TokenSource
 
 Script = Callable[[web.Request, int], "web.StreamResponse | list[dict[str, Any]] | dict[str, Any]"]
 

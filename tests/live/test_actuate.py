@@ -25,8 +25,8 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import connect
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import connect
 from dovetail.model.command import Action, Method, Replacement
 from dovetail.model.objects import SelectorRequirement
 from tests.support.control_plane import Client, ControlPlane

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.api.decode import load_cluster
+from dovetail.api.reading.decode import load_cluster
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
@@ -84,7 +84,7 @@ def test_ephemeral_volumes_and_policies_stay_tied() -> None:
         },
     ]  # fmt: skip
     path_free = json.dumps({"kind": "List", "apiVersion": "v1", "items": trees}).encode()
-    from dovetail.api.decode import decode_objects
+    from dovetail.api.reading.decode import decode_objects
     from dovetail.model.cluster import cluster_of
 
     cluster = cluster_of(decode_objects(path_free).objects)

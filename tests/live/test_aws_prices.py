@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
-from dovetail.live.aws_prices import STALE_AFTER, LivePrices, PricesError
+from dovetail.live.prices.aws_prices import STALE_AFTER, LivePrices, PricesError
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.money import parse_money
 from tests.live.aws import Away, SmallEc2, answer, client, price_list, product

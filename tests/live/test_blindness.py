@@ -10,7 +10,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, InstructionFailed, InstructionSucceeded
 from dovetail.live import clocks
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import QuietError
+from dovetail.live.kubernetes.client import QuietError
 from tests.live.fake_server import talking_to, until
 from tests.live.test_supervision import calm, controlled
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.api.decode import decode_objects
+from dovetail.api.reading.decode import decode_objects
 from dovetail.live.capture import dump
 from dovetail.model.cluster import cluster_of
 from dovetail.model.objects import KINDS, Pod, TopologySpreadConstraint

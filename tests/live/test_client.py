@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dovetail.live.client import ApiError
-from dovetail.live.credentials import TokenSource, UnreachableError
+from dovetail.live.kubernetes.client import ApiError
+from dovetail.live.kubernetes.credentials import TokenSource, UnreachableError
 from tests.live.fake_server import talking_to
 
 
@@ -53,7 +53,7 @@ def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def context() -> None:
         async with talking_to(answer) as (_, client):
-            monkeypatch.setattr("dovetail.live.client.asyncio.sleep", sleep)
+            monkeypatch.setattr("dovetail.live.kubernetes.client.asyncio.sleep", sleep)
             await client.request("GET", "/x")
             monkeypatch.undo()
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.live import credentials
-from dovetail.live.credentials import Connection, CredentialsError, connect
+from dovetail.live.kubernetes import credentials
+from dovetail.live.kubernetes.credentials import Connection, CredentialsError, connect
 
 SECRET = "s3cr3t-token"
 

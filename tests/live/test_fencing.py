@@ -12,9 +12,9 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, InstructionFailed
 from dovetail.live import clocks
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import FencedError
-from dovetail.live.credentials import TokenSource
-from dovetail.live.lease import LeaderElection
+from dovetail.live.kubernetes.client import FencedError
+from dovetail.live.kubernetes.credentials import TokenSource
+from dovetail.live.kubernetes.lease import LeaderElection
 from tests.live.fake_server import talking_to
 
 SEAL = Seal((b"the key of these tests",))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import Connection, TokenSource
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import Connection, TokenSource
 from tests.support.certificates import write_certificates
 
 TURNS = 16

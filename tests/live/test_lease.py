@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from dovetail.live import clocks
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import connect
-from dovetail.live.lease import LeaderElection
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.lease import LeaderElection
 from tests.live.fake_server import talking_to, until
 from tests.support.control_plane import ControlPlane
 
@@ -399,7 +399,7 @@ def test_a_renewal_is_not_waited_for_beyond_the_deadline(
             moment = clocks.now()
             election._renewed = clocks.Moment(steady=moment.steady - age, wall=moment.wall - age)
             with monkeypatch.context() as patch:
-                patch.setattr("dovetail.live.lease.asyncio.timeout", timeout)
+                patch.setattr("dovetail.live.kubernetes.lease.asyncio.timeout", timeout)
                 await election._try()
 
     asyncio.run(context())

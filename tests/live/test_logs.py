@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -15,11 +16,11 @@ from dovetail.lifecycle.reports import (
     VerdictsChanged,
     Warned,
 )
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.telemetry import Telemetry
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.telemetry import Telemetry
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 
 def _lines(stream: StringIO) -> list[dict[str, object]]:
@@ -85,6 +86,37 @@ def test_a_command_from_decision_to_end(told: tuple[Telemetry, StringIO]) -> Non
     assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 0
     assert _value(telemetry, "dovetail_realised_savings_dollars_per_hour_total", nodepool="web") == 0.25
     assert {line["command"] for line in _lines(stream)} == {"c1"}
+
+
+def test_what_came_of_commands(told: tuple[Telemetry, StringIO]) -> None:
+    """Promised and saved, reopened and moved again are added up by pool; commands count by whether they held."""
+    telemetry, stream = told
+    for saved, again in ((0.5, 0), (0.25, 0), (0.5, 1)):
+        telemetry.take(
+            CommandOutcome(
+                command_id="c1",
+                action=Action.DELETE_COST,
+                pools=("web",),
+                promised=0.5,
+                saved=saved,
+                reopened=int(saved < 0.5),
+                pods=3,
+                moved_again=again,
+            )
+        )
+    found = {
+        what: _value(telemetry, f"dovetail_outcome_{what}_total", nodepool="web")
+        for what in ("promised_dollars", "saved_dollars", "reopened_nodes", "pods_moved", "pods_moved_again")
+    }
+    expected = {"promised_dollars": 1.5, "saved_dollars": 1.25, "reopened_nodes": 1, "pods_moved": 9}
+    assert found == {**expected, "pods_moved_again": 1}
+    assert _value(telemetry, "dovetail_outcome_commands_total", nodepool="web", held="true") == 1
+    assert _value(telemetry, "dovetail_outcome_commands_total", nodepool="web", held="false") == 2
+    lines = _lines(stream)
+    assert {(line["topic"], line["level"], line["command"]) for line in lines} == {("outcome", "info", "c1")}
+    assert lines[1]["message"] == (
+        "deleteCost promised $0.5/h and saved $0.25 in its first hour; 1 node reopened, 0 of 3 pods moved again"
+    )
 
 
 def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, StringIO]) -> None:

@@ -15,12 +15,12 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import Failure, InstructionFailed, TaintNode
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import ApiError, MalformedError
-from dovetail.live.crd_check import look_at_crd
-from dovetail.live.credentials import UnreachableError
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.resources import RESOURCES, plural_in
+from dovetail.live.kubernetes.client import ApiError, MalformedError
+from dovetail.live.kubernetes.crd_check import look_at_crd
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.resources import RESOURCES, plural_in
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
 from dovetail.live.run import Controller
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import DOVETAIL
@@ -264,7 +264,7 @@ def test_retry_after(hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def context() -> None:
         async with talking_to(answer) as (_, client):
-            monkeypatch.setattr("dovetail.live.client.asyncio.sleep", sleep)
+            monkeypatch.setattr("dovetail.live.kubernetes.client.asyncio.sleep", sleep)
             await client.request("GET", "/x")
             monkeypatch.undo()
 
@@ -333,7 +333,9 @@ def test_objects_of_another_shape(tree: Any) -> None:
                 lease_namespace="default",
             )
             client.on_malformed = lambda path, why: counted.append(path)
-            told = await controller._carry_out(TaintNode(id="c/taint/n", command_id="c", node="n", record="{}"))
+            told = await controller._dispatcher.carry_out(
+                TaintNode(id="c/taint/n", command_id="c", node="n", record="{}")
+            )
             assert getattr(told, "failure", Failure.UNREACHABLE) is Failure.UNREACHABLE
 
     asyncio.run(context())
@@ -375,7 +377,7 @@ def test_a_crd_of_a_strange_shape_is_an_unknown_one() -> None:
 
 def test_a_line_without_an_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that never ends its line is given up."""
-    monkeypatch.setattr("dovetail.live.client._LINE_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr("dovetail.live.kubernetes.client._LINE_BYTES_MAX", 1 << 16)
 
     async def context() -> None:
         async with talking_to(lambda request, number: _raw(b"x" * (1 << 18))) as (_, client):

@@ -15,9 +15,9 @@ from aiohttp import web
 
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.reports import CommandAdvanced, PoolBacksOff, Report, RoundEnded
-from dovetail.live import notify
-from dovetail.live.logs import Log
-from dovetail.live.notify import Notifier, NotifyError, Target, body, read_targets, worth_telling
+from dovetail.live.observability import notify
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.notify import Notifier, NotifyError, Target, body, read_targets, worth_telling
 from dovetail.model.command import Action, Method
 from tests.support.certificates import write_certificates
 

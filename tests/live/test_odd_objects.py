@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api.catalogue import load_catalogue
-from dovetail.api.conservative import conservative, unreadable_pod
-from dovetail.api.decode import decode_item
+from dovetail.api.reading.conservative import conservative, unreadable_pod
+from dovetail.api.reading.decode import decode_item
 from dovetail.decide.facts.drainability import protection
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
@@ -24,10 +24,10 @@ from dovetail.lifecycle.messages import (
     Synced,
     TaintNode,
 )
-from dovetail.live.serve import serving
-from dovetail.model.duration import END_OF_TIME, later
+from dovetail.live.observability.serve import serving
 from dovetail.model.objects import AnyObject, Pod
 from dovetail.model.settings import DOVETAIL
+from dovetail.model.timing.duration import END_OF_TIME, later
 from tests.support.e2e_world import claim, pod, pool, write_catalogue
 
 Tree = dict[str, Any]

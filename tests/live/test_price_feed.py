@@ -14,10 +14,10 @@ from prometheus_client import generate_latest
 
 from dovetail.api.findings import InputError
 from dovetail.lifecycle.messages import CatalogueChanged, Event
-from dovetail.live.aws_prices import LivePrices, PricesError
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.price_feed import apart, begin, live_prices, watch_prices
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.prices.aws_prices import LivePrices, PricesError
+from dovetail.live.prices.price_feed import apart, begin, live_prices, watch_prices
 from dovetail.model.catalogue import Catalogue
 from tests.support.design_world import kind
 

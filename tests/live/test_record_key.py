@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError, connect
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.credentials import UnreachableError, connect
 from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
 from tests.live.fake_server import talking_to
 from tests.support.control_plane import ControlPlane

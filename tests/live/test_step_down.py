@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dovetail.cli.main import main
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import connect
-from dovetail.live.lease import LeaderElection
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.lease import LeaderElection
 from dovetail.live.step_down import IDENTITY, stop_controllers
 from tests.support.control_plane import Client, ControlPlane
 

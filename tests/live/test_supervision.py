@@ -14,13 +14,13 @@ from aiohttp import web
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import UntaintNode
 from dovetail.live import clocks
-from dovetail.live.credentials import TokenSource
-from dovetail.live.lease import LeaderElection
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
+from dovetail.live.kubernetes.credentials import TokenSource
+from dovetail.live.kubernetes.lease import LeaderElection
+from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
 from dovetail.live.run import Controller
 from dovetail.live.tasks import TaskEndedError, Tasks
-from dovetail.live.watch import Informer
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import DOVETAIL, Settings
 from tests.live.fake_server import FakeServer, Script, talking_to, until

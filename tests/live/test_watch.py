@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
-from dovetail.live.client import ApiClient
-from dovetail.live.resources import BY_KIND
-from dovetail.live.watch import Informer
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.resources import BY_KIND
+from dovetail.live.kubernetes.watch import Informer
 from tests.live.fake_server import Script, talking_to, until
 
 Tree = dict[str, Any]
@@ -236,7 +236,7 @@ def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None
 
 def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watches that the server cuts right away are asked for with growing pauses."""
-    monkeypatch.setattr("dovetail.live.watch._SHORT_WATCH_SECONDS", 600.0)  # a busy machine is slow about it
+    monkeypatch.setattr("dovetail.live.kubernetes.watch._SHORT_WATCH_SECONDS", 600.0)  # a busy machine is slow about it
 
     def answer(request: web.Request, number: int) -> Any:
         return [] if "watch" in request.query else _list(5)

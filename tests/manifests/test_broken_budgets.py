@@ -2,10 +2,10 @@
 
 import pytest
 
-from dovetail.api.decode import decode_item, decode_objects
 from dovetail.api.policy import effective_policy
+from dovetail.api.reading.decode import decode_item, decode_objects
 from dovetail.model.objects import NodePool
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL
 
 _POOL = """

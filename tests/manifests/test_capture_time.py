@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.api.capture_time import capture_time
-from dovetail.api.decode import decode_objects, load_cluster
+from dovetail.api.reading.capture_time import capture_time
+from dovetail.api.reading.decode import decode_objects, load_cluster
 from dovetail.cli.main import main
 from dovetail.live.capture import dump
 from dovetail.model.cluster import Cluster, cluster_of

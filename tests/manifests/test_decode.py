@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.decode import decode_objects, load_cluster
 from dovetail.api.findings import InputError
+from dovetail.api.reading.decode import decode_objects, load_cluster
 from dovetail.model.objects import KINDS, NodePool, Pod
 from tests.paths import SHARED, needs_shared
 
@@ -79,6 +79,32 @@ def test_the_forms_in_which_kubectl_prints(data: bytes, tmp_path: Path) -> None:
         file.write_bytes(content)
         (pod,) = load_cluster([file]).pods
         assert (pod.metadata.namespace, pod.metadata.name) == ("x", "a")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        POD,
+        {"kind": "Pod", "apiVersion": "v1", "metadata": POD["metadata"]},
+        {"metadata": POD["metadata"], "spec": {}, "apiVersion": "v1", "kind": "Pod"},
+        {"kind": "Pod", "metadata": {**POD["metadata"], "labels": {"apiVersion": "v1", "kind": "Node"}}},  # type: ignore[dict-item]
+    ],
+    ids=["as the API server writes it", "kind first", "kind last", "kind in the labels"],
+)
+@pytest.mark.parametrize("indent", [None, 4])
+def test_the_kind_of_an_item_is_found_wherever_it_stands(item: dict[str, Any], indent: int | None) -> None:
+    """Items whose kind stands in front are not read to their end for it, and the others come to the same."""
+    data = json.dumps({"apiVersion": "v1", "kind": "List", "items": [item, item]}, indent=indent)
+    found = decode_objects(data.encode())
+    assert [(type(pod), pod.metadata.name) for pod in found.objects] == [(Pod, "a")] * 2
+    assert found.unknown_kinds == {}
+
+
+def test_a_packed_file_of_several_parts(tmp_path: Path) -> None:
+    """Packed files behind each other are one file, and padding at the end is none of it."""
+    data, file = listed(POD), tmp_path / "cluster.json.gz"
+    file.write_bytes(gzip.compress(data[:40]) + gzip.compress(data[40:]) + b"\0" * 512)
+    assert len(load_cluster([file]).pods) == 1
 
 
 def test_many_json_documents_behind_each_other() -> None:
@@ -251,7 +277,7 @@ def test_five_thousand_nodes_fit_into_memory() -> None:
 
     path = SHARED / "bench" / "mixed-5000" / "cluster.json.gz"
     program = (
-        "import pathlib, re, sys\nfrom dovetail.api.decode import load_cluster\n"
+        "import pathlib, re, sys\nfrom dovetail.api.reading.decode import load_cluster\n"
         "cluster = load_cluster([sys.argv[1]])\n"
         "status = pathlib.Path('/proc/self/status')\n"
         "peak = re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1] if status.exists() else 0\n"

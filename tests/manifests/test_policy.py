@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.policy import effective_policy, written_policy
-from dovetail.model.duration import DAY, HOUR, MINUTE, SECOND, format_duration, parse_nillable
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
-from dovetail.model.policy import ConsolidationPolicy, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.timing.duration import DAY, HOUR, MINUTE, SECOND, format_duration, parse_nillable
 from tests.paths import SHARED, needs_shared
 from tests.support.crd_rules import RULES, SCHEDULES_BAD, SCHEDULES_GOOD, Rule
 

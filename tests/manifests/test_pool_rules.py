@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.api.decode import decode_document, decode_item, decode_objects
-from dovetail.api.documents import split_documents
+from dovetail.api.manifests.pool_rules import launch_problems
+from dovetail.api.manifests.validate import has_errors, validate_manifest
 from dovetail.api.policy import effective_policy
-from dovetail.api.pool_rules import launch_problems
-from dovetail.api.validate import has_errors, validate_manifest
+from dovetail.api.reading.decode import decode_document, decode_item, decode_objects
+from dovetail.api.reading.documents import split_documents
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from tests.paths import SHARED, needs_shared

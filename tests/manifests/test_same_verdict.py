@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.api.findings import Finding, Severity
-from dovetail.api.validate import validate_manifest
+from dovetail.api.manifests.validate import validate_manifest
 from tests.support.control_plane import ControlPlane
 from tests.support.crd_rules import KARPENTER_RULES, RULES, Manifest, claim, pool, template
 

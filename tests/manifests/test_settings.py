@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.api.findings import InputError
 from dovetail.api.settings import SETTING_KEYS, load_settings, settings_of
-from dovetail.model.duration import MINUTE, SECOND
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, CandidateOrder, MinValuesPolicy, PreferencePolicy
+from dovetail.model.timing.duration import MINUTE, SECOND
 from tests.paths import SHARED, needs_shared
 
 

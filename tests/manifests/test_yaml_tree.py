@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.findings import InputError
-from dovetail.api.yaml_tree import parse_yaml
+from dovetail.api.reading.yaml_tree import parse_yaml
 
 
 def only(text: str) -> object:

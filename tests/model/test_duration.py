@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from dovetail.model.duration import (
+from dovetail.model.timing.duration import (
     DAY,
     HOUR,
     MINUTE,

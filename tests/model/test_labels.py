@@ -1,17 +1,8 @@
 import pytest
 
-from dovetail.model.labels import (
-    INT_MAX,
-    MATCHES_EVERYTHING,
-    MATCHES_NOTHING,
-    WELL_KNOWN,
-    LabelSelector,
-    Requirement,
-    Requirements,
-    is_label_value,
-    is_qualified_name,
-    well_known,
-)
+from dovetail.model.labels.requirements import INT_MAX, Requirement, Requirements
+from dovetail.model.labels.selectors import MATCHES_EVERYTHING, MATCHES_NOTHING, LabelSelector
+from dovetail.model.labels.syntax import WELL_KNOWN, is_label_value, is_qualified_name, well_known
 from dovetail.model.objects import LabelSelectorSpec, SelectorRequirement
 
 of = Requirement.of

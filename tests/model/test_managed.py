@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dovetail.model import names
-from dovetail.model.managed import is_labelled, is_managed, managed_pools
 from dovetail.model.objects import NodePool, ObjectMeta
+from dovetail.model.policies.managed import is_labelled, is_managed, managed_pools
 from dovetail.model.settings import DOVETAIL
 
 

@@ -4,8 +4,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dovetail.model.duration import HOUR, MINUTE, parse_go_duration
-from dovetail.model.schedule import Schedule, ScheduleError, Window, parse_schedule, window
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.duration import HOUR, MINUTE, parse_go_duration
+from dovetail.model.timing.schedule import Schedule, parse_schedule
+from dovetail.model.timing.windows import Window, window
 from tests.paths import ROOT
 
 ANSWERS = json.loads((ROOT / "tests/golden/data/cron.json").read_text())

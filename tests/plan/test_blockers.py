@@ -12,9 +12,9 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.money import UNIT, parse_money
 from dovetail.model.objects import PodDisruptionBudget
-from dovetail.plan.blockers import Blocker, find_blockers
-from dovetail.plan.blockers_text import blockers_page, blockers_text
-from dovetail.plan.pdb_sums import pdb_sum
+from dovetail.plan.blocking.blockers import Blocker, find_blockers
+from dovetail.plan.blocking.blockers_text import blockers_page, blockers_text
+from dovetail.plan.blocking.pdb_sums import pdb_sum
 from tests.support.design_world import Town, kind
 
 

@@ -1,12 +1,13 @@
 """The calendar asks the same rules as a round, at every edge of every window."""
 
 import itertools
+import json
 from datetime import UTC, datetime, timedelta
 
-from dovetail.api.decode import decode_objects
+from dovetail.api.reading.decode import decode_objects
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model.cluster import Cluster, cluster_of
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.plan.calendar import PoolCalendar, Stretch, calendar
 
@@ -76,3 +77,37 @@ def test_stretches_cover_the_whole_time_without_gaps() -> None:
         assert stretches[-1].end == NOW + timedelta(days=2)
         assert all(a.end == b.begin for a, b in itertools.pairwise(stretches))
         assert all(a.allowed != b.allowed or a.budget != b.budget for a, b in itertools.pairwise(stretches))
+
+
+def _with(disruption: str, **annotations: str) -> PoolCalendar:
+    """Return the calendar of a pool over a day."""
+    noted = json.dumps({f"dovetail.dev/{key.replace('_', '-')}": value for key, value in annotations.items()})
+    text = f"""
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: web, annotations: {noted}}}
+spec:
+  disruption: {disruption}
+  template: {{spec: {{requirements: [], nodeClassRef: {{group: g, kind: k, name: c}}}}}}
+"""
+    (pool,) = calendar(cluster_of(decode_objects(text.encode()).objects), DOVETAIL, NOW, 1)
+    return pool
+
+
+def test_outside_every_window_nothing_may_leave() -> None:
+    """Spec section 14: closed for the reasons that a window names, until one opens."""
+    pool = _with('{budgets: [{nodes: "5"}], windows: [{schedule: "0 22 * * *", duration: 2h, reasons: [Drifted]}]}')
+    drifted = [(s.begin.hour, s.allowed, s.closed) for s in pool.stretches[Reason.DRIFTED]]
+    assert drifted == [(7, 0, True), (22, 5, False), (0, 0, True)]
+    assert [(s.allowed, s.closed) for s in pool.stretches[Reason.EMPTY]] == [(5, False)]
+
+
+def test_a_rate_gives_back_what_it_took() -> None:
+    """Spec section 13: two of three left 40 and 10 minutes ago; each comes back an hour after it began to leave."""
+    gone = [
+        {"at": "2026-05-13T06:50:00Z", "reason": "Empty", "nodes": 1, "command": "a"},
+        {"at": "2026-05-13T07:20:00Z", "reason": "Empty", "nodes": 1, "command": "b"},
+    ]
+    pool = _with('{budgets: [{nodes: "5"}, {nodes: "3", per: 1h}]}', recent_disruptions=json.dumps(gone))
+    found = [(s.begin.strftime("%H:%M"), s.allowed) for s in pool.stretches[Reason.EMPTY]]
+    assert found == [("07:30", 1), ("07:50", 2), ("08:20", 3)]

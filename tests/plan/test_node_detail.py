@@ -4,9 +4,9 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.plan.explanation import explain
-from dovetail.plan.explanation_page import explanation_page
 from dovetail.plan.node_detail import detail_of
 from dovetail.plan.node_table import node_rows, rows_page, rows_text
+from dovetail.plan.pages.explanation_page import explanation_page
 from tests.support.design_world import Town, kind
 
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace as change
 
 from dovetail.api.catalogue import load_catalogue
-from dovetail.api.decode import load_cluster
+from dovetail.api.reading.decode import load_cluster
 from dovetail.api.settings import load_settings
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult

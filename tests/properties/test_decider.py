@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import decide
@@ -66,7 +66,7 @@ def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
 def _both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every engine, and the simulated Karpenter's loop, ask both ways."""
     monkeypatch.setattr("dovetail.lifecycle.engine.Decider", BothWays)
-    monkeypatch.setattr("dovetail.sim.world.karpenter_loop.Decider", BothWays)
+    monkeypatch.setattr("dovetail.sim.world.karpenter.loop.Decider", BothWays)
     monkeypatch.setattr(BothWays, "asked", 0)
 
 

@@ -3,7 +3,7 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.duration import (
+from dovetail.model.timing.duration import (
     DURATION_MAX,
     SECOND,
     DurationError,

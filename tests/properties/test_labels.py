@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.labels import WELL_KNOWN, Requirement, Requirements
+from dovetail.model.labels.requirements import Requirement, Requirements
+from dovetail.model.labels.syntax import WELL_KNOWN
 
 VALUES = st.sampled_from(["a", "b", "c", "3", "5", "8", "+5", "x-1"])
 KEYS = st.sampled_from(["example.com/a", "b", "topology.kubernetes.io/zone"])

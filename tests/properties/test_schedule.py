@@ -7,8 +7,10 @@ from cronsim import CronSim
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from dovetail.model.duration import MINUTE
-from dovetail.model.schedule import Schedule, ScheduleError, Window
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.duration import MINUTE
+from dovetail.model.timing.schedule import Schedule
+from dovetail.model.timing.windows import Window
 
 INSTANTS = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu"]

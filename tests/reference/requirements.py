@@ -1,6 +1,6 @@
 """Requirements on labels, as Karpenter's scheduler understands them: sets of values, complements of sets, bounds.
 
-Written on its own, without `model.labels`, so that the two check each other.
+Written on its own, without `model.labels.requirements`, so that the two check each other.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dovetail.cli.main import main
-from dovetail.live.client import ApiError
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
-from dovetail.live.notify import FORMS, body
-from dovetail.live.resources import BY_KIND
-from dovetail.live.telemetry import Telemetry
-from dovetail.live.watch import denial
+from dovetail.live.kubernetes.client import ApiError
+from dovetail.live.kubernetes.resources import BY_KIND
+from dovetail.live.kubernetes.watch import denial
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.notify import FORMS, body
+from dovetail.live.observability.telemetry import Telemetry
 from tests.support.every_report import every_report
 from tests.support.hostile import HOSTILE, as_file, unsafe_in
 

@@ -16,8 +16,8 @@ import pytest
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import InstructionSucceeded, PublishEvent, SetPoolCondition
 from dovetail.live.actuate import Actuator
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import UnreachableError, connect
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import UnreachableError, connect
 from dovetail.model import names
 from tests.support.certificates import write_certificates
 from tests.support.control_plane import ControlPlane, eventually

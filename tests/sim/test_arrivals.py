@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.decode import load_cluster
+from dovetail.api.reading.decode import load_cluster
 from dovetail.live.capture import dump
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.arrivals import as_of, captured_at

@@ -9,7 +9,8 @@ from dovetail.lifecycle.messages import TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
-from dovetail.sim.checks.checkers import STUCK_AFTER, Watch
+from dovetail.sim.checks.checkers import STUCK_AFTER
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.world import World
 from tests.support.rogue import Rogue, rules, settle, small_world, work

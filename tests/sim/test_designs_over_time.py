@@ -8,7 +8,7 @@ from msgspec.structs import replace as changed
 from dovetail.model import names
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import DOVETAIL, Stabilization
-from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import MINUTE, SECOND

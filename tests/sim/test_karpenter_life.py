@@ -12,7 +12,7 @@ from dovetail.model.objects import condition, is_true
 from dovetail.sim.world.actuate import claim_from
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND, seconds
 from dovetail.sim.world.cloud import CloudTimes
-from dovetail.sim.world.karpenter import REGISTRATION_TIMEOUT
+from dovetail.sim.world.karpenter.lifetimes import REGISTRATION_TIMEOUT
 from dovetail.sim.world.world import World
 from tests.support.rogue import START, settle, small_world, work
 

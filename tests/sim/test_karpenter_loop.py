@@ -11,7 +11,7 @@ from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionB
 from dovetail.sim.checks.small_clusters import small_catalogue
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
-from dovetail.sim.world.karpenter import with_condition
+from dovetail.sim.world.karpenter.node_objects import with_condition
 from dovetail.sim.world.world import World, WorldConfig
 from tests.support.rogue import QUICK, pool_named, settle, small_world, work
 

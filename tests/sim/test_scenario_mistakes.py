@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.api.documents import MIB, UNPACKED_MAX, read_input
 from dovetail.api.findings import InputError
 from dovetail.api.policy import READ_MAX, effective_policy
+from dovetail.api.reading.documents import MIB, UNPACKED_MAX, read_input
 from dovetail.model.objects import BudgetSpec, DisruptionSpec, NodePool, NodePoolSpec, ObjectMeta
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.scenarios.scenario import ScenarioError, load_scenario, parse_scenario, shipped

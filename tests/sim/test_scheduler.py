@@ -204,21 +204,21 @@ def test_shape_that_was_full_is_looked_at_again_where_a_node_opens() -> None:
     key, pod = next(iter(world.store.pods.items()))
     scheduler, table = world.scheduler, world.scheduler.table
     shape = scheduler.shapes.of(key, pod)
-    assert scheduler.pick(shape) == -1
-    assert scheduler.pick(shape) == -1
+    assert scheduler.choice.pick(shape) == -1
+    assert scheduler.choice.pick(shape) == -1
 
     node = world.store.nodes["n0"]
     larger = {**node.status.allocatable, "cpu": "64"}
     world.put(replace(node, status=replace(node.status, allocatable=larger)))
-    assert scheduler.pick(shape) == table.rows["n0"]
+    assert scheduler.choice.pick(shape) == table.rows["n0"]
 
     close(world, "n0")
-    assert scheduler.pick(shape) == -1
+    assert scheduler.choice.pick(shape) == -1
     reopen(world, "n0")
-    assert scheduler.pick(shape) == table.rows["n0"]
+    assert scheduler.choice.pick(shape) == table.rows["n0"]
 
     close(world, "n0")
-    assert scheduler.pick(shape) == -1
+    assert scheduler.choice.pick(shape) == -1
     away = next(key for key, pod in world.store.pods.items() if pod.spec.node_name == "n1")
     table.release(away)
-    assert scheduler.pick(shape) == table.rows["n1"]
+    assert scheduler.choice.pick(shape) == table.rows["n1"]

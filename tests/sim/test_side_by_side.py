@@ -22,7 +22,7 @@ from dovetail.model.objects import (
     PodDisruptionBudgetSpec,
 )
 from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization
-from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.world.clock import MINUTE, SECOND, Span
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.sim.world.shapes import PodShape, Stuck, shape_of
+from dovetail.sim.world.placement.shapes import PodShape, Stuck, shape_of
 from tests.support.design_world import NOW, Town
 
 

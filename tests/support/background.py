@@ -12,15 +12,16 @@ from typing import Any
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Event
-from dovetail.live.client import ApiClient
-from dovetail.live.credentials import connect
-from dovetail.live.logs import Log
-from dovetail.live.metrics import Metrics
+from dovetail.live.kubernetes.client import ApiClient
+from dovetail.live.kubernetes.credentials import connect
+from dovetail.live.kubernetes.resources import RESOURCES
+from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.observability.logs import Log
+from dovetail.live.observability.metrics import Metrics
 from dovetail.live.record_key import load_seal
-from dovetail.live.resources import RESOURCES
 from dovetail.live.run import Controller
-from dovetail.live.watch import Informer
 from dovetail.standin.provider import Provider
 
 
@@ -129,9 +130,7 @@ class Inside:
         self.engine = Engine(
             load_settings(settings),
             load_catalogue(str(catalogue)),
-            identity=identity,
-            observe=observe,
-            holds_first=True,
+            EngineRole(identity=identity, observe=observe, holds_first=True),
         )
         self._clock, self._crd_seconds = clock, crd_seconds
 

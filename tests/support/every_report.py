@@ -3,6 +3,7 @@
 from typing import get_args
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
@@ -22,7 +23,7 @@ from dovetail.lifecycle.reports import (
     Warned,
 )
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 
 def every_report(text: str) -> list[Report]:
@@ -49,6 +50,16 @@ def every_report(text: str) -> list[Report]:
         InstructionNotDone(command_id=text, id=text, failure=text, detail=text),
         PoolBacksOff(command_id=text, pool=text, what=text, failures=1, seconds=1, why=text),
         CostActionUndone(pool=text, failures=1, seconds=1),
+        CommandOutcome(
+            command_id=text,
+            action=Action.DELETE_COST,
+            pools=(text,),
+            promised=0.5,
+            saved=0.25,
+            reopened=1,
+            pods=3,
+            moved_again=1,
+        ),
         CommandProposed(action=Action.DELETE_COST, nodes=(text,)),
         CommandDropped(action=Action.DELETE_COST, nodes=(text,)),
         RoundEnded(commands=1, rounds=1, skipped=0),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.api.catalogue import load_catalogue
-from dovetail.api.decode import load_cluster
+from dovetail.api.reading.decode import load_cluster
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import KARPENTER_1_15, Settings

@@ -8,6 +8,7 @@ from datetime import datetime
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import Settings
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult
 from dovetail.scheduling.simulate import simulate
@@ -35,7 +36,9 @@ class Kernel:
     def simulate(self, candidates: Sequence[str], closed: Collection[str] = ()) -> Answer:
         """Where all go if the candidates went."""
         result = simulate(
-            self._snapshot, [self._index(name) for name in candidates], closed=[self._index(name) for name in closed]
+            self._snapshot,
+            [self._index(name) for name in candidates],
+            SimulationOptions(closed=[self._index(name) for name in closed]),
         )
         return simulation_answer(result)
 

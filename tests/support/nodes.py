@@ -7,7 +7,7 @@ from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.timers import last_pod_event
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 
 NOW = datetime(2026, 5, 13, 15, 30, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from dovetail.live.sockets import Sockets
+from dovetail.live.kubernetes.sockets import Sockets
 
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host", "content-encoding"}
 

@@ -12,10 +12,12 @@ from dovetail.model.cluster import cluster_of
 from dovetail.model.money import parse_money
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool, Pod, SelectorRequirement
 from dovetail.model.settings import DOVETAIL, Settings
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import PlacementResult, SimulationResult
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
+from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 READY = {"type": "Ready", "status": "True"}
@@ -169,11 +171,11 @@ def snapshot(
     return Snapshot.build(cluster_of(flat), Catalogue(instance_types=kinds), settings, NOW, previous)
 
 
-def without(seen: Snapshot, *names: str, **more: Any) -> SimulationResult:
+def without(seen: Snapshot, *names: str, under_way: UnderWay = NOTHING_UNDER_WAY, **more: Any) -> SimulationResult:
     """What happens when nodes go."""
     indexes = [seen.node_index(name) for name in names]
     assert None not in indexes
-    return simulate(seen, [index for index in indexes if index is not None], **more)
+    return simulate(seen, [index for index in indexes if index is not None], SimulationOptions(**more), under_way)
 
 
 def homes(result: SimulationResult | PlacementResult) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dovetail.api.clouds.azure import azure_catalogue
 from dovetail.api.clouds.gcp import gcp_catalogue
 from dovetail.api.clouds.tables import regions
 from dovetail.model.catalogue import Catalogue, CatalogueError, InstanceType, Offering
-from dovetail.model.labels import OperatorError, Requirements
+from dovetail.model.labels.requirements import OperatorError, Requirements
 from dovetail.model.money import parse_money
 from dovetail.model.objects import ApiStruct, ResourceList, SelectorRequirement
 from dovetail.model.quantity import QuantityError, resource_amount

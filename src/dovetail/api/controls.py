@@ -7,14 +7,14 @@ Spec sections 13 to 19. Sits in api, below policy and validate.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dovetail.api.budget_rules import duration_findings, is_too_long, reason_findings, schedule_findings
 from dovetail.api.findings import Finding, Severity
-from dovetail.api.manifest_shapes import ALLOW_WINDOW, HEALTH, PARTS, REPAIR_RULE
-from dovetail.api.shape import check, error
-from dovetail.model.controls import AllowWindow, Health, PendingLimit, RepairRule
-from dovetail.model.duration import parse_simple
-from dovetail.model.reasons import Reason
-from dovetail.model.schedule import window
+from dovetail.api.manifests.budget_rules import duration_findings, is_too_long, reason_findings, schedule_findings
+from dovetail.api.manifests.manifest_shapes import ALLOW_WINDOW, HEALTH, PARTS, REPAIR_RULE
+from dovetail.api.manifests.shape import check, error
+from dovetail.model.policies.controls import AllowWindow, Health, PendingLimit, RepairRule
+from dovetail.model.policies.reasons import Reason
+from dovetail.model.timing.duration import parse_simple
+from dovetail.model.timing.windows import window
 
 LISTED_MAX: Final = 50
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dovetail.api.findings import InputError, shown
-from dovetail.api.yaml_tree import parse_yaml
+from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings, StaticDrift
-from dovetail.model.labels import is_qualified_name
+from dovetail.model.labels.syntax import is_qualified_name
 from dovetail.model.objects import TopologySpreadConstraint
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})

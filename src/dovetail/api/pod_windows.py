@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from dovetail.model.duration import parse_simple
-from dovetail.model.schedule import ScheduleError, Window, parse_schedule, window
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.duration import parse_simple
+from dovetail.model.timing.schedule import parse_schedule
+from dovetail.model.timing.windows import Window, window
 
 _LENGTH: Final = re.compile(r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?")
 EXAMPLE: Final = '"TZ=Europe/Berlin 0 22 * * *; 6h"'

@@ -14,21 +14,21 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api.budget_rules import budget_findings, with_text_nodes
 from dovetail.api.controls import LISTED_MAX, read_health, read_repair, read_window, readable_reasons
 from dovetail.api.findings import Finding, InputError, Severity, shown
-from dovetail.api.karpenter_budgets import karpenter_budgets
-from dovetail.api.manifest_shapes import DISRUPTION
-from dovetail.api.shape import check
-from dovetail.api.validate import read_annotation
-from dovetail.model.controls import AllowWindow, Health, RepairRule
-from dovetail.model.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.api.manifests.budget_rules import budget_findings, with_text_nodes
+from dovetail.api.manifests.karpenter_budgets import karpenter_budgets
+from dovetail.api.manifests.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.shape import check
+from dovetail.api.manifests.validate import read_annotation
 from dovetail.model.money import Money, as_float, parse_money
 from dovetail.model.names import POLICY_ANNOTATION
 from dovetail.model.objects import DisruptionSpec, NodePool
-from dovetail.model.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
-from dovetail.model.schedule import window
+from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
+from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.model.timing.windows import window
 
 READ_MAX: Final = 10 * LISTED_MAX
 """How many entries of a list are read although it is too long; more than that and none of them is."""
@@ -45,6 +45,8 @@ _CONSOLIDATION: Final = (
     "consolidationSavingsThreshold",
     "disruptionPrice",
 )
+FILLED_IN: Final = {"consolidateAfter": "15s", "consolidationSavingsThreshold": 0.01}
+"""What the CRD puts into a pool that says nothing; nobody can tell it from the same value written by a person."""
 _CLOSES: Final = {
     "minNodeAge": "nothing is consolidated until it is mended",
     **dict.fromkeys(_CONSOLIDATION, "nothing is consolidated until it is mended"),
@@ -83,8 +85,10 @@ def _policy(
     if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
-    reading.add_layer(dict(defaults), "settings.poolDefaults", "settings")
-    reading.add_layer(written, _SPEC_PATH, "spec")
+    given = dict(defaults)
+    reading.add_layer(given, "settings.poolDefaults", "settings")
+    own = {key: value for key, value in written.items() if key not in given or value != FILLED_IN.get(key)}
+    reading.add_layer(own, _SPEC_PATH, "spec")
     if annotation is not None:
         try:
             reading.add_layer(read_annotation(annotation), _ANNOTATION_PATH, "annotation")

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from dovetail.api.findings import InputError, one_line
-from dovetail.api.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.validate import read_annotation
 from dovetail.api.policy import effective_policy
-from dovetail.api.validate import read_annotation
-from dovetail.api.yaml_tree import parse_yaml
+from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model import names
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import Settings

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from dovetail.model.duration import parse_nillable
 from dovetail.model.objects import NodeClaimSpec, NodePool, Taint, TemplateMeta
+from dovetail.model.timing.duration import parse_nillable
 
 POOL_HASH_VERSION: Final = "v3"
 _OFFSET: Final = 0xCBF29CE484222325

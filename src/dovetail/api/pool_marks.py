@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.duration import later
 from dovetail.model.names import HALTED, PAUSED, PAUSED_REASON, RECENT_DISRUPTIONS
 from dovetail.model.objects import Instant, NodePool
-from dovetail.model.reasons import Reason
+from dovetail.model.policies.reasons import Reason
+from dovetail.model.timing.duration import later
 
 _HISTORY_MAX: Final = 10_000
 

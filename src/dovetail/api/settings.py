@@ -11,14 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.api.documents import MIB, read_input
 from dovetail.api.findings import InputError, shown
 from dovetail.api.karpenter import read_karpenter
-from dovetail.api.manifest_shapes import DISRUPTION
-from dovetail.api.shape import check
-from dovetail.api.yaml_tree import parse_yaml
+from dovetail.api.manifests.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.shape import check
+from dovetail.api.reading.documents import MIB, read_input
+from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import DAY, HOUR, SECOND, parse_go_duration
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.money import Money, parse_money
 from dovetail.model.objects import Node, NodeClaim
@@ -35,9 +34,10 @@ from dovetail.model.settings import (
     Settings,
     Stabilization,
     StabilizationEnds,
-    Steering,
+    SteeringMode,
     WhenUnreachable,
 )
+from dovetail.model.timing.duration import DAY, HOUR, SECOND, parse_go_duration
 
 _Reader = Callable[[Any, str, Settings], Any]
 
@@ -203,7 +203,7 @@ def _dollars(value: Any, key: str, _: Settings) -> Money:
 
 def _steering(value: Any, key: str, base: Settings) -> StrEnum:
     # YAML reads the word Off as false.
-    found: StrEnum = _word(Steering)("Off" if value is False else value, key, base)
+    found: StrEnum = _word(SteeringMode)("Off" if value is False else value, key, base)
     return found
 
 

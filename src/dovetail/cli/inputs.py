@@ -84,7 +84,7 @@ def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | N
 
 def managed_or_all(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
     """Return the pools of a live cluster that Dovetail manages (spec section 10); None, which means all, if none is."""
-    from dovetail.model.managed import managed_pools
+    from dovetail.model.policies.managed import managed_pools
 
     return managed_pools(cluster.node_pools, settings) or None
 
@@ -99,7 +99,7 @@ def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:
 
 def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
     """Load the files of -f, or capture a live cluster where there are none."""
-    from dovetail.api.decode import load_cluster
+    from dovetail.api.reading.decode import load_cluster
 
     files = getattr(args, "files", None)
     if not files:
@@ -118,7 +118,7 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
 
 def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -> None:
     """Tell on standard error what `plan` has among its warnings: names that nobody has, pools that launch nothing."""
-    from dovetail.api.pool_rules import launch_problems
+    from dovetail.api.manifests.pool_rules import launch_problems
     from dovetail.api.settings import unknown_names
     from dovetail.report.words import safe
 
@@ -134,13 +134,13 @@ def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -
 @contextlib.contextmanager
 def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
     """Return which object holds a quantity that can't be read; looked for only once one was met."""
-    from dovetail.model.labels import OperatorError
+    from dovetail.model.labels.requirements import OperatorError
     from dovetail.model.quantity import QuantityError
 
     try:
         yield
     except QuantityError as error:
-        from dovetail.api.decode import unreadable_quantity
+        from dovetail.api.reading.decode import unreadable_quantity
 
         raise InputError(unreadable_quantity(cluster) or str(error)) from None
     except OperatorError as error:
@@ -166,8 +166,8 @@ def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Cata
 
 def live_catalogue(where: str) -> "Catalogue":
     """Ask AWS for the prices of a region; the last ones or the built-in ones where it doesn't answer."""
-    from dovetail.live.aws_prices import PricesError
-    from dovetail.live.price_feed import live_prices
+    from dovetail.live.prices.aws_prices import PricesError
+    from dovetail.live.prices.price_feed import live_prices
 
     prices = live_prices(where)
     assert prices is not None
@@ -204,7 +204,7 @@ def check_now(text: str | None, option: str = "--now") -> datetime | None:
 
 def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> datetime:
     """Return the moment to judge a cluster at: --now, else the time of the capture, else the present."""
-    from dovetail.api.capture_time import capture_time
+    from dovetail.api.reading.capture_time import capture_time
 
     present = datetime.now(UTC)
     given = check_now(text)

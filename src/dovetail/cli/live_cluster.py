@@ -11,7 +11,7 @@ from dovetail import __version__
 from dovetail.api.findings import InputError
 
 if TYPE_CHECKING:
-    from dovetail.live.client import ApiClient
+    from dovetail.live.kubernetes.client import ApiClient
     from dovetail.model.cluster import Cluster
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
     """Do something with a client of the chosen cluster; what goes wrong on the way becomes one sentence."""
     import asyncio  # slow to load, and most commands read files
 
-    from dovetail.live.client import ApiClient, ApiError
-    from dovetail.live.credentials import CredentialsError, UnreachableError, connect
+    from dovetail.live.kubernetes.client import ApiClient, ApiError
+    from dovetail.live.kubernetes.credentials import CredentialsError, UnreachableError, connect
 
     async def session() -> T:
         connection = connect(getattr(args, "kubeconfig", None), getattr(args, "context", None))

@@ -1,8 +1,8 @@
 """The command `dovetail`: finds the command's module, hands over, turns failures into one sentence and a status.
 
 Only the module of the command that was asked for is imported, so that `dovetail --version` and `plan` start fast. A new
-command is one line in `COMMANDS` and a module `cli/<command>.py` with `register(subparsers)`, which adds its parser and
-sets `run` (a function of the parsed arguments that gives the exit status).
+command is one line in `COMMANDS` and a module `cli/<group>/<command>.py` with `register(subparsers)`, which adds its
+parser and sets `run` (a function of the parsed arguments that gives the exit status).
 
 Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 130 interrupted.
 """
@@ -24,12 +24,12 @@ from typing import Any, Final, NoReturn
 
 from dovetail import __version__
 from dovetail.api.findings import InputError, one_line
-from dovetail.cli.output import abandon_stdout, ready_streams
+from dovetail.cli.output import abandon_stdout, fitted, ready_streams
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """One command: the words on the command line, the module in `dovetail.cli`, a line for the overview."""
+    """One command: the words on the command line, the module below `dovetail.cli`, a line for the overview."""
 
     name: str
     module: str
@@ -37,28 +37,28 @@ class CommandEntry:
 
 
 COMMANDS: Final = (
-    CommandEntry("demo", "demo", "see it work: one cluster under the old rules and the new ones"),
-    CommandEntry("plan", "plan", "what would be done next, and why, for a captured or a live cluster"),
-    CommandEntry("explain", "explain", "every gate for one node, and what would open the first closed one"),
-    CommandEntry("blockers", "blockers", "which workloads, PDBs and policies hold back how much money"),
-    CommandEntry("budgets", "budgets", "what each pool's budgets allow, now and over the coming days"),
-    CommandEntry("place", "place", "where the pending pods would go"),
-    CommandEntry("validate", "validate", "check NodePool and NodeClaim manifests before they are applied"),
-    CommandEntry("snapshot", "snapshot", "capture what plan needs from a live cluster"),
-    CommandEntry("whatif", "whatif", "replay the last day of your cluster under a changed policy"),
-    CommandEntry("simulate", "simulate", "run a scenario under one or more policies"),
-    CommandEntry("replay", "replay", "play a recording of a real run again under other policies"),
-    CommandEntry("sweep", "sweep", "many policies and seeds; cost against disruption"),
-    CommandEntry("ui", "ui", "watch a cluster, a capture or a simulation in a browser"),
-    CommandEntry("top", "top", "watch a cluster, a capture or a simulation in the terminal"),
-    CommandEntry("run", "run", "the controller, on a real cluster"),
-    CommandEntry("hold", "hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
-    CommandEntry("release", "hold", "give it back"),
-    CommandEntry("pause", "pause", "stop new commands in some pools, or in all"),
-    CommandEntry("resume", "pause", "let paused or halted pools go on"),
-    CommandEntry("catalog", "catalog", "the built-in instance types and prices, by cloud and region"),
-    CommandEntry("crds", "crds", "print the CRDs"),
-    CommandEntry("completion", "completion", "print a completion script for bash, zsh or fish"),
+    CommandEntry("demo", "simulation.demo", "see it work: one cluster under the old rules and the new ones"),
+    CommandEntry("plan", "planning.plan", "what would be done next, and why, for a captured or a live cluster"),
+    CommandEntry("explain", "planning.explain", "every gate for one node, and what would open the first closed one"),
+    CommandEntry("blockers", "planning.blockers", "which workloads, PDBs and policies hold back how much money"),
+    CommandEntry("budgets", "planning.budgets", "what each pool's budgets allow, now and over the coming days"),
+    CommandEntry("place", "planning.place", "where the pending pods would go"),
+    CommandEntry("validate", "reference.validate", "check NodePool and NodeClaim manifests before they are applied"),
+    CommandEntry("snapshot", "cluster.snapshot", "capture what plan needs from a live cluster"),
+    CommandEntry("whatif", "simulation.whatif", "replay the last day of your cluster under a changed policy"),
+    CommandEntry("simulate", "simulation.simulate", "run a scenario under one or more policies"),
+    CommandEntry("replay", "simulation.replay", "play a recording of a real run again under other policies"),
+    CommandEntry("sweep", "simulation.sweep", "many policies and seeds; cost against disruption"),
+    CommandEntry("ui", "cluster.ui", "watch a cluster, a capture or a simulation in a browser"),
+    CommandEntry("top", "cluster.top", "watch a cluster, a capture or a simulation in the terminal"),
+    CommandEntry("run", "cluster.run", "the controller, on a real cluster"),
+    CommandEntry("hold", "cluster.hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
+    CommandEntry("release", "cluster.hold", "give it back"),
+    CommandEntry("pause", "cluster.pause", "stop new commands in some pools, or in all"),
+    CommandEntry("resume", "cluster.pause", "let paused or halted pools go on"),
+    CommandEntry("catalog", "reference.catalog", "the built-in instance types and prices, by cloud and region"),
+    CommandEntry("crds", "reference.crds", "print the CRDs"),
+    CommandEntry("completion", "reference.completion", "print a completion script for bash, zsh or fish"),
 )
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -66,7 +66,8 @@ _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.
 _EPILOG: Final = """\
 examples:
   dovetail demo                                          see it work, no cluster needed
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns -A -o json > cluster.json
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns \\
+    -A -o json > cluster.json
   dovetail plan -f cluster.json                          what would be done next, and why
   dovetail explain ip-10-0-1-7 -f cluster.json           why this node stays (or goes)
   dovetail budgets -f cluster.json --days 7              when may what be disrupted
@@ -77,11 +78,12 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says wrong usage in one sentence, with exit status 2; its description fits a plain terminal."""
+    """Says wrong usage in one sentence, with exit status 2; description and examples fit a plain terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.description = self.description and textwrap.fill(self.description, 79)
+        self.epilog = self.epilog and fitted(self.epilog)
 
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence that says what is wrong and where to look."""

@@ -24,7 +24,8 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, awaited, gates_of
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
-from dovetail.decide.gates.price import UNPAYABLE, Refusal, Source, required_of
+from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
@@ -35,12 +36,12 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import CandidateOrder, Settings
 from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
-from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import carried_by_nodes, simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -186,7 +187,7 @@ class RoundContext:
             return {}
         if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
             return {}
-        found = simulate(snapshot, (), strict_reserved=True, under_way=self.in_flight.under_way)
+        found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
         virtual = frozenset(map(id, snapshot.surroundings.virtual))
         landed = (
             (place.node, tuple(pod for pod in place.pods if id(pod) not in virtual)) for place in found.placements
@@ -356,10 +357,12 @@ class RoundContext:
             result = self._results[key] = simulate(
                 self.snapshot,
                 chosen,
-                closed=self.closed if for_cost else (),
-                new_nodes_max=self.new_nodes_max if for_cost else None,
-                launchable=launchable,
-                under_way=self.in_flight.under_way,
+                SimulationOptions(
+                    closed=self.closed if for_cost else (),
+                    new_nodes_max=self.new_nodes_max if for_cost else None,
+                    launchable=launchable,
+                ),
+                self.in_flight.under_way,
             )
         self._simulations[key] = result
         self.pods_simulated += result.pods_simulated

@@ -7,7 +7,7 @@ simulated Karpenter ask it.
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.cache import FactsCache
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.launches import Launches

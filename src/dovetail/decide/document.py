@@ -1,11 +1,12 @@
 """The JSON document of `dovetail plan`, as contract.md promises it. Shapes values only, decides nothing.
 
-Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.plan` prints it.
+Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.planning.plan` prints it.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from dovetail.decide.optimal import Optimal, optimal_of
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.command import Command, Replacement
@@ -24,16 +25,7 @@ def plan_document(result: RoundResult) -> Json:
         "actions": [action(command) for command in result.commands],
         "methods": [_method(entry) for entry in result.methods],
         "nodes": _nodes(result.verdicts),
-        "budgets": [
-            {
-                "nodePool": row.node_pool,
-                "reason": row.reason.value,
-                "allowed": row.allowed,
-                "used": row.used,
-                "left": row.left,
-            }
-            for row in result.budgets
-        ],
+        "budgets": budget_rows(result),
         "warnings": list(result.warnings),
         "karpenter": {
             "featureGates": dict(result.feature_gates),
@@ -48,9 +40,21 @@ def plan_document(result: RoundResult) -> Json:
                 for row in result.buffers
             ],
         },
+        "optimal": optimal_document(optimal_of(result.commands, result.value_at_most)),
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
         "prices": prices(result.catalogue_source, result.catalogue_date),
+    }
+
+
+def optimal_document(found: Optimal | None) -> Json | None:
+    """Return how good commands are beside a bound; None where no node may go."""
+    if found is None:
+        return None
+    return {
+        "valuePerHour": format_money(found.value),
+        "valuePerHourAtMost": format_money(found.at_most),
+        "reached": None if found.reached is None else round(found.reached, 4),
     }
 
 
@@ -95,6 +99,20 @@ def requirement(item: SelectorRequirement) -> Json:
     if item.min_values is not None:
         shown["minValues"] = item.min_values
     return shown
+
+
+def budget_rows(result: RoundResult) -> list[Json]:
+    """Return what each pool's budget allows for each reason, as the contract writes it."""
+    return [
+        {
+            "nodePool": row.node_pool,
+            "reason": row.reason.value,
+            "allowed": row.allowed,
+            "used": row.used,
+            "left": row.left,
+        }
+        for row in result.budgets
+    ]
 
 
 def _method(entry: MethodResult) -> Json:

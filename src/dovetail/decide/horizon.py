@@ -11,9 +11,9 @@ from fractions import Fraction
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.pool_holds import pending_times, window_edges
-from dovetail.decide.gates.price import Refusal
-from dovetail.model.duration import later
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.model.policies.policy import DisruptionPolicy
+from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import Gate
 
 

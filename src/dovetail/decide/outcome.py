@@ -12,7 +12,7 @@ from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import Profile
 from dovetail.model.verdicts import NodeVerdict
 
@@ -129,6 +129,7 @@ class RoundResult:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     buffers: tuple[BufferRow, ...] = ()
     compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
+    compute_value_at_most: Callable[[], Money | None] = field(default=lambda: None, repr=False)
     catalogue_source: str
     catalogue_date: str
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
@@ -143,6 +144,11 @@ class RoundResult:
     def could_save(self) -> Mapping[str, Money | None]:
         """What the going of nodes would save per hour, by node, where their pool prices disruption (section 22)."""
         return self.compute_could_save()
+
+    @cached
+    def value_at_most(self) -> Money | None:
+        """Return what no set of the nodes that may go now could be worth more than, per hour; None: none may go."""
+        return self.compute_value_at_most()
 
     @cached
     def judged_moves(self) -> tuple[JudgedMove, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.horizon import next_change
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
+from dovetail.decide.optimal import value_at_most
 from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
@@ -90,6 +91,7 @@ def decide(
         catalogue_date=context.snapshot.catalogue.as_of,
         compute_steering=lambda: steer(context),
         compute_could_save=lambda: could_save(context),
+        compute_value_at_most=lambda: value_at_most(context),
         compute_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )

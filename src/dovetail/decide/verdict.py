@@ -13,7 +13,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.gate_results import passed, stopped
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import leaving, single_node
 from dovetail.decide.methods.method import MethodRun
 from dovetail.decide.methods.moves import Move

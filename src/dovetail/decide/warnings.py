@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from dovetail.api.findings import shown
+from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.api.pool_marks import read_history, read_pause
-from dovetail.api.pool_rules import launch_problems
 from dovetail.api.settings import unknown_names
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import is_length, read_expiry
 from dovetail.decide.methods import unhealthy
-from dovetail.model.duration import NEVER, format_duration
 from dovetail.model.names import RECENT_DISRUPTIONS
+from dovetail.model.timing.duration import NEVER, format_duration
 
 _SPANS = attrgetter("spec.expire_after", "spec.termination_grace_period")
 UNREADABLE_MAX = 20

@@ -11,9 +11,10 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods.moves import refuse_back_off, refuse_unplaced
+from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.words import clock, dollars
 from dovetail.model.money import Money
 from dovetail.model.verdicts import Gate
@@ -39,6 +40,8 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
+    if ValueBound(context, priced, free=True).at_most() <= SLACK:  # a packed cluster: no simulation could say more
+        return dict.fromkeys((facts.name for facts in priced[:LOOKED_AT_MAX]), None)
     return {facts.name: _savings(context, facts) for facts in priced[:LOOKED_AT_MAX]}
 
 

@@ -112,7 +112,11 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was said last. `manages`: whether a pool is ours; `exists`: whether a node or claim is there."""
+    """Remembers what was said last.
+
+    `manages`: whether a pool is ours; `exists`: whether a node or claim is there; `departures`: another value whenever
+    some may be gone.
+    """
 
     def __init__(
         self,
@@ -120,9 +124,11 @@ class Announcer:
         *,
         manages: Callable[[str], bool] = lambda pool: True,
         exists: Callable[[str], bool] = lambda node: True,
+        departures: Callable[[], object] = object,
     ) -> None:
         self._verdicts_every = verdicts_every
-        self._manages, self._exists = manages, exists
+        self._manages, self._exists, self._departures = manages, exists, departures
+        self._counted_at: object = None
         self._counted: dict[str, tuple[str, str]] = {}
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
@@ -180,11 +186,16 @@ class Announcer:
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result.verdicts) if publishes else []
+        self._counted_at = None
         self._counted = {entry.node: (entry.node_pool, entry.verdict) for entry in result.verdicts}
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
         """Count the verdicts again where nodes are gone: the next verdicts may be a while away."""
+        departures = self._departures()
+        if departures == self._counted_at:
+            return
+        self._counted_at = departures
         gone = [node for node in self._counted if not self._exists(node)]
         for node in gone:
             del self._counted[node]

@@ -7,11 +7,11 @@ the state. Spec sections 5 and 9; S4. Sits in lifecycle, above `engine_state`; o
 
 from typing import Final
 
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -159,7 +159,8 @@ class CommandRunner:
             due = run.next_at()
             if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
                 continue
-            self._advance_one(run, view)
+            if not waits_for_drains(run, view):
+                self._advance_one(run, view)
 
     def _advance_one(self, run: Run, view: View) -> None:
         state = self._state
@@ -173,6 +174,8 @@ class CommandRunner:
             state.out.extend(command_event(run, target))
             if target in (Phase.SURGING, Phase.EVICTING, Phase.DELETING):
                 state.aftercare.begin(run, state.store, state.ready_within)
+            if target is Phase.FINISHING:
+                state.aftercare.left(run.id, state.elapsed)
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
         state.out.extend(instructions(run, view))
@@ -180,8 +183,9 @@ class CommandRunner:
             self._end(run, view)
 
     def _pods_leave(self, run: Run) -> None:
-        """Remember what a cost action is about to move."""
+        """Remember what a command is about to move, and what it promised."""
         state = self._state
+        state.promise(run)
         if run.method in COST_METHODS and state.settings.rules.remembers_regrowth:
             state.regrowth.begin(run, state.store)
             if state.settings.stabilization_ends is StabilizationEnds.LANDED:
@@ -222,9 +226,10 @@ class CommandRunner:
         state.facts_version += 1
         state.marks_seen = -1
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
-        state.aftercare.end(run, state.elapsed, well=run.phase is Phase.DONE)
+        state.outcomes.end(run.id, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             state.landing.drop(run.id)
+            state.aftercare.drop(run.id)
         if run.phase is Phase.REFUSED:
             self._refused(run)
             return

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import SteeringPlan

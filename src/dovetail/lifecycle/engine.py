@@ -18,10 +18,9 @@ from dovetail.lifecycle.command_runner import CommandRunner
 from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.decisions import Decision, RoundDecider
-from dovetail.lifecycle.engine_state import EngineState
+from dovetail.lifecycle.engine_state import DEFAULT_ROLE, EngineRole, EngineState
 from dovetail.lifecycle.holds import COME_FIRST, Holds
 from dovetail.lifecycle.messages import (
     AlertChanged,
@@ -51,8 +50,7 @@ from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
-from dovetail.model.settings import Settings
-from dovetail.model.settings import Steering as SteeringMode
+from dovetail.model.settings import Settings, SteeringMode
 
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
@@ -78,21 +76,17 @@ class Engine:
         self,
         settings: Settings,
         catalogue: Catalogue,
+        role: EngineRole = DEFAULT_ROLE,
         *,
-        identity: str = "dovetail",
-        observe: bool = False,
-        holds: bool = True,
-        holds_first: bool = False,
-        controller: str = DOVETAIL,
         decider: RoundDecider | None = None,
         verdicts_every: int = VERDICTS_EVERY,
     ) -> None:
-        self._state = EngineState(settings, catalogue, identity=identity, controller=controller, observe=observe)
+        self._state = EngineState(settings, catalogue, role)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
-        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self.store.has_machine)
-        self.holds = holds
-        self.holds_first = holds_first
+        exists, gone = self.store.has_machine, self.store.count_gone
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=exists, departures=gone)
+        self.role = role
         self.rounds = 0
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
@@ -265,6 +259,8 @@ class Engine:
         state = self._state
         meta = item.metadata
         known = state.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
+        if isinstance(item, NodeClaim):
+            state.note_claim(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
         self._changed(item)
@@ -275,20 +271,13 @@ class Engine:
     def _vanish(self, event: ObjectVanished) -> "_Stir":
         state = self._state
         if event.kind == "NodeClaim":
-            self._lost_claim(event)
+            state.lose_claim(event.name, event.uid)
         gone = state.store.vanish(event.kind, event.namespace, event.name, event.uid)
         if isinstance(gone, Pod):
             state.pod_events.note(gone, None, state.elapsed)
         elif isinstance(gone, Node):
             state.pod_events.forget(event.name)
         return self._stir(KINDS[event.kind] if gone is None else type(gone))
-
-    def _lost_claim(self, event: ObjectVanished) -> None:
-        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
-        state = self._state
-        for run in state.runs.values():
-            if event.name in run.replacements:
-                run.seen.setdefault(event.name, event.uid)
 
     def _stir(self, kind: type) -> "_Stir":
         """Return whether a change of that kind can wait for the next round. Pods matter to fresh replacements only."""
@@ -345,7 +334,7 @@ class Engine:
 
     def _hold(self) -> None:
         state = self._state
-        if self.holds:
+        if self.role.holds:
             state.out.extend(self._holds.wanted(state.store, state.manages, state.elapsed))
         state.out.extend(self._conditions.wanted(state.store, state.settings, state.manages, state.elapsed))
         orders, settled = state.aftercare.look(state.store, state.elapsed, state.manages)
@@ -404,10 +393,10 @@ class Engine:
         state = self._state
         if not self._holds_until:
             return False
-        if state.acts and self.holds_first and self._holds.is_open:
+        if state.acts and self.role.holds_first and self._holds.is_open:
             return state.elapsed < self._holds_until
         self._holds_until = 0
-        if state.acts and self.holds_first:
+        if state.acts and self.role.holds_first:
             state.round_at = min(state.round_at, state.elapsed)
         return False
 

@@ -8,6 +8,7 @@ The engine's own clock (`elapsed`, nanoseconds) moves with `now`, but never back
 take, so that a wall clock that is set neither stretches a wait nor ends one.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,23 +19,48 @@ from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run, View
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
+from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
-from dovetail.lifecycle.memory.regrowth import Regrowth
+from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, FIRST_WAIT_LANDED, Regrowth, is_ours
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
+from dovetail.lifecycle.owners import owners_of
 from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
+from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.managed import managed_pools
-from dovetail.model.objects import Node, NodePool, condition
-from dovetail.model.settings import Settings
+from dovetail.model.money import as_float
+from dovetail.model.objects import Node, NodeClaim, NodePool, condition
+from dovetail.model.policies.managed import managed_pools
+from dovetail.model.settings import Settings, StabilizationEnds
+from dovetail.scheduling.pods.pod import is_reschedulable
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
 """How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRole:
+    """As whom an engine acts.
+
+    `identity`: the name of this process in records. `controller`: whose engine it is; the simulated Karpenter's runs
+    beside Dovetail's. `observe`: decide and report, write nothing. `holds`: keep Karpenter's own voluntary disruption
+    off the nodes; `holds_first`: before the first command.
+    """
+
+    identity: str = "dovetail"
+    controller: str = DOVETAIL
+    observe: bool = False
+    holds: bool = True
+    holds_first: bool = False
+
+
+DEFAULT_ROLE: Final = EngineRole()
 
 
 class EngineState:
@@ -45,14 +71,12 @@ class EngineState:
     `out` collects the instructions and reports of the event that is being handled.
     """
 
-    def __init__(
-        self, settings: Settings, catalogue: Catalogue, *, identity: str, controller: str, observe: bool
-    ) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, role: EngineRole) -> None:
         self.settings = settings
         self.catalogue = catalogue
-        self.identity = identity
-        self.controller = controller
-        self.observe = observe
+        self.identity = role.identity
+        self.controller = role.controller
+        self.observe = role.observe
         self.store = Store()
         self.is_leader = False
         self.is_synced = False
@@ -71,6 +95,7 @@ class EngineState:
         self.landing = Landing()
         self.aftercare = Aftercare()
         self.waste = WasteBook()
+        self.outcomes = Outcomes()
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
@@ -84,6 +109,7 @@ class EngineState:
         self.landing.forget()
         self.aftercare.forget()
         self.waste.forget()
+        self.outcomes.forget()
         self.facts_version += 1
 
     @property
@@ -120,7 +146,10 @@ class EngineState:
 
     def expire(self) -> None:
         """Drop what time has ended; decisions may differ from then on."""
-        for pool, pause in self.regrowth.judge(self.store, self.elapsed):
+        self.out.extend(self.outcomes.due(self.elapsed))
+        landed = self.settings.stabilization_ends is StabilizationEnds.LANDED
+        first = FIRST_WAIT_LANDED if landed else FIRST_WAIT
+        for pool, pause in self.regrowth.judge(self.store, self.elapsed, first):
             self.facts_version += 1
             failures = self.regrowth.waits.failures(pool)
             self.out.append(CostActionUndone(pool=pool, failures=failures, seconds=pause // SECOND))
@@ -134,6 +163,37 @@ class EngineState:
         for name in [name for name in self.pacing.lingering if flight.has_pods(name, self.store)]:
             del self.pacing.lingering[name]
             self.facts_version += 1
+
+    # ------------------------------------------------------------ what came of commands
+
+    def promise(self, run: Run) -> None:
+        """Note what a command promises, before its pods leave."""
+        if run.command is not None:
+            pods = [pod for node in run.nodes for pod in self.store.pods_on(node) if is_reschedulable(pod)]
+            movers = [
+                Mover(owner=owner, created=pod.metadata.creation_timestamp)
+                for pod in pods
+                for owner in owners_of(pod)[:1] or [""]
+            ]
+            promised = as_float(run.command.savings)
+            self.outcomes.begin(run.id, run.action, run.source_pools, promised, movers, self.now)
+
+    def note_claim(self, claim: NodeClaim) -> None:
+        """Note a NodeClaim that a provisioner made, before the store has it; and its price, once it is launched."""
+        name, labels = claim.metadata.name, claim.metadata.labels
+        if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
+            self.outcomes.came(name)
+        kind = labels.get(names.INSTANCE_TYPE)
+        if kind and self.outcomes.is_coming(name):
+            price = self.catalogue.price(kind, labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, ""))
+            self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
+
+    def lose_claim(self, name: str, uid: str) -> None:
+        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
+        self.outcomes.gone(name)
+        for run in self.runs.values():
+            if name in run.replacements:
+                run.seen.setdefault(name, uid)
 
     def cost_held_until(self) -> datetime | None:
         """Return until when cost actions wait for the last action to settle; None if they don't wait."""

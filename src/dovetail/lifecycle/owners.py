@@ -6,6 +6,7 @@ below `landing` and `aftercare`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from dovetail.lifecycle.store import Store
@@ -19,11 +20,25 @@ def owners_of(pod: Pod) -> list[str]:
     return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
 
 
-def ready_on(nodes: Iterable[str], store: Store) -> dict[str, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What there was before a command's pods left: the ready pods of each owner, and the pods that were to leave.
+
+    The latter by uid: news of a node's end can come before the news of its pods' end, and these must not count as ready
+    ones that have come back.
+    """
+
+    ready: Mapping[str, int]
+    leaving: frozenset[str] = frozenset()
+
+
+def ready_on(nodes: Iterable[str], store: Store) -> Before:
     """Return the owners that have pods on some nodes, each with how many ready pods it has anywhere."""
-    owners = {owner for node in nodes for pod in store.pods_on(node) for owner in owners_of(pod)}
+    pods = [pod for node in nodes for pod in store.pods_on(node)]
+    owners = {owner for pod in pods for owner in owners_of(pod)}
     ready = ready_of(store.cluster().pods, owners)
-    return {owner: ready.get(owner, 0) for owner in sorted(owners)}
+    leaving = frozenset(pod.metadata.uid for pod in pods if owners_of(pod))
+    return Before(ready={owner: ready.get(owner, 0) for owner in sorted(owners)}, leaving=leaving)
 
 
 def ready_of(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
@@ -36,13 +51,14 @@ def ready_of(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
     return found
 
 
-def missing(before: Mapping[str, int], store: Store) -> dict[str, int]:
+def missing(before: Before, store: Store) -> dict[str, int]:
     """Return the owners that have fewer ready pods than before and than they want now, with how many are missing."""
     cluster = store.cluster()
-    ready = ready_of(cluster.pods, set(before))
+    stayed = (pod for pod in cluster.pods if pod.metadata.uid not in before.leaving)
+    ready = ready_of(stayed, set(before.ready))
     items: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
-    wanted = {item.metadata.uid: _replicas(item) for item in items if item.metadata.uid in before}
-    gaps = {owner: min(count, wanted.get(owner, 0)) - ready.get(owner, 0) for owner, count in before.items()}
+    wanted = {item.metadata.uid: _replicas(item) for item in items if item.metadata.uid in before.ready}
+    gaps = {owner: min(count, wanted.get(owner, 0)) - ready.get(owner, 0) for owner, count in before.ready.items()}
     return {owner: gap for owner, gap in gaps.items() if gap > 0}
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.model.command import Action, Method
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 Figures = dict[str, str | int | float]
 _NAMED_MAX: Final = 4
@@ -389,6 +390,7 @@ Report = (
     | InstructionNotDone
     | PoolBacksOff
     | CostActionUndone
+    | CommandOutcome
     | CommandProposed
     | CommandDropped
     | RoundEnded
@@ -405,7 +407,7 @@ Report = (
 def command_of(report: Report) -> str:
     """Return the id of the command that a report is about, or ""."""
     match report:
-        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff():
+        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff() | CommandOutcome():
             return report.command_id
         case _:
             return ""

@@ -30,11 +30,12 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 class _Column:
     """All objects of one kind, sorted by (namespace, name)."""
 
-    __slots__ = ("_last", "_numbers", "_origin", "_tuple", "items", "places", "version")
+    __slots__ = ("_last", "_numbers", "_origin", "_tuple", "by_place", "items", "places", "version")
 
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.items: list[AnyObject] = []
+        self.by_place: dict[Place, AnyObject] = {}
         self.version = 0
         self._tuple: tuple[AnyObject, ...] | None = ()
         self._last: object = None
@@ -54,9 +55,11 @@ class _Column:
             self.places.insert(at, place)
             self.items.insert(at, item)
             self._origin.insert(at, -1)
+        self.by_place[place] = item
         self._changed()
 
     def drop(self, at: int) -> None:
+        del self.by_place[self.places[at]]
         del self.places[at]
         del self.items[at]
         del self._origin[at]
@@ -98,6 +101,7 @@ class Store:
         self.steered_pods: dict[Place, None] = {}
         self.closing_nodes: dict[str, None] = {}
         self.version = 0
+        self._vanished = 0
 
     # ------------------------------------------------------------ feeding
 
@@ -140,6 +144,7 @@ class Store:
         column.drop(at)
         del self._resource_versions[KINDS[kind], place]
         self._forget(old, place)
+        self._vanished += 1
         self._touch()
         return old
 
@@ -222,13 +227,15 @@ class Store:
 
     def get(self, kind: type[_Kind], name: str, namespace: str = "") -> _Kind | None:
         """Return the object of that kind and name, if it is there."""
-        column = self._columns[kind]
-        at = column.find((namespace, name))
-        return None if at is None else column.items[at]  # type: ignore[return-value]
+        return self._columns[kind].by_place.get((namespace, name))  # type: ignore[return-value]
 
     def has_machine(self, name: str) -> bool:
         """Return whether a node or a NodeClaim of that name is known."""
         return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
+
+    def count_gone(self) -> int:
+        """Return how many objects were taken out so far."""
+        return self._vanished
 
     def node_pools(self) -> tuple[NodePool, ...]:
         """Return all pools, by name."""

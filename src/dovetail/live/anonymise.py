@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from dovetail.model import names
-from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.labels.syntax import WELL_KNOWN
 
 Tree = dict[str, Any]
 _KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "dovetail.dev", "azure.com", "gke.io")

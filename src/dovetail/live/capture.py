@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api.capture_document import capture_document
-from dovetail.api.decode import decode_item
+from dovetail.api.reading.capture_document import capture_document
+from dovetail.api.reading.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
-from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.resources import ALL_RESOURCES, Resource
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject, Pod

@@ -11,17 +11,17 @@ import msgspec
 
 from dovetail.api.catalogue import CatalogueError, load_catalogue
 from dovetail.api.clouds.detect import choose_catalogue
-from dovetail.api.decode import decode_item
 from dovetail.api.findings import InputError
+from dovetail.api.reading.decode import decode_item
 from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.journal import encode_header, encode_line
 from dovetail.lifecycle.messages import Event, Instruction, SettingsChanged
-from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.crd_check import CrdState, look_at_crd
-from dovetail.live.credentials import UnreachableError
-from dovetail.live.logs import Log
-from dovetail.live.resources import BY_KIND
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.crd_check import CrdState, look_at_crd
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.resources import BY_KIND
+from dovetail.live.observability.logs import Log
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import Node
 from dovetail.model.settings import Settings

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from dovetail.api.conservative import conservative, unreadable_pod
-from dovetail.api.decode import decode_item
+from dovetail.api.reading.conservative import conservative, unreadable_pod
+from dovetail.api.reading.decode import decode_item
 from dovetail.lifecycle.effects.writes import Tree
-from dovetail.live.client import UNREADABLE, ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError
-from dovetail.live.resources import BY_KIND
+from dovetail.live.kubernetes.client import UNREADABLE, ApiClient, ApiError
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.resources import BY_KIND
 from dovetail.model.objects import Pod
 
 _PODS: Final = BY_KIND["Pod"]

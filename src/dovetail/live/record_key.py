@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.lifecycle.commands.seal import KEY_BYTES_MIN, Seal
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.resources import SECRET
+from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.resources import SECRET
 
 SECRET_NAME: Final = "dovetail-records"  # noqa: S105 - a name, not a secret
 _KEY_BYTES: Final = 32

@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from dovetail.live.client import MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.resources import LEASE
+from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.resources import LEASE
 
 IDENTITY: Final = "dovetail-release"
 _HELD_SECONDS: Final = 3600
 _TRIES: Final = 20
 _STEP_DOWN_SECONDS: Final = 30.0
-"""How long a leader may act without an answer if its Lease doesn't say (`live.lease`)."""
+"""How long a leader may act without an answer if its Lease doesn't say (`live.kubernetes.lease`)."""
 
 
 async def stop_controllers(

@@ -57,3 +57,9 @@ class Catalogue:
     instance_types: tuple[InstanceType, ...]
     source: str = ""
     as_of: str = ""
+
+    def price(self, name: str, zone: str, capacity_type: str) -> Money | None:
+        """Return what a machine of a type costs per hour, bought in that way; None if it is not known."""
+        offerings = (offer for kind in self.instance_types if kind.name == name for offer in kind.offerings)
+        found = (o.price for o in offerings if o.zone == zone and o.capacity_type == capacity_type)
+        return next(found, None)

@@ -87,14 +87,18 @@ FIELD_OF: dict[type, str] = {
 }
 
 
-def _place(item: AnyObject) -> tuple[str, str]:
-    return (item.metadata.namespace, item.metadata.name)
+def _place(item: AnyObject) -> str:
+    """Return what objects of a kind are sorted by: namespace, then name; compared faster as one text."""
+    meta = item.metadata
+    return f"{meta.namespace}\0{meta.name}"
 
 
 def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | None = None) -> Cluster:
     """Sort objects of any kind into a Cluster; of two with the same name the later one stands."""
-    by_field: dict[str, dict[tuple[str, str], AnyObject]] = {}
+    by_kind: dict[type, dict[str, AnyObject]] = {kind: {} for kind in FIELD_OF}
     for item in objects:
-        by_field.setdefault(FIELD_OF[type(item)], {})[_place(item)] = item
-    columns = {name: tuple(items[place] for place in sorted(items)) for name, items in by_field.items()}
+        by_kind[type(item)][_place(item)] = item
+    columns = {
+        FIELD_OF[kind]: tuple([items[place] for place in sorted(items)]) for kind, items in by_kind.items() if items
+    }
     return Cluster(**columns, unknown_kinds=unknown_kinds or {})  # type: ignore[arg-type]

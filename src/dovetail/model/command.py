@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from dovetail.model.money import Money
 from dovetail.model.objects import SelectorRequirement, Taint
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 
 
 class Action(StrEnum):

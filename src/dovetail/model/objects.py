@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.feature_objects import (
+from dovetail.model.parts.features import (
     CapacityBuffer,
     CapacityBufferSpec,
     CapacityBufferStatus,
@@ -24,7 +24,7 @@ from dovetail.model.feature_objects import (
     Service,
     ServiceSpec,
 )
-from dovetail.model.object_parts import (
+from dovetail.model.parts.metadata import (
     ApiStruct,
     Condition,
     Instant,
@@ -43,7 +43,7 @@ from dovetail.model.object_parts import (
     condition,
     is_true,
 )
-from dovetail.model.pod_objects import (
+from dovetail.model.parts.pods import (
     ActualResources,
     Affinity,
     Container,
@@ -74,7 +74,7 @@ from dovetail.model.pod_objects import (
     WeightedPodAffinityTerm,
     WorkloadSpec,
 )
-from dovetail.model.pool_objects import (
+from dovetail.model.parts.pools import (
     BudgetSpec,
     DisruptionSpec,
     NodeClaim,

@@ -1,7 +1,7 @@
 """Every tunable of the decisions, with its default; a profile is a set of them.
 
 `DOVETAIL` is the default profile, `KARPENTER_1_15` repeats Karpenter v1.15 on the same objects (docs/deviations.md).
-Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.duration`).
+Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.timing.duration`).
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Search(StrEnum):
     VALUE = "value"
 
 
-class Steering(StrEnum):
+class SteeringMode(StrEnum):
     """Whether nodes are helped to empty by themselves (spec section 23)."""
 
     OFF = "Off"
@@ -116,7 +116,7 @@ class Settings:
     evictions_in_order: bool = False
     jobs_wait: bool = False
     waste_floor: Money = 0
-    steering: Steering = Steering.OFF
+    steering: SteeringMode = SteeringMode.OFF
     steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     launch_timeout: int = _MINUTE
@@ -164,7 +164,7 @@ RECOMMENDED: Final = Settings(
     stabilization=Stabilization(empty=30 * _SECOND),
     stabilization_ends=StabilizationEnds.LANDED,
     evictions_in_order=True,
-    steering=Steering.PREFER,
+    steering=SteeringMode.PREFER,
     jobs_wait=True,
     waste_floor=10**16,
     pool_defaults=tuple(RECOMMENDED_DISRUPTION.items()),

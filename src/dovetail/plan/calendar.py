@@ -1,30 +1,36 @@
 """What each pool's budgets allow, now and over the coming days, and which budget decides.
 
-Asks the same rules as a round (`decide.budgets`), at each moment at which a window opens or closes; nothing is worked
-out a second way. The number of nodes and the nodes already leaving are taken as they are now. S3, Proposed Spec; S2.
+Asks the same rules as a round (`decide.gates`), at each moment at which a window opens or closes or a rate budget lets
+nodes go again; nothing is worked out a second way. The number of nodes, the nodes already leaving and the history of
+what left are taken as they are now. S3, Proposed Spec; S2; spec sections 13 and 14.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dovetail.decide.context import RoundContext
-from dovetail.decide.gates.budgets import REASONS, Allowance, flat_allowance, is_active
+from dovetail.decide.gates.budgets import REASONS, Allowance, BudgetLedger, flat_allowance, is_active
+from dovetail.decide.gates.pool_holds import window_hold
 from dovetail.decide.question import Question
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A time during which one allowance holds; `budget` decides it, None where none is active."""
+    """A time during which one allowance holds; `budget` decides it, None where none is active.
+
+    `closed`: no window that names the reason is open, so nothing may leave whatever the budgets say.
+    """
 
     begin: datetime
     end: datetime
     allowed: int
     budget: Budget | None
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +55,14 @@ def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> 
 
 def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
     """Return every pool's calendar, by name, for a context that is there already."""
-    ledger, policies, settings, now = context.ledger, context.policies, context.settings, context.now
+    ledger, policies, now = context.ledger, context.policies, context.now
     end = now + timedelta(days=days)
     pools = []
     for pool in sorted(policies):
         policy, counted = policies[pool], len(ledger.nodes_of[pool])
         current = {reason: ledger.allowance(pool, reason) for reason in REASONS}
         used = next(iter(current.values())).used
-        moments = _moments(policy.budgets, now, end)
+        moments = _moments(ledger, pool, now, end)
         pools.append(
             PoolCalendar(
                 pool=pool,
@@ -64,9 +70,7 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
                 used=used,
                 policy=policy,
                 now=current,
-                stretches={
-                    reason: _stretches(policy, counted, used, reason, settings, moments, end) for reason in REASONS
-                },
+                stretches={reason: _stretches(ledger, pool, reason, moments, end) for reason in REASONS},
                 active=tuple(budget.problem is None and is_active(budget, now) for budget in policy.budgets),
                 next_changes=tuple(
                     budget.window.next_change(now) if budget.window is not None else None for budget in policy.budgets
@@ -76,13 +80,15 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
     return tuple(pools)
 
 
-def _moments(budgets: Sequence[Budget], begin: datetime, end: datetime) -> list[datetime]:
-    """Return every moment from `begin` on, before `end`, at which some window opens or closes."""
-    moments = {begin}
-    for budget in budgets:
+def _moments(ledger: BudgetLedger, pool: str, begin: datetime, end: datetime) -> list[datetime]:
+    """Return every moment from `begin` on, before `end`, at which an allowance of the pool may change."""
+    policy = ledger.policies[pool]
+    moments = {begin, *(at for at in ledger.rate_times_of(pool) if begin < at < end)}
+    windows = [*(budget.window for budget in policy.budgets), *(entry.window for entry in policy.windows)]
+    for window in windows:
         at: datetime | None = begin
-        while budget.window is not None and at is not None:
-            at = budget.window.next_change(at)
+        while window is not None and at is not None:
+            at = window.next_change(at)
             if at is None or at >= end:
                 break
             moments.add(at)
@@ -90,21 +96,25 @@ def _moments(budgets: Sequence[Budget], begin: datetime, end: datetime) -> list[
 
 
 def _stretches(
-    policy: DisruptionPolicy,
-    nodes: int,
-    used: int,
-    reason: Reason,
-    settings: Settings,
-    moments: Sequence[datetime],
-    end: datetime,
+    ledger: BudgetLedger, pool: str, reason: Reason, moments: Sequence[datetime], end: datetime
 ) -> tuple[Stretch, ...]:
     found: list[Stretch] = []
     for place, begin in enumerate(moments):
         until = moments[place + 1] if place + 1 < len(moments) else end
-        allowance = flat_allowance(policy, nodes, used, reason, settings, begin)
+        stretch = _stretch(ledger, pool, reason, begin, until)
         before = found[-1] if found else None
-        if before is not None and (before.allowed, before.budget) == (allowance.allowed, allowance.budget):
-            found[-1] = Stretch(begin=before.begin, end=until, allowed=before.allowed, budget=before.budget)
+        if before is not None and replace(before, begin=begin, end=until) == stretch:
+            found[-1] = replace(before, end=until)
         else:
-            found.append(Stretch(begin=begin, end=until, allowed=allowance.allowed, budget=allowance.budget))
+            found.append(stretch)
     return tuple(found)
+
+
+def _stretch(ledger: BudgetLedger, pool: str, reason: Reason, begin: datetime, end: datetime) -> Stretch:
+    """Return what may leave at once from `begin` on: by the flat budgets, and by what the rates have left."""
+    policy, nodes = ledger.policies[pool], len(ledger.nodes_of[pool])
+    if window_hold(pool, policy, reason, begin) is not None:
+        return Stretch(begin=begin, end=end, allowed=0, budget=None, closed=True)
+    flat = flat_allowance(policy, nodes, 0, reason, ledger.settings, begin)
+    tightest = min((flat, *ledger.rates(pool, reason, begin)), key=lambda entry: entry.left)
+    return Stretch(begin=begin, end=end, allowed=min(tightest.left, flat.allowed), budget=tightest.budget)

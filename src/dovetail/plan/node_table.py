@@ -1,6 +1,6 @@
 """`dovetail explain --all`: every node in one table, with utilisation, age, pods and the verdict.
 
-Formats what the core decided. Sits in plan; `cli.explain` prints it.
+Formats what the core decided. Sits in plan; `cli.planning.explain` prints it.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,14 @@
 """The plan in words: what would be done now, what it saves, whom it disturbs, what holds the rest back.
 
 Grouped by the gate that nodes stop at, so that 500 nodes read as ten lines, with the first thing to change. Words
-only, decides nothing. Sits in plan; `cli.plan` prints it.
+only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
+import math
 from collections.abc import Sequence
 
 from dovetail.decide.document import unpriced_nodes
+from dovetail.decide.optimal import Optimal, optimal_of
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
@@ -63,9 +65,10 @@ def plan_text(
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
     size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {total_price(result)}"
     lines = [
-        f"{clock(result.now)}, profile {result.profile.value}: {size}",
+        *paragraph(f"{clock(result.now)}, profile {result.profile.value}: {size}"),
         "",
         *_actions(result, wide=wide),
+        *paragraph(optimal_text(optimal_of(result.commands, result.value_at_most))),
         *remaining_lines(result, wide=wide),
     ]
     if every_method:
@@ -84,6 +87,23 @@ def plan_text(
         if len(result.warnings) > len(shown):
             lines.append(f"  and {len(result.warnings) - len(shown)} more (-o wide lists all)")
     return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
+
+
+def optimal_text(found: Optimal | None, *, to_end: bool = False) -> str:
+    """Return how much of what could be saved a round reaches, or all rounds to the end, beside a bound."""
+    if found is None:
+        return ""
+    if found.reached is None:
+        return "No set of the nodes that may go now could be worth its restarts."
+    most = f"{dollars(found.at_most)}/h at most, after what restarts have to save"
+    if not found.value:
+        return f"What could be saved by the nodes that may go now: {most} (a bound). This round saves none of it."
+    what = "This plan" if to_end else "This round"
+    share = math.floor(found.reached * 100)
+    return (
+        f"{what} reaches at least {share} % of what could be saved by the nodes that may go now: "
+        f"{dollars(found.value)}/h of {most} (a bound: no packing of their pods is worth more)."
+    )
 
 
 def total_price(result: RoundResult) -> str:

@@ -2,13 +2,14 @@
 
 Each round's commands are applied as the plan says (`plan.apply`) and have ended before the next round looks. The clock
 stands still: timers that open later are not waited for. Budgets hold within a round. Decides nothing: every round is
-the core's own. Sits in plan; `cli.plan` prints it.
+the core's own. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from dataclasses import dataclass, replace
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.document import Json, action
+from dovetail.decide.document import Json, action, optimal_document
+from dovetail.decide.optimal import Optimal, required_by
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.model.command import Command
@@ -19,7 +20,7 @@ ROUNDS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RoundStep:
     """One round: its commands, what they opened, and the running totals once they have ended."""
 
     round: int
@@ -37,7 +38,7 @@ class ToEnd:
 
     first: RoundResult
     last: RoundResult
-    steps: tuple[Step, ...]
+    steps: tuple[RoundStep, ...]
     nodes: int
     cost: Money
     complete: bool
@@ -51,6 +52,16 @@ class ToEnd:
     def pods_moved(self) -> int:
         """Return how many restarts all rounds ask for."""
         return self.steps[-1].pods_moved if self.steps else 0
+
+    @property
+    def optimal(self) -> Optimal | None:
+        """Return what all rounds together are worth, beside what the first round's nodes could be worth at most."""
+        at_most = self.first.value_at_most
+        if at_most is None:
+            return None
+        required = required_by(command for step in self.steps for command in step.commands)
+        value = max(0, self.saved - required)
+        return Optimal(value=value, at_most=max(value, at_most))
 
     @property
     def commands(self) -> int:
@@ -81,6 +92,7 @@ class ToEnd:
                 "podsMoved": self.pods_moved,
                 "commands": self.commands,
                 "complete": self.complete,
+                "optimal": optimal_document(self.optimal),
             },
         }
 
@@ -91,7 +103,7 @@ def plan_to_end(question: Question, rounds_max: int = ROUNDS_MAX) -> ToEnd:
     first = result = decider.round(question)
     start = cost = sum(result.prices.values())
     nodes = len(result.prices)
-    steps: list[Step] = []
+    steps: list[RoundStep] = []
     moved = opened = 0
     while result.commands and len(steps) < rounds_max:
         applied = apply_commands(question.cluster, result.commands, question.catalogue, question.now, opened + 1)
@@ -101,7 +113,7 @@ def plan_to_end(question: Question, rounds_max: int = ROUNDS_MAX) -> ToEnd:
         commands, result = result.commands, decider.round(question)
         cost, nodes = sum(result.prices.values()), len(result.prices)
         steps.append(
-            Step(
+            RoundStep(
                 round=len(steps) + 1,
                 commands=commands,
                 launched=applied.launched,

@@ -1,6 +1,6 @@
 """`plan --to-end` in words: every round in order, with the running totals of money and restarts.
 
-Words only, decides nothing. Sits in plan; `cli.plan` prints it.
+Words only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dovetail.decide.words import clock
 from dovetail.model.command import Command
 from dovetail.plan.apply import Launched
-from dovetail.plan.summary import remaining_lines
+from dovetail.plan.summary import optimal_text, remaining_lines
 from dovetail.plan.to_end import ToEnd
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, dollars
@@ -54,7 +54,7 @@ def _summary(plan: ToEnd, share: str) -> list[str]:
         f"nodes{new}; {_hourly(plan.cost + plan.saved)} -> {_hourly(plan.cost)}, {_hourly(plan.saved)}{share} saved; "
         f"{count(plan.pods_moved, 'pod restart')}."
     )
-    return paragraph(text)
+    return [*paragraph(text), *paragraph(optimal_text(plan.optimal, to_end=True))]
 
 
 def _rows(plan: ToEnd, *, wide: bool) -> list[tuple[str, ...]]:

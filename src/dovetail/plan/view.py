@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dovetail.decide.context import RoundContext
+from dovetail.decide.document import budget_rows
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
@@ -19,8 +20,8 @@ from dovetail.model.command import Command
 from dovetail.model.objects import Pod
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 from dovetail.plan.apply import apply_commands
+from dovetail.plan.blocking.owners import Owners
 from dovetail.plan.counterfactual import counterfactuals
-from dovetail.plan.owners import Owners
 from dovetail.plan.summary import FIRST_STEP
 from dovetail.scheduling.pods.pod import is_active, is_reschedulable
 from dovetail.scheduling.pods.requests import amounts, pod_requests
@@ -57,16 +58,7 @@ def plan_view(question: Question, context: RoundContext, result: RoundResult, *,
         "moves": [] if live else _all_moves(context, verdicts, result.commands),
         "remedies": {gate.value: text for gate, text in FIRST_STEP.items()},
         "examples": [] if live else _examples(question, verdicts),
-        "budgets": [
-            {
-                "nodePool": row.node_pool,
-                "reason": row.reason.value,
-                "allowed": row.allowed,
-                "used": row.used,
-                "left": row.left,
-            }
-            for row in result.budgets
-        ],
+        "budgets": budget_rows(result),
     }
 
 

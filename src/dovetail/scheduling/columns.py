@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model import names
-from dovetail.model.labels import ALIASES, Requirement, Requirements
+from dovetail.model.labels.requirements import Requirement, Requirements
+from dovetail.model.labels.syntax import ALIASES
 from dovetail.model.objects import Taint, Toleration
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.nodes import StateNode

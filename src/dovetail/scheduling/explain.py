@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dovetail.model import names
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
 from dovetail.model.objects import Pod, Taint
 from dovetail.model.quantity import format_amount
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import HOST_PLACEHOLDER, Template, short_values
-from dovetail.scheduling.packer import Entry, Packer
+from dovetail.scheduling.packer import Packer
 from dovetail.scheduling.pods.pod import untolerated
 from dovetail.scheduling.pods.variants import Rule, Variant
-from dovetail.scheduling.topology import AFFINITY, INVERSE, SPREAD
+from dovetail.scheduling.topology.groups import AFFINITY, INVERSE, SPREAD
 
 if TYPE_CHECKING:
     from dovetail.scheduling.snapshot import Snapshot

@@ -5,23 +5,27 @@ simulations of the round. Immutable to those who simulate: they only ever ask. `
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.model.cached import cached
-from dovetail.model.labels import ALIASES, MATCHES_EVERYTHING, LabelSelector, Requirement
-from dovetail.model.objects import Namespace, NodePool, PodAffinityTerm, PodSpec, Toleration
+from dovetail.model.labels.requirements import Requirement
+from dovetail.model.labels.selectors import MATCHES_EVERYTHING, LabelSelector
+from dovetail.model.labels.syntax import ALIASES
+from dovetail.model.objects import NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
-from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.columns import Codes, NodeColumns
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.classes import PodClass, asked_values
+from dovetail.scheduling.pods.class_index import ClassIndex
+from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
-from dovetail.scheduling.topology import INVERSE, Domains, Group, NodeFilter, domain_universe
+from dovetail.scheduling.topology.groups import INVERSE, Domains, Group, TopologyRule, domain_universe
 
 Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)
@@ -31,22 +35,48 @@ class PodPlaces:
     """Where the pods of each class are; only topology asks. `moving`: places of pods that move in every simulation."""
 
     def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Sequence[int]) -> None:
-        self._bindings, self._classes, self._moving = bindings, classes, moving
+        self.bindings, self._classes, self._moving = bindings, classes, moving
+
+    def carry_to(self, bindings: Bindings) -> None:
+        """Go on with newer pods that come to the same."""
+        self.bindings = bindings
 
     def _of(self, chosen: Mask) -> dict[int, Places]:
         chosen[self._moving] = False
-        return self._bindings.nodes_by_class(chosen)
+        return self.bindings.nodes_by_class(chosen)
 
     @cached
     def counted(self) -> dict[int, Places]:
         """Return those that spread and affinity count."""
-        return self._of(self._bindings.counted)
+        return self._of(self.bindings.counted)
 
     @cached
     def holding(self) -> dict[int, Places]:
         """Return those that hold anti-affinity against others."""
         holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
-        return self._of(self._bindings.running & holders[self._bindings.cls])
+        return self._of(self.bindings.running & holders[self.bindings.cls])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameNodes:
+    """The nodes that exist, column by column: room, whether pods may come, whether they stay, ports and volumes."""
+
+    columns: NodeColumns
+    room: Amounts
+    open: Mask
+    staying: Mask
+    ports: dict[int, list[HostPort]]
+    attached: dict[int, dict[str, set[str]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameSupply:
+    """What could be launched: machines, the columns of their resources, the pools and their templates."""
+
+    machines: Machines
+    resources: Resources
+    pools: Sequence[NodePool]
+    templates: tuple[Template, ...]
 
 
 class Frame:
@@ -54,41 +84,32 @@ class Frame:
 
     def __init__(
         self,
-        *,
         settings: Settings,
-        machines: Machines,
-        resources: Resources,
-        columns: NodeColumns,
-        storage: Storage,
-        namespaces: Sequence[Namespace],
-        pools: Sequence[NodePool],
-        templates: tuple[Template, ...],
-        room: Amounts,
-        open_nodes: Mask,
-        staying: Mask,
-        classes: Sequence[PodClass],
+        nodes: FrameNodes,
+        supply: FrameSupply,
         places: PodPlaces,
-        ports: dict[int, list[HostPort]],
-        attached: dict[int, dict[str, set[str]]],
+        index: ClassIndex,
+        storage: Storage,
     ) -> None:
         self.settings = settings
-        self.machines = machines
-        self.resources = resources
-        self.columns = columns
+        self.machines = supply.machines
+        self.resources = supply.resources
+        self.pools = supply.pools
+        self.templates = supply.templates
+        self.columns = nodes.columns
+        self.room = nodes.room
+        self.open = nodes.open
+        self.staying = nodes.staying
+        self.ports = nodes.ports
+        self.attached = nodes.attached
         self.storage = storage
-        self.namespaces = namespaces
-        self.pools = pools
-        self.templates = templates
-        self.room = room
-        self.open = open_nodes
-        self.staying = staying
-        self.classes = classes
+        self.index = index
         self.places = places
-        self.ports = ports
-        self.attached = attached
         self.soft_taints = any(
-            taint.effect == "PreferNoSchedule" for pool in pools for taint in pool.spec.template.spec.taints
+            taint.effect == "PreferNoSchedule" for pool in supply.pools for taint in pool.spec.template.spec.taints
         )
+        self._rows: dict[int, list[int]] = {}
+        self._parts: dict[tuple[str, ...], list[tuple[tuple[int, ...], Places]]] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
@@ -103,27 +124,18 @@ class Frame:
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
-    @cached
-    def rows(self) -> list[list[int]]:
-        """Return what each node has left, as plain numbers."""
-        rows: list[list[int]] = self.room.tolist()
-        return rows
-
-    @cached
-    def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
-        """Classes by namespace and label."""
-        found: dict[tuple[str, str, str], list[PodClass]] = {}
-        for cls in self.classes:
-            for key, value in cls.labels.items():
-                found.setdefault((cls.namespace, key, value), []).append(cls)
+    def row(self, node: int) -> list[int]:
+        """Return what a node has left, as plain numbers; nobody may change them."""
+        found = self._rows.get(node)
+        if found is None:
+            found = self._rows[node] = self.room[node].tolist()
         return found
 
-    @cached
-    def _by_namespace(self) -> dict[str, list[PodClass]]:
-        """Classes by namespace."""
-        found: dict[str, list[PodClass]] = {}
-        for cls in self.classes:
-            found.setdefault(cls.namespace, []).append(cls)
+    def parts(self, keys: tuple[str, ...]) -> list[tuple[tuple[int, ...], Places]]:
+        """Return all nodes by their domains of these labels, each part in order; nodes without a domain are in none."""
+        found = self._parts.get(keys)
+        if found is None:
+            found = self._parts[keys] = _parted([self.domains(key).column for key in keys])
         return found
 
     # Variants
@@ -156,10 +168,7 @@ class Frame:
     @cached
     def _mentioned(self) -> dict[str, set[str]]:
         """Return the values that pods and volumes ask for, by label."""
-        found: dict[str, set[str]] = {}
-        for info in {cls.info.id: cls.info for cls in self.classes}.values():
-            for key, values in asked_values(info.spec):
-                found.setdefault(ALIASES.get(key, key), set()).update(values)
+        found = {key: set(values) for key, values in self.index.asked.items()}
         for key, values in self.storage.asked_values():
             found.setdefault(ALIASES.get(key, key), set()).update(values)
         return found
@@ -173,42 +182,21 @@ class Frame:
             found = self._domains[key] = Domains(key, self.columns, universe, mentioned, self.settings.ties)
         return found
 
-    def group(
-        self,
-        kind: int,
-        key: str,
-        namespaces: frozenset[str],
-        selector: LabelSelector,
-        *,
-        null_selector: bool = False,
-        max_skew: int = 0,
-        min_domains: int | None = None,
-        node_filter: NodeFilter | None = None,
-        tolerations: tuple[Toleration, ...] | None = None,
-    ) -> Group:
+    def group(self, rule: TopologyRule) -> Group:
         """Return the one group of a rule, counted."""
-        filter_mark = node_filter.mark if node_filter is not None else None
-        mark = (kind, key, namespaces, selector, null_selector, max_skew, min_domains, filter_mark, tolerations)
+        mark = rule.mark
         found = self._groups.get(mark)
         if found is not None:
             return found
-        group = Group(
-            self._next(),
-            kind,
-            key,
-            namespaces,
-            selector,
-            max_skew=max_skew,
-            min_domains=min_domains,
-            node_filter=node_filter,
-        )
-        counted = self.selected(namespaces, MATCHES_EVERYTHING if null_selector else selector)
+        group = Group(self._next(), rule)
+        counted = self.index.selected(rule.namespaces, MATCHES_EVERYTHING if rule.null_selector else rule.selector)
         group.based_on = {cls.id for cls in counted}
-        if not null_selector:
+        if not rule.null_selector:
             group.classes = group.based_on
             for cls in counted:
                 self.counting.setdefault(cls.id, []).append(group)
-        domains = self.domains(key)
+        domains = self.domains(rule.key)
+        tolerations, node_filter = rule.tolerations, rule.node_filter
         if node_filter is not None and node_filter.honor_taints:
             tolerations = node_filter.tolerations
         at = _concat(self.places.counted.get(cls.id) for cls in counted)
@@ -225,52 +213,22 @@ class Frame:
     ) -> Group:
         """Return the group of a pod affinity or anti-affinity term."""
         return self.group(
-            kind,
-            term.topology_key,
-            self.namespaces_of(cls, term),
-            LabelSelector.compile(term.label_selector),
-            null_selector=term.label_selector is None,
-            tolerations=tolerations,
+            TopologyRule(
+                kind=kind,
+                key=term.topology_key,
+                namespaces=self.index.namespaces_of(cls, term),
+                selector=LabelSelector.compile(term.label_selector),
+                null_selector=term.label_selector is None,
+                tolerations=tolerations,
+            )
         )
-
-    def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
-        """Return the namespaces that a term looks at."""
-        if term.namespace_selector is None:
-            return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
-        selector = LabelSelector.compile(term.namespace_selector)
-        chosen = [n.metadata.name for n in self.namespaces if selector.matches(n.metadata.labels)]
-        return frozenset((*chosen, *term.namespaces))
-
-    def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
-        """Return the classes that a selector selects."""
-        found: list[PodClass] = []
-        for namespace in sorted(namespaces):
-            if selector.equal:
-                key, value = selector.equal[0]
-                near: Iterable[PodClass] = self._by_label.get((namespace, key, value), ())
-            else:
-                near = self._by_namespace.get(namespace, ())
-            found.extend(cls for cls in near if selector.matches(cls.labels))
-        return found
 
     # Anti-affinity of others
 
     def _index_inverse(self) -> dict[tuple[str, str, str], list[Group]]:
-        holders: dict[tuple[str, frozenset[str], LabelSelector], list[PodClass]] = {}
-        for cls in self.classes:
-            if not cls.info.anti_affinity:
-                continue
-            affinity = cls.info.spec.affinity
-            assert affinity is not None
-            assert affinity.pod_anti_affinity is not None
-            for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-                namespaces = self.namespaces_of(cls, term)
-                selector = LabelSelector.compile(term.label_selector)
-                mark = (term.topology_key, namespaces, selector)
-                holders.setdefault(mark, []).append(cls)
         index: dict[tuple[str, str, str], list[Group]] = {}
-        for (key, scope, selector), owners in holders.items():
-            group = Group(self._next(), INVERSE, key, scope, selector)
+        for (key, scope, selector), owners in self.index.holders.items():
+            group = Group(self._next(), TopologyRule(kind=INVERSE, key=key, namespaces=scope, selector=selector))
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
             if group.host:
@@ -338,6 +296,16 @@ class Frame:
         for driver, claim in (*wanted, *also):
             extra.setdefault(driver, set()).add(claim)
         return all(len(used.get(driver, set()) | extra.get(driver, set())) <= limit for driver, limit in limits.items())
+
+
+def _parted(columns: Sequence[Codes]) -> list[tuple[tuple[int, ...], Places]]:
+    """Return the places at which columns of codes agree, by their codes; not those where one is -1."""
+    codes = np.stack(columns, axis=1)
+    places = np.flatnonzero(np.all(codes >= 0, axis=1))
+    order = places[np.lexsort(codes[places].T)]
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.any(sorted_codes[1:] != sorted_codes[:-1], axis=1)) + 1
+    return [(tuple(codes[part[0]].tolist()), part) for part in np.split(order, starts) if len(part)]
 
 
 def _concat(parts: Iterable[Places | None]) -> Places:

@@ -8,71 +8,20 @@ place goes to the end of the queue until a whole turn brings nothing.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
-from dovetail.model.objects import Pod
 from dovetail.model.settings import MinValuesPolicy
+from dovetail.scheduling.entries import Entry, Lane, SimulationOptions, Touched, may_share
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
-from dovetail.scheduling.launch.machines import ReqSet, TypeBits
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
-from dovetail.scheduling.pods.pod import HostPort, ports_clash
-from dovetail.scheduling.pods.variants import Variant
-from dovetail.scheduling.topology import INVERSE, GroupState
+from dovetail.scheduling.pods.pod import ports_clash
+from dovetail.scheduling.pods.variants import NodeList, Variant
+from dovetail.scheduling.topology.groups import INVERSE
+from dovetail.scheduling.topology.states import GroupState
 
 _NONE: Final[frozenset[int]] = frozenset()
-ALL_TYPES: Final[TypeBits] = -1
-_DAWN: Final = datetime.min.replace(tzinfo=UTC)
-
-
-class Entry:
-    """A pod in the queue.
-
-    `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
-    in any case. A pod that is neither of the last two is one of the candidates'. `carried`: a virtual pod of a buffer
-    that nodes have room for now: a new node for it is the command's own, as for the candidates' pods.
-    """
-
-    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
-
-    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
-        self.pod = pod
-        self.cls = cls
-        self.exempt = exempt
-        self.pending = pending
-        self.leaving = leaving
-        self.carried = False
-        self.mark = (cls.id, exempt)
-        meta = pod.metadata
-        # Largest first; of equal ones the oldest, then by uid.
-        self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
-
-
-class _Lane:
-    """Where pods of a class that only ask for room are tried: nodes in order, from where the last one was put."""
-
-    __slots__ = ("barred", "cursors", "need", "nodes")
-
-    def __init__(
-        self, nodes: list[int], need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
-    ) -> None:
-        self.nodes = nodes
-        self.need = need
-        self.cursors = cursors
-        self.barred = barred
-
-
-class _Touched:
-    """A node that took pods in this simulation."""
-
-    __slots__ = ("attached", "entries", "left", "ports")
-
-    def __init__(self, left: list[int]) -> None:
-        self.left = left
-        self.entries: list[Entry] = []
-        self.ports: list[HostPort] = []
-        self.attached: list[tuple[str, str]] = []
 
 
 class Packer:
@@ -83,28 +32,23 @@ class Packer:
         frame: Frame,
         removed: Sequence[int],
         moving: Iterable[tuple[PodClass, int, int]],
-        closed: frozenset[int],
         limits_left: dict[int, dict[str, int]],
-        *,
-        strict_reserved: bool,
-        count_all: bool,
-        new_nodes_max: int | None,
-        launchable: TypeBits = ALL_TYPES,
+        options: SimulationOptions,
     ) -> None:
-        """`moving`: class, node and flags of bound pods that leave their nodes. `launchable`: types that may come."""
+        """`moving`: class, node and flags of bound pods that leave their nodes."""
         self.frame = frame
         self.removed = frozenset(removed)
-        self.closed = closed
+        self.closed = options.closed_nodes()
         self.limits_left = limits_left
-        self.count_all = count_all
-        self.new_nodes_max = new_nodes_max
-        self.launchable = launchable
+        self.count_all = frame.settings.rules.others_pods_count
+        self.new_nodes_max = options.new_nodes_max
+        self.launchable = options.launchable
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         ties = frame.settings.ties
         self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
         self.states: dict[int, GroupState] = {}
-        self.rules = ClaimRules(frame, self.states, strict_reserved=strict_reserved)
-        self.touched: dict[int, _Touched] = {}
+        self.rules = ClaimRules(frame, self.states, strict_reserved=options.strict_reserved)
+        self.touched: dict[int, Touched] = {}
         self.claims: list[Claim] = []
         self.opened = 0
         self.own_claims = 0
@@ -116,7 +60,7 @@ class Packer:
         self._cursors: dict[tuple[int, bool], list[int]] = {}
         self._recorders: dict[int, list[GroupState]] = {}
         self._hopeless: set[tuple[tuple[int, bool], bool]] = set()
-        self._lanes: dict[tuple[int, bool], _Lane | None] = {}
+        self._lanes: dict[tuple[int, bool], Lane | None] = {}
 
     # The queue
 
@@ -157,34 +101,35 @@ class Packer:
                 failed_at[id(entry)] = len(queue)
         self.unplaced = list(queue)
 
-    def _lane(self, variant: Variant, *, exempt: bool) -> _Lane | None:
+    def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """The nodes that are tried for pods that only ask for room; None for others, and where no node takes one."""
         if not variant.simple or not variant.buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])
         barred = self.removed if exempt or not self.closed else self.removed | self.closed
         # Without topology rules there is one bucket.
-        return _Lane(variant.buckets[0][1], variant.need, cursors, barred)
+        return Lane(variant.buckets[0][1], variant.need, cursors, barred)
 
-    def _put_on_first_node(self, entry: Entry, lane: _Lane) -> bool:
+    def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
         """Place a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
         nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
-        touched, rows = self.touched, self.frame.rows
-        for position in range(cursors[0], len(nodes)):
+        touched, row = self.touched, self.frame.row
+        position = cursors[0]
+        while position < len(nodes) or nodes.grow():
             node = nodes[position]
-            if node in barred:
-                continue
-            here = touched.get(node)
-            if here is None:
-                here = touched[node] = _Touched(rows[node].copy())
-            left = here.left
-            for column, amount in need:
-                if left[column] < amount:
+            if node not in barred:
+                here = touched.get(node)
+                if here is None:
+                    here = touched[node] = Touched(row(node).copy())
+                left = here.left
+                for column, amount in need:
+                    if left[column] < amount:
+                        break
+                else:
                     break
-            else:
-                break
+            position += 1
         else:
-            cursors[0] = len(nodes)
+            cursors[0] = position
             return False
         cursors[0] = position
         for column, amount in need:
@@ -265,7 +210,7 @@ class Packer:
         if len(self.claims) > 1:
             self.claims.sort(key=lambda claim: len(claim.pods))
         for claim in self.claims:
-            if not self.count_all and not _may_share(entry, claim):
+            if not self.count_all and not may_share(entry, claim):
                 continue
             fit = self._try(claim, variant)
             if fit is not None:
@@ -302,7 +247,7 @@ class Packer:
         return best
 
     def _advance(
-        self, variant: Variant, nodes: list[int], cursors: list[int], number: int, best: int, *, exempt: bool
+        self, variant: Variant, nodes: NodeList, cursors: list[int], number: int, best: int, *, exempt: bool
     ) -> int:
         """Move a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
 
@@ -311,8 +256,8 @@ class Packer:
         removed, touched, need = self.removed, self.touched, variant.need
         closed = _NONE if exempt else self.closed
         company = bool(variant.ports or variant.attached or variant.host_rules)
-        position, count = cursors[number], len(nodes)
-        while position < count:
+        position = cursors[number]
+        while position < len(nodes) or nodes.grow():
             node = nodes[position]
             if 0 <= best <= node:
                 break
@@ -384,7 +329,7 @@ class Packer:
                 self._activate(variant)
         return False
 
-    def _keeps_company(self, node: int, variant: Variant, here: _Touched) -> bool:
+    def _keeps_company(self, node: int, variant: Variant, here: Touched) -> bool:
         """Return whether ports, attach limits and host rules go with the pods that were placed on the node."""
         if variant.ports and ports_clash(variant.ports, here.ports):
             return False
@@ -395,7 +340,7 @@ class Packer:
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)
         if touched is None:
-            touched = self.touched[node] = _Touched(self.frame.rows[node].copy())
+            touched = self.touched[node] = Touched(self.frame.row(node).copy())
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount
@@ -476,17 +421,5 @@ class Packer:
                 state.record_claim(claim.number, claim.reqs.get(state.group.key))
 
 
-def _may_share(entry: Entry, claim: Claim) -> bool:
-    """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""
-    if entry.leaving:
-        return not claim.own
-    return entry.pending or not claim.foreign
-
-
 def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:
     return all(mask >> places[key] & 1 for key, mask in masks)
-
-
-def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
-    """Return the types that may come, by cheapest launch price under the requirements, then name."""
-    return [place for place in reqs.order if types >> place & 1]

@@ -4,6 +4,7 @@ No candidate goes away; pods of leaving nodes take part, as they need a place as
 for.
 """
 
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.result import PlacementResult, Unplaced
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -11,7 +12,7 @@ from dovetail.scheduling.snapshot import Snapshot
 
 def place(snapshot: Snapshot) -> PlacementResult:
     """Place the pending pods; pods that can't be helped are listed with the reason."""
-    found = simulate(snapshot, (), strict_reserved=True)
+    found = simulate(snapshot, (), SimulationOptions(strict_reserved=True))
     ignored = tuple(
         Unplaced(pod=pod, forgiven=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]
         for pod, why in snapshot.ignored

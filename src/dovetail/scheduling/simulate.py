@@ -8,17 +8,14 @@ the answer is good enough, and worth its price, is `decide`'s business.
 from collections.abc import Container, Iterator, Mapping, Sequence
 from operator import attrgetter
 
-import numpy as np
-import numpy.typing as npt
-
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling.buffers import buffer_of
+from dovetail.scheduling.entries import DEFAULT_OPTIONS, Entry, SimulationOptions
 from dovetail.scheduling.explain import explain, explain_uninitialized
-from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences
-from dovetail.scheduling.launch.machines import TypeBits
+from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences, sorted_types
 from dovetail.scheduling.nodes import StateNode
-from dovetail.scheduling.packer import ALL_TYPES, Entry, Packer, sorted_types
+from dovetail.scheduling.packer import Packer
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
@@ -33,42 +30,19 @@ TYPES_MAX = 600
 def simulate(
     snapshot: Snapshot,
     candidates: Sequence[int],
-    *,
-    moved: Sequence[Pod] | None = None,
-    closed: npt.NDArray[np.bool_] | Sequence[int] | None = None,
-    new_nodes_max: int | None = None,
-    include_pending: bool = True,
-    include_leaving: bool = True,
-    strict_reserved: bool = False,
-    launchable: TypeBits = ALL_TYPES,
+    options: SimulationOptions = DEFAULT_OPTIONS,
     under_way: UnderWay = NOTHING_UNDER_WAY,
-    credited: str = "",
 ) -> SimulationResult:
     """Place what must move when the candidates (indexes into `snapshot.states`) go.
 
-    `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
-    blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
-    candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
-    soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
-    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
-    instance types that new nodes may be of. `under_way`: what commands under way have planned for pods of leaving
-    nodes; these come first, so that they keep their places. `credited`: a reservation of which one slot is free again.
+    `under_way`: what commands under way have planned for pods of leaving nodes; these come first, so that they keep
+    their places.
     """
     if candidates and snapshot.virtual:
         carried_by_nodes(snapshot)
-    engine, entries, leaving = _prepare(
-        snapshot,
-        candidates,
-        moved=moved,
-        closed=closed,
-        new_nodes_max=new_nodes_max,
-        include_pending=include_pending,
-        include_leaving=include_leaving,
-        strict_reserved=strict_reserved,
-        launchable=launchable,
-    )
-    if credited:
-        engine.rules.credit(credited)
+    engine, entries, leaving = _prepare(snapshot, candidates, options)
+    if options.credited:
+        engine.rules.credit(options.credited)
     count = len(entries) + len(leaving)
     engine.prepare((*leaving, *entries))
     if snapshot.settings.rules.others_pods_count:
@@ -110,24 +84,15 @@ def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
 
 
 def _prepare(
-    snapshot: Snapshot,
-    candidates: Sequence[int],
-    *,
-    moved: Sequence[Pod] | None,
-    closed: npt.NDArray[np.bool_] | Sequence[int] | None,
-    new_nodes_max: int | None,
-    include_pending: bool,
-    include_leaving: bool,
-    strict_reserved: bool,
-    launchable: TypeBits,
+    snapshot: Snapshot, candidates: Sequence[int], options: SimulationOptions
 ) -> tuple[Packer, list[Entry], list[Entry]]:
     entries: list[Entry] = []
     others: list[Entry] = []
     moving: Leaving = []
     chosen = set(candidates)
-    if include_pending:
+    if options.include_pending:
         entries.extend(snapshot.queued)
-    own = set(map(id, moved)) if moved is not None else None
+    own = set(map(id, options.moved)) if options.moved is not None else None
     for index in candidates:
         if own is None:
             movers = snapshot.movers(index)
@@ -137,21 +102,11 @@ def _prepare(
             queued, leaving = _entries(snapshot, index, own)
             entries.extend(queued)
             moving.extend(leaving)
-    if include_leaving:
+    if options.include_leaving:
         for index, _ in snapshot.leaving:
             if index not in chosen:
                 others.extend(snapshot.movers(index).waiting)
-    engine = Packer(
-        snapshot.frame,
-        candidates,
-        moving,
-        _closed(closed),
-        snapshot.limits_left(candidates),
-        strict_reserved=strict_reserved,
-        count_all=snapshot.settings.rules.others_pods_count,
-        new_nodes_max=new_nodes_max,
-        launchable=launchable,
-    )
+    engine = Packer(snapshot.frame, candidates, moving, snapshot.limits_left(candidates), options)
     return engine, entries, others
 
 
@@ -166,14 +121,6 @@ def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> tuple[list[
             entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
             moving.append((cls, index, flags))
     return entries, moving
-
-
-def _closed(closed: npt.NDArray[np.bool_] | Sequence[int] | None) -> frozenset[int]:
-    if closed is None:
-        return frozenset()
-    if isinstance(closed, np.ndarray) and closed.dtype == np.bool_:
-        return frozenset(np.flatnonzero(closed).tolist())
-    return frozenset(int(index) for index in closed)
 
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pods_simulated: int) -> SimulationResult:

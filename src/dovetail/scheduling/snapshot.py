@@ -9,67 +9,39 @@ beyond that (masks, topology counts, templates) is compiled in `scheduling.frame
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 
-from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import NodePool, Pod
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
-from dovetail.scheduling.frame import Frame, PodPlaces
-from dovetail.scheduling.launch.daemons import Daemons
-from dovetail.scheduling.launch.machines import Machines, Mask, Resources
-from dovetail.scheduling.launch.templates import TemplateCache, usable_pools
+from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
+from dovetail.scheduling.ground import Ground
+from dovetail.scheduling.launch.limits import PoolLimits
+from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.launch.templates import usable_pools
+from dovetail.scheduling.node_reading import EarlierNodes, NodeEntry, SnapshotMemory, read_nodes, remembered
 from dovetail.scheduling.nodes import (
     MARKED,
     StateNode,
-    claims_alike,
-    join,
-    joins_alike,
-    leaving_reason,
-    replaced,
-    state_node,
 )
-from dovetail.scheduling.packer import Entry
 from dovetail.scheduling.pods import pod as filters
-from dovetail.scheduling.pods.bindings import Bindings, NodeNames
-from dovetail.scheduling.pods.classes import Classes, PodClass, PodRecord, SpecInfo, flags_of
+from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
+from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
-from dovetail.scheduling.room import Needs, Sizes, expected_daemons, room_left
+from dovetail.scheduling.room import expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
-from dovetail.scheduling.validation import why_ignored
 
 _REGISTRY_MAX = 20_000
-
-
-_Entry = tuple[StateNode, str, int, int]
-"""A node as it was read, why it is leaving, if it is, its size, and the number of its name, if it has joined."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Memory:
-    """What one snapshot hands to the next: registries that only grow, and what objects came to."""
-
-    resources: Resources
-    classes: Classes
-    machines: Machines
-    names: NodeNames
-    shelf: TemplateCache
-    daemons: Daemons
-    sizes: Sizes
-    needs: Needs
-    states: dict[tuple[int, int], _Entry]
-    """Nodes as they were read, by the objects they were read off."""
-    ignored: dict[int, str]
-    """Why pods of a spec without volumes can't be helped; empty where they can."""
 
 
 class Snapshot:
@@ -95,10 +67,10 @@ class Snapshot:
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
-        self._memory = self._remembered(previous)
+        self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
-        self._earlier_columns: NodeColumns | None = (
-            previous.frame.columns if previous is not None and "frame" in vars(previous) else None
+        self._earlier: tuple[Ground, Frame] | None = (
+            (previous.ground, previous.frame) if previous is not None and "frame" in vars(previous) else None
         )
         self.bindings: Bindings = self._bindings(previous)
         # Only now it is known which labels anybody's selectors look at.
@@ -146,28 +118,6 @@ class Snapshot:
         classes.use_keys(key for _, info in found for key in info.keys)
         return found
 
-    def _remembered(self, previous: "Snapshot | None") -> _Memory:
-        if previous is None:
-            resources = Resources()
-            machines = Machines(self.catalogue, resources)
-            return _Memory(
-                resources,
-                Classes(resources),
-                machines,
-                NodeNames(),
-                TemplateCache(),
-                Daemons(),
-                Sizes(),
-                Needs(),
-                {},
-                {},
-            )
-        old = previous._memory
-        same = previous.catalogue is self.catalogue
-        machines = old.machines if same else Machines(self.catalogue, old.resources)
-        ignored = old.ignored if same else {}
-        return replace(old, machines=machines, states={}, ignored=ignored)
-
     def _bindings(self, previous: "Snapshot | None") -> Bindings:
         pods = self.cluster.pods
         if previous is not None and previous.cluster.pods is pods:
@@ -176,54 +126,14 @@ class Snapshot:
         spec_of = self.surroundings.spread.counted_spec
         return Bindings(pods, self._memory.classes, self._memory.names, earlier, spec_of)
 
-    def _read_entries(self, previous: "Snapshot | None") -> list[_Entry]:
-        """Nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
-        known: dict[tuple[int, int], _Entry] = {}
-        if previous is not None and previous.settings.rules == self.settings.rules:
-            known = previous._memory.states
-            renewed = self._renewed_entries(previous)
-            if renewed is not None:
-                return renewed
-        found = [self._entry(node, claim, known) for node, claim in join(self.cluster)]
-        found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
-        return found
-
-    def _renewed_entries(self, previous: "Snapshot") -> list[_Entry] | None:
-        """The entries of the snapshot before, those of newer objects read anew; None where nodes came or went."""
-        before, cluster = previous.cluster, self.cluster
-        nodes = replaced(before.nodes, cluster.nodes, joins_alike)
-        claims = replaced(before.node_claims, cluster.node_claims, claims_alike) if nodes is not None else None
-        if nodes is None or claims is None:
-            return None
-        known, states = previous._memory.states, self._memory.states
-        if not nodes and not claims:
-            states.update(known)
-            return previous._entries
-        found = []
-        for entry in previous._entries:
-            node, claim = entry[0].node, entry[0].claim
-            newer = nodes.get(id(node), node), claims.get(id(claim), claim)
-            if newer[0] is node and newer[1] is claim:
-                states[id(node), id(claim)] = entry
-            else:
-                entry = self._entry(*newer, known)
-            found.append(entry)
-        return found
-
-    def _entry(self, node: Node | None, claim: NodeClaim | None, known: dict[tuple[int, int], _Entry]) -> _Entry:
-        mark = (id(node), id(claim))
-        entry = known.get(mark)
-        if entry is None:
-            state = state_node(node, claim, soft_closing=self.settings.rules.steers)
-            for name in state.allocatable:
-                self._memory.resources.column_of(name)
-            code = self._memory.names.code(node.metadata.name) if node is not None else 0
-            entry = (state, leaving_reason(state, self.settings), self._memory.sizes.code(state.allocatable), code)
-        self._memory.states[mark] = entry
-        return entry
-
     def _read_nodes(self, previous: "Snapshot | None") -> None:
-        found = self._entries = self._read_entries(previous)
+        earlier = (
+            None
+            if previous is None
+            else EarlierNodes(previous.cluster, previous.settings.rules, previous._memory.states, previous._entries)
+        )
+        self._entries: list[NodeEntry] = read_nodes(self.cluster, self.settings, self._memory, earlier)
+        found = self._entries
         self.states: tuple[StateNode, ...] = tuple([entry[0] for entry in found])
         self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
         marked = frozenset(self.settings.marked_for_deletion_nodes)
@@ -361,10 +271,33 @@ class Snapshot:
 
     @cached
     def frame(self) -> Frame:
-        """Return the compiled middle, made when the first simulation asks."""
-        memory = self._memory
+        """Return the compiled middle, made when the first simulation asks, or that of the snapshot before."""
+        ground, (earlier, self._earlier) = self.ground, (self._earlier, None)
+        if earlier is not None and ground.is_like(earlier[0]):
+            earlier[1].places.carry_to(self.bindings)
+            return earlier[1]
+        return self._compile(ground)
+
+    @cached
+    def ground(self) -> Ground:
+        """Return what the frame is compiled from."""
+        return Ground(
+            settings=self.settings,
+            cluster=self.cluster,
+            machines=self._memory.machines,
+            width=len(self._memory.resources.names),
+            columns=self._columns(),
+            bindings=self.bindings,
+            sizes=[entry[2] for entry in self._entries],
+            staying=self.staying,
+            joined=np.array([state.node is not None for state in self.states], dtype=np.bool_),
+            moving=self._moving(),
+            virtual=[cls.id for cls in self._virtual_classes],
+        )
+
+    def _compile(self, ground: Ground) -> Frame:
+        memory, columns = self._memory, ground.columns
         pools = usable_pools(self.cluster.node_pools)
-        columns = self._columns()
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
         ignoring = self.settings.karpenter.ignores_dra
         daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
@@ -372,7 +305,7 @@ class Snapshot:
             for name in daemon.requests:
                 memory.resources.column_of(name)
         memory.machines.widen(len(memory.resources.names))
-        terms, templates = memory.shelf.templates(
+        terms, templates = memory.template_cache.templates(
             pools,
             memory.machines,
             daemons,
@@ -381,29 +314,24 @@ class Snapshot:
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        total, there = memory.sizes.of([entry[2] for entry in self._entries], memory.resources)
+        total, there = memory.sizes.of(ground.sizes, memory.resources)
         expected = expected_daemons(terms, columns, memory.resources)
         room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
-        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *(cls.id for cls in self._virtual_classes)}
+        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *ground.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
-        frame = Frame(
-            settings=self.settings,
-            machines=memory.machines,
-            resources=memory.resources,
+        nodes = FrameNodes(
             columns=columns,
-            storage=self.storage,
-            namespaces=self.cluster.namespaces,
-            pools=pools,
-            templates=templates,
             room=room,
-            open_nodes=self.staying & sound,
-            staying=self.staying & np.array([s.node is not None for s in self.states], dtype=np.bool_),
-            classes=classes,
-            places=self._places(),
+            open=self.staying & sound,
+            staying=self.staying & ground.joined,
             ports=ports,
             attached=attached,
         )
+        supply = FrameSupply(machines=memory.machines, resources=memory.resources, pools=pools, templates=templates)
+        places = PodPlaces(self.bindings, memory.classes.all, ground.moving)
+        index = memory.index.of(classes, self.cluster.namespaces)
+        frame = Frame(self.settings, nodes, supply, places, index, self.storage)
         for node in range(len(self.states)) if self.storage.limits else ():
             if not frame.attaches(node, (), ()):
                 frame.open[node] = False
@@ -411,14 +339,14 @@ class Snapshot:
 
     def _columns(self) -> NodeColumns:
         """Labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
-        earlier, self._earlier_columns = self._earlier_columns, None
+        earlier = self._earlier[1].columns if self._earlier is not None else None
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
-    def _places(self) -> PodPlaces:
-        """Return where pods count; those that move in every simulation don't."""
+    def _moving(self) -> list[int]:
+        """Return the places of pods that move in every simulation; these count nowhere."""
         ids, pods = self.leaving_ids, self.cluster.pods
         places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
-        return PodPlaces(self.bindings, self._memory.classes.all, [at for at in places if id(pods[at]) in ids])
+        return [at for at in places if id(pods[at]) in ids]
 
     def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
         """Host ports and volumes in use, by node."""
@@ -439,34 +367,13 @@ class Snapshot:
         return ports, attached
 
     @cached
-    def _limits(self) -> dict[int, dict[str, int]]:
-        """Return what each template's pool has left of its limits, with all nodes that stay."""
-        left = {t.index: dict(t.limits) for t in self.frame.templates if t.limits}
-        place = {t.name: t.index for t in self.frame.templates if t.limits}
-        for i, state in enumerate(self.states):
-            at = place.get(state.labels.get(names.NODEPOOL, ""))
-            if at is not None and self.staying[i]:
-                _take(left[at], state.capacity, -1)
-        return left
+    def _limits(self) -> PoolLimits:
+        return PoolLimits(self.frame.templates, self.states, self.staying)
 
     def limits_left(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
         """What is left of the limits of each template's pool once these nodes are gone; the caller may change it."""
-        if not self._limits:
-            return {}
-        left = {at: dict(amounts) for at, amounts in self._limits.items()}
-        place = {t.name: t.index for t in self.frame.templates}
-        for index in removed:
-            state = self.states[index]
-            at = place.get(state.labels.get(names.NODEPOOL, ""), -1)
-            if at in left and self.staying[index]:
-                _take(left[at], state.capacity, 1)
-        return left
+        return self._limits.left_without(removed)
 
     def class_of(self, pod: Pod) -> PodClass:
         """Return the class of a pod."""
         return self.record(pod)[0]
-
-
-def _take(left: dict[str, int], capacity: Mapping[str, int], sign: int) -> None:
-    for name in left:
-        left[name] += sign * (1 if name == "nodes" else capacity.get(name, 0))

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.model.command import Placement, Replacement
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.claims import Claim
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.launch.templates import Template
-from dovetail.scheduling.packer import Entry, Packer
+from dovetail.scheduling.packer import Packer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

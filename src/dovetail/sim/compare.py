@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.model.duration import format_duration
+from dovetail.model.timing.duration import format_duration
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import Comparison as Story
+from dovetail.sim.pages.comparison import PolicyPage as Story
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.workers import Progress, run_in_workers

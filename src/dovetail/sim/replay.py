@@ -1,7 +1,7 @@
 """`dovetail replay`: a recording of a real run, played again under several policies on several seeds; the means.
 
 The playing itself is `scenarios.recording`'s. Adds what was recorded where the recording holds it. Sits in sim;
-`cli.replay` prints it.
+`cli.simulation.replay` prints it.
 """
 
 from collections.abc import Sequence

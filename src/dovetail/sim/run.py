@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.model.settings import Settings
-from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage

@@ -17,15 +17,15 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.findings import InputError
-from dovetail.api.manifest_shapes import DISRUPTION
+from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.policy import effective_policy
 from dovetail.api.policy_change import with_policy_field
+from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.api.settings import SETTINGS, settings_of
-from dovetail.api.yaml_tree import parse_yaml
-from dovetail.model.duration import DurationError, parse_nillable
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED_NAME
+from dovetail.model.timing.duration import DurationError, parse_nillable
 from dovetail.sim.compare import Task
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.scenario import Policy, Scenario, recommended_policy

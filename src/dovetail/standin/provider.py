@@ -8,11 +8,11 @@ cluster; decides nothing about disruption. Spec section 10.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,37 +21,30 @@ from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.lifecycle.store import Store
-from dovetail.live.client import JSON, MERGE_PATCH, ApiClient, ApiError
-from dovetail.live.credentials import UnreachableError
-from dovetail.live.logs import Log
-from dovetail.live.resources import BY_KIND, LEASE, Resource
+from dovetail.live.kubernetes.client import JSON, ApiClient, ApiError
+from dovetail.live.kubernetes.resources import BY_KIND
+from dovetail.live.observability.logs import Log
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Condition, Node, NodeClaim, NodePool, Pod, condition, is_true
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.settings import Settings
 from dovetail.scheduling.place import place
 from dovetail.scheduling.pods.events import event_nodes
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
+from dovetail.standin.kubelets import StandInKubelets
 from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
+from dovetail.standin.trees import Tree, condition_tree, ready_condition, stamp, true_condition
+from dovetail.standin.writer import Work, Writer
 
 if TYPE_CHECKING:
     from dovetail.live.run import Controller
 
-Tree = dict[str, Any]
-Work = Callable[[], Awaitable[None]]
-FINALIZER: Final = "karpenter.sh/termination"
-BAD_IMAGE: Final = "dovetail.dev/stand-in-bad-image"
-"""A label on a Node: pods on it run and never become ready, to try how a roll stops."""
-DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
-"""An annotation on a Node: its stand-in kubelet says nothing any more, to try what repair does."""
 _TICK_SECONDS: Final = 0.5
-_LEASE_SECONDS: Final = 10.0
 _POD_EVENT_EVERY: Final = timedelta(seconds=10)
 _PROVIDER: Final = "simulated:///"
-_AT_ONCE: Final = 16
 _AWAITED_SECONDS: Final = 30.0
 _STARTING: Final = (
     "node.kubernetes.io/not-ready",
@@ -96,11 +89,15 @@ class Provider:
     launch_seconds: float = 0.0
     store: Store = field(default_factory=Store)
     _snapshot: Snapshot | None = None
-    _leases: dict[str, float] = field(default_factory=dict)
     _events: dict[str, datetime] = field(default_factory=dict)
     _awaited: dict[str, float] = field(default_factory=dict)
     _provisioned_at: int = -1
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    writer: Writer = field(init=False)
+    kubelets: StandInKubelets = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(client=self.client, log=self.log)
+        self.kubelets = StandInKubelets(writer=self.writer, store=self.store, machines=self.machines)
 
     def observe(self, event: Event) -> None:
         """Keep the view current; notes when pods come to and leave nodes."""
@@ -127,38 +124,22 @@ class Provider:
         """Look at everything twice a second, until cancelled."""
         while True:
             if self.is_on():
-                whole = (self._pools, self._claims, self._kubelets, self._statuses, self._provision)
-                for step in (self._kubelets,) if self.only_kubelets else whole:
-                    await self._try(step())
+                whole = (self._pools, self._claims, self.kubelets.look, self._statuses, self._provision)
+                for step in (self.kubelets.look,) if self.only_kubelets else whole:
+                    await self.writer.attempt(step())
             await asyncio.sleep(_TICK_SECONDS)
-
-    async def _try(self, work: Awaitable[None]) -> None:
-        """What the server refuses is tried again at the next look."""
-        try:
-            await work
-        except (ApiError, UnreachableError) as error:
-            self.log.debug("the simulated provider was refused and tries again", why=str(error))
-
-    async def _all(self, works: Iterable[Work]) -> None:
-        """Some at a time, so that a thousand nodes are looked after in time."""
-
-        async def one(work: Work) -> None:
-            async with self._slots:
-                await self._try(work())
-
-        await asyncio.gather(*(one(work) for work in works))
 
     async def _claims(self) -> None:
         works: list[Work] = []
         for claim in self.store.node_claims():
             if claim.metadata.deletion_timestamp is not None:
-                if FINALIZER in claim.metadata.finalizers:
+                if names.TERMINATION_FINALIZER in claim.metadata.finalizers:
                     works.append(partial(self._terminate, claim))
             elif not claim.status.provider_id:
                 works.append(partial(self._launch, claim))
             elif not is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
                 works.append(partial(self._initialize, claim))
-        await self._all(works)
+        await self.writer.attempt_all(works)
 
     async def _launch(self, claim: NodeClaim) -> None:
         born = claim.metadata.creation_timestamp
@@ -166,21 +147,21 @@ class Provider:
             return
         machine = cheapest_machine(claim, self.catalogue)
         if machine is None:
-            await self._delete(BY_KIND["NodeClaim"], claim.metadata.name)
+            await self.writer.delete(BY_KIND["NodeClaim"], claim.metadata.name)
             self.log.warning("no machine fits the NodeClaim; it is given up", claim=claim.metadata.name)
             return
         name = claim.metadata.name
-        if FINALIZER not in claim.metadata.finalizers:
+        if names.TERMINATION_FINALIZER not in claim.metadata.finalizers:
             patch = {
                 "metadata": {
                     "resourceVersion": claim.metadata.resource_version,
-                    "finalizers": [*claim.metadata.finalizers, FINALIZER],
+                    "finalizers": [*claim.metadata.finalizers, names.TERMINATION_FINALIZER],
                     "labels": machine_labels(claim, machine),
                 }
             }
-            await self._patch(BY_KIND["NodeClaim"], name, patch)
+            await self.writer.patch(BY_KIND["NodeClaim"], name, patch)
         await self._make_node(claim, machine)
-        await self._patch(BY_KIND["NodeClaim"], name, {"status": _launched_status(claim, machine)}, "status")
+        await self.writer.patch(BY_KIND["NodeClaim"], name, {"status": _launched_status(claim, machine)}, "status")
 
     async def _initialize(self, claim: NodeClaim) -> None:
         """As Karpenter: once the node is ready and the taints of its start are gone, not before pods can go there."""
@@ -191,12 +172,12 @@ class Provider:
         if any(taint.key in starting for taint in node.spec.taints):
             return
         labels = {names.INITIALIZED_LABEL: "true"}
-        await self._patch(BY_KIND["Node"], node.metadata.name, {"metadata": {"labels": labels}})
-        conditions = [_condition_tree(entry) for entry in claim.status.conditions]
-        conditions += [_true(kind) for kind in (names.CONDITION_INITIALIZED, "Ready")]
+        await self.writer.patch(BY_KIND["Node"], node.metadata.name, {"metadata": {"labels": labels}})
+        conditions = [condition_tree(entry) for entry in claim.status.conditions]
+        conditions += [true_condition(kind) for kind in (names.CONDITION_INITIALIZED, "Ready")]
         version = {"resourceVersion": claim.metadata.resource_version}
         tree = {"metadata": version, "status": {"conditions": conditions}}
-        await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, tree, "status")
+        await self.writer.patch(BY_KIND["NodeClaim"], claim.metadata.name, tree, "status")
 
     async def _make_node(self, claim: NodeClaim, machine: Machine) -> None:
         tree = node_tree(claim, machine)
@@ -205,8 +186,8 @@ class Provider:
         except ApiError as error:
             if error.status != 409:
                 raise
-        status = {**tree["status"], "conditions": [_ready()]}
-        await self._patch(BY_KIND["Node"], claim.metadata.name, {"status": status}, "status")
+        status = {**tree["status"], "conditions": [ready_condition()]}
+        await self.writer.patch(BY_KIND["Node"], claim.metadata.name, {"status": status}, "status")
 
     async def _terminate(self, claim: NodeClaim) -> None:
         """Taint, evict, wait for the pods to go or for the end of the drain, remove the node, let the claim go."""
@@ -217,13 +198,13 @@ class Provider:
                 taints = [msgspec.to_builtins(taint) for taint in node.spec.taints]
                 taints.append({"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"})
                 version = {"resourceVersion": node.metadata.resource_version}
-                await self._patch(BY_KIND["Node"], name, {"metadata": version, "spec": {"taints": taints}})
+                await self.writer.patch(BY_KIND["Node"], name, {"metadata": version, "spec": {"taints": taints}})
             waiting = False
             for pod in tuple(self.store.pods_on(name)):
                 if _stays(pod):
                     continue
                 if _is_overdue(claim):
-                    await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
+                    await self.writer.delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
                     continue
                 waiting = True
                 if pod.metadata.deletion_timestamp is None:
@@ -231,11 +212,11 @@ class Provider:
             if waiting:
                 return
             for pod in tuple(self.store.pods_on(name)):
-                await self._delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
-            await self._delete(BY_KIND["Node"], name)
-        kept = [entry for entry in claim.metadata.finalizers if entry != FINALIZER]
-        await self._patch(BY_KIND["NodeClaim"], claim.metadata.name, {"metadata": {"finalizers": kept}})
-        self._leases.pop(name, None)
+                await self.writer.delete(BY_KIND["Pod"], pod.metadata.name, pod.metadata.namespace, at_once=True)
+            await self.writer.delete(BY_KIND["Node"], name)
+        kept = [entry for entry in claim.metadata.finalizers if entry != names.TERMINATION_FINALIZER]
+        await self.writer.patch(BY_KIND["NodeClaim"], claim.metadata.name, {"metadata": {"finalizers": kept}})
+        self.kubelets.forget(name)
 
     async def _evict(self, pod: Pod) -> None:
         body = {
@@ -250,57 +231,6 @@ class Provider:
             if error.status not in (404, 429):  # a PDB says not now: asked again at the next look
                 raise
 
-    # ------------------------------------------------------------ kubelets
-
-    async def _kubelets(self) -> None:
-        now = time.monotonic()
-        works: list[Work] = []
-        for node in self.store.nodes():
-            name = node.metadata.name
-            if not node.spec.provider_id.startswith(self.machines) or DEAD_KUBELET in node.metadata.annotations:
-                continue
-            if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
-                self._leases[name] = now
-                works.append(partial(self._renew, name))
-            if not is_true(node.status.conditions, "Ready"):
-                ready = {"status": {"conditions": [_ready()]}}
-                works.append(partial(self._patch, BY_KIND["Node"], name, ready, "status"))
-            works += [partial(self._kubelet, pod) for pod in self.store.pods_on(name) if _needs_kubelet(pod)]
-        await self._all(works)
-
-    async def _kubelet(self, pod: Pod) -> None:
-        meta = pod.metadata
-        if meta.deletion_timestamp is not None:
-            if datetime.now(UTC) >= meta.deletion_timestamp or (meta.deletion_grace_period_seconds or 0) <= 30:
-                await self._delete(BY_KIND["Pod"], meta.name, meta.namespace, at_once=True)
-        else:
-            now = _stamp()
-            node = self.store.get(Node, pod.spec.node_name)
-            ready = "False" if node is not None and BAD_IMAGE in node.metadata.labels else "True"
-            conditions = [
-                {"type": kind, "status": status, "lastTransitionTime": now}
-                for kind, status in (
-                    ("PodScheduled", "True"),
-                    ("Initialized", "True"),
-                    ("ContainersReady", ready),
-                    ("Ready", ready),
-                )
-            ]
-            status = {"phase": "Running", "startTime": now, "conditions": conditions}
-            await self._patch(BY_KIND["Pod"], meta.name, {"status": status}, "status", meta.namespace)
-
-    async def _renew(self, node: str) -> None:
-        spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": _stamp(micro=True)}
-        body: Tree = {"metadata": {"name": node, "namespace": "kube-node-lease"}, "spec": spec}
-        try:
-            await self._patch(LEASE, node, {"spec": spec}, namespace="kube-node-lease")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            body |= {"apiVersion": LEASE.api_version, "kind": "Lease"}
-            path = LEASE.path(namespace="kube-node-lease")
-            await self.client.request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
-
     # ------------------------------------------------------------ what Karpenter writes
 
     async def _pools(self) -> None:
@@ -309,10 +239,12 @@ class Provider:
             now = pool_hash(pool)
             if pool.metadata.annotations.get(names.NODEPOOL_HASH) != now:
                 annotations = {names.NODEPOOL_HASH: now, names.NODEPOOL_HASH_VERSION: POOL_HASH_VERSION}
-                await self._patch(BY_KIND["NodePool"], pool.metadata.name, {"metadata": {"annotations": annotations}})
+                await self.writer.patch(
+                    BY_KIND["NodePool"], pool.metadata.name, {"metadata": {"annotations": annotations}}
+                )
             if not is_true(pool.status.conditions, "Ready"):
-                conditions = [_true(kind) for kind in ("ValidationSucceeded", "NodeClassReady", "Ready")]
-                await self._patch(
+                conditions = [true_condition(kind) for kind in ("ValidationSucceeded", "NodeClassReady", "Ready")]
+                await self.writer.patch(
                     BY_KIND["NodePool"], pool.metadata.name, {"status": {"conditions": conditions}}, "status"
                 )
 
@@ -329,15 +261,15 @@ class Provider:
             last = claim.status.last_pod_event_time
             if seen is not None and (last is None or seen - last > _POD_EVENT_EVERY):
                 last = seen.replace(microsecond=0)
-                patch["lastPodEventTime"] = _stamp(last)
+                patch["lastPodEventTime"] = stamp(last)
             conditions = self._conditions(claim, pool, last, now)
             if conditions is not None:
                 patch["conditions"] = conditions
             if patch:
                 version = {"resourceVersion": claim.metadata.resource_version}
                 tree = {"metadata": version, "status": patch}
-                works.append(partial(self._patch, BY_KIND["NodeClaim"], claim.metadata.name, tree, "status"))
-        await self._all(works)
+                works.append(partial(self.writer.patch, BY_KIND["NodeClaim"], claim.metadata.name, tree, "status"))
+        await self.writer.attempt_all(works)
 
     def _conditions(self, claim: NodeClaim, pool: NodePool, last: datetime | None, now: datetime) -> list[Tree] | None:
         wanted: dict[str, str | None] = {}
@@ -356,11 +288,13 @@ class Provider:
         if all(have.get(kind) == status for kind, status in wanted.items()):
             return None
         kept = [
-            _condition_tree(entry)
+            condition_tree(entry)
             for entry in claim.status.conditions
             if entry.type not in wanted or wanted[entry.type] == entry.status
         ]
-        fresh = [_true(kind) for kind, status in wanted.items() if status is not None and have.get(kind) != status]
+        fresh = [
+            true_condition(kind) for kind, status in wanted.items() if status is not None and have.get(kind) != status
+        ]
         return kept + fresh
 
     # ------------------------------------------------------------ provisioning
@@ -403,28 +337,6 @@ class Provider:
         made = await self.client.request("POST", BY_KIND["NodeClaim"].path(), body=body, content_type=JSON)
         self._awaited[msgspec.json.decode(made)["metadata"]["name"]] = time.monotonic() + _AWAITED_SECONDS
 
-    # ------------------------------------------------------------ writing
-
-    async def _patch(
-        self, resource: Resource, name: str, patch: Tree, subresource: str = "", namespace: str = ""
-    ) -> None:
-        path = resource.path(name, namespace, subresource)
-        try:
-            await self.client.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
-        except ApiError as error:
-            if error.status != 404 or resource is LEASE:
-                raise
-
-    async def _delete(self, resource: Resource, name: str, namespace: str = "", *, at_once: bool = False) -> None:
-        options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if at_once:
-            options["gracePeriodSeconds"] = 0
-        try:
-            await self.client.request("DELETE", resource.path(name, namespace), body=msgspec.json.encode(options))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-
 
 def _is_overdue(claim: NodeClaim) -> bool:
     """Return whether the drain has had its time: then Karpenter waits for no eviction and no kubelet."""
@@ -434,10 +346,6 @@ def _is_overdue(claim: NodeClaim) -> bool:
     except ValueError:
         return False
     return until.tzinfo is not None and datetime.now(UTC) >= until
-
-
-def _needs_kubelet(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending")
 
 
 def _stays(pod: Pod) -> bool:
@@ -457,32 +365,5 @@ def _launched_status(claim: NodeClaim, machine: Machine) -> Tree:
         "nodeName": claim.metadata.name,
         "capacity": amounts(machine.kind.capacity),
         "allocatable": amounts(machine.kind.allocatable()),
-        "conditions": [_true(kind) for kind in ("Launched", "Registered")],
+        "conditions": [true_condition(kind) for kind in ("Launched", "Registered")],
     }
-
-
-def _condition_tree(entry: Condition) -> Tree:
-    tree: Tree = msgspec.to_builtins(entry)
-    tree.setdefault("reason", entry.type)
-    tree.setdefault("message", "")
-    return tree
-
-
-def _true(kind: str) -> Tree:
-    return {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _stamp()}
-
-
-def _ready() -> Tree:
-    now = _stamp()
-    return {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "lastTransitionTime": now,
-        "lastHeartbeatTime": now,
-    }
-
-
-def _stamp(at: datetime | None = None, *, micro: bool = False) -> str:
-    moment = at or datetime.now(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -17,10 +17,10 @@ from dovetail import __version__
 from dovetail.decide.question import Question
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.lifecycle.store import Store
-from dovetail.live.client import ApiClient, ApiError
-from dovetail.live.credentials import Connection, UnreachableError
-from dovetail.live.resources import RESOURCES
-from dovetail.live.watch import Informer
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.credentials import Connection, UnreachableError
+from dovetail.live.kubernetes.resources import RESOURCES
+from dovetail.live.kubernetes.watch import Informer
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.names import MANAGE
@@ -47,7 +47,7 @@ class Status:
     ended: bool = False
 
 
-class Source(Protocol):
+class DocumentSource(Protocol):
     """Something to look at."""
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of

@@ -15,11 +15,11 @@ from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model.cached import cached
-from dovetail.model.controls import RepairRule
-from dovetail.model.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.controls import RepairRule
+from dovetail.model.policies.policy import DisruptionPolicy
+from dovetail.model.timing.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.scheduling.pods.surge import Surge
 
 

@@ -17,7 +17,7 @@ from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
 from dovetail.scheduling.snapshot import Snapshot
 

@@ -12,10 +12,11 @@ from math import inf
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
-from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.decide.gates.price import Approved
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.policies.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
 

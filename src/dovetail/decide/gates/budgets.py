@@ -17,9 +17,9 @@ from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
-from dovetail.model.duration import later
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import GateResult
 
 REASONS = (Reason.EMPTY, Reason.EXPIRED, Reason.DRIFTED, Reason.UNDERUTILIZED)
@@ -172,15 +172,19 @@ class BudgetLedger:
         held = self._hold(pool, reason)
         if held is not None:
             return Allowance(allowed=0, used=used, budget=flat.budget, held=held)
-        rates = [
-            rate_allowance(budget, counted, self._departures(pool, budget), self._planned(pool, budget), self.now)
-            for budget in policy.budgets
+        return min((flat, *self.rates(pool, reason, self.now)), key=lambda entry: entry.left)
+
+    def rates(self, pool: str, reason: Reason, at: datetime) -> list[Allowance]:
+        """Return what the rate budgets of a pool have left at a time, if nothing more begins to leave until then."""
+        counted = len(self.nodes_of[pool])
+        return [
+            rate_allowance(budget, counted, self._departures(pool, budget), self._planned(pool, budget), at)
+            for budget in self.policies[pool].budgets
             if budget.per is not None
             and budget.problem is None
             and names_reason(budget, reason, self.settings)
-            and is_active(budget, self.now)
+            and is_active(budget, at)
         ]
-        return min((flat, *rates), key=lambda entry: entry.left)
 
     def _departures(self, pool: str, budget: Budget) -> list[Departure] | None:
         history = self._histories.get(pool, ())
@@ -202,10 +206,14 @@ class BudgetLedger:
 
     def rate_times(self) -> Iterator[datetime]:
         """Yield when rate budgets let nodes go again."""
-        for pool, policy in self.policies.items():
-            spans = [budget.per for budget in policy.budgets if budget.per is not None]
-            for entry in self._histories.get(pool, ()) or ():
-                yield from (later(entry.at, span) for span in spans)
+        for pool in self.policies:
+            yield from self.rate_times_of(pool)
+
+    def rate_times_of(self, pool: str) -> Iterator[datetime]:
+        """Yield when the rate budgets of a pool let nodes go again."""
+        spans = [budget.per for budget in self.policies[pool].budgets if budget.per is not None]
+        for entry in self._histories.get(pool, ()) or ():
+            yield from (later(entry.at, span) for span in spans)
 
     def left(self, reason: Reason) -> dict[str, int]:
         """Return what every pool has left for the reason, by pool name."""

@@ -11,7 +11,7 @@ from dovetail.decide.gates.gate_results import GateContext, passed, pod_name, st
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.objects import Pod, is_true
-from dovetail.model.policy import ConsolidationPolicy
+from dovetail.model.policies.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
 

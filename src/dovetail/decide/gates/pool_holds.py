@@ -12,11 +12,11 @@ from datetime import datetime
 from dovetail.api.pool_marks import Halt, read_halt
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.words import clock, nanoseconds, seconds
-from dovetail.model.controls import Health
-from dovetail.model.duration import later
-from dovetail.model.labels import pod_requirements
+from dovetail.model.labels.requirements import pod_requirements
 from dovetail.model.objects import NodePool, Pod, condition
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.controls import Health
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
+from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.launch.templates import pool_requirements
 from dovetail.scheduling.pods.pod import is_active, tolerates

@@ -8,33 +8,22 @@ below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
+from dovetail.decide.gates.price_refusals import Refusal, below_threshold, no_cheaper, not_less, spot_switched_off
 from dovetail.decide.words import dollars
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
 from dovetail.model.settings import MinValuesPolicy, Settings
-from dovetail.model.verdicts import Figure, Gate
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.result import LaunchPrice, NewNode
 
 _LAST: Final = Fraction(1, 1000)
 UNPAYABLE: Final = Fraction(10**30)
 """What no move saves."""
-PRICE_GATES: Final = (
-    Gate.PRICE,
-    Gate.SAVINGS_THRESHOLD,
-    Gate.WASTE,
-    Gate.SAME_TYPE,
-    Gate.SPOT_TO_SPOT,
-    Gate.SPOT_FLEXIBILITY,
-    Gate.MIN_VALUES,
-    Gate.BALANCED,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,24 +40,6 @@ class Source:
     wasted: Money = 0
     least: Fraction = Fraction(0)
     asked_waste: Fraction | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """The gate that a command stopped at, its figures and its sentence."""
-
-    gate: Gate
-    why: str
-    figures: dict[str, Figure] = field(default_factory=dict)
-    savings: Money = 0
-    required: Fraction = Fraction(0)
-    simulated: bool = True
-    due: datetime | None = None
-
-    @property
-    def is_price(self) -> bool:
-        """Return whether the pods would have found room and only the price gates said no."""
-        return self.gate in PRICE_GATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +104,7 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
     """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
     hopeless = launch.as_float >= price_float if settings.rules.float_prices else launch.amount >= price
-    return _not_less(price, launch.amount) if hopeless else None
+    return not_less(price, launch.amount) if hopeless else None
 
 
 def refuse_at_most(sources: Sequence[Source], settings: Settings) -> Refusal | None:
@@ -153,18 +124,6 @@ def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPr
         return None
     replaced = savings != price
     return below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
-
-
-@lru_cache(maxsize=1024)
-def _not_less(price: Money, least: Money) -> Refusal:
-    """Say that a replacement costs no less; machines have few prices, so the same is said again and again."""
-    return Refusal(
-        gate=Gate.PRICE,
-        why=f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
-        f"{dollars(least)}/h, not less than its {dollars(price)}/h.",
-        figures={"price": dollars(price, bare=True), "cheapestReplacement": dollars(least, bare=True)},
-        simulated=False,
-    )
 
 
 def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
@@ -300,57 +259,6 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
         why=f"The {len(kept)} cheaper instance types have {check.unmet[key]} values of {key}, "
         f"and the pool's minValues asks for {wanted[key]}.",
         figures={"key": key, "values": check.unmet[key], "minValues": wanted[key], "types": len(kept)},
-    )
-
-
-def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
-    """Say that nothing cheaper would do."""
-    if cheapest is None:
-        why = "No instance type that fits can be launched now."
-    else:
-        why = (
-            f"No cheaper node would do: the cheapest that fits costs {dollars(cheapest)}, now {dollars(price)} is paid."
-        )
-    figures: dict[str, Figure] = {"price": dollars(price, bare=True)}
-    if cheapest is not None:
-        figures["cheapestReplacement"] = dollars(cheapest, bare=True)
-    return Refusal(gate=Gate.PRICE, why=why, figures=figures)
-
-
-def below_threshold(
-    savings: Money,
-    price: Money,
-    required: Fraction,
-    *,
-    replaced: bool,
-    cheaper: int | None = None,
-    simulated: bool = True,
-) -> Refusal:
-    """Say that it saves too little for what it disturbs."""
-    figures: dict[str, Figure] = {
-        "savingsPerHour": dollars(savings, bare=True),
-        "requiredSavingsPerHour": dollars(required, bare=True),
-        "price": dollars(price, bare=True),
-    }
-    if cheaper is not None:
-        figures["cheaperTypes"] = cheaper
-    what = "The cheapest replacement saves" if replaced else "Even deleting it saves only"
-    return Refusal(
-        gate=Gate.SAVINGS_THRESHOLD,
-        why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",
-        figures=figures,
-        savings=savings,
-        required=required,
-        simulated=simulated,
-    )
-
-
-def spot_switched_off(price: Money) -> Refusal:
-    """Say that spot to spot is switched off."""
-    return Refusal(
-        gate=Gate.SPOT_TO_SPOT,
-        why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",
-        figures={"price": dollars(price, bare=True), "spotToSpotConsolidation": False},
     )
 
 

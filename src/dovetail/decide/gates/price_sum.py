@@ -8,8 +8,9 @@ Sits in decide, beside `price`, below the methods.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dovetail.decide.gates import price
-from dovetail.decide.gates.price import Judgement, Refusal, Source
+from dovetail.decide.gates import price, price_refusals
+from dovetail.decide.gates.price import Judgement, Source
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
@@ -32,7 +33,7 @@ def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], sett
     from_spot = all(source.capacity_type == names.SPOT for source in sources)
     spot_to_spot = [from_spot and price.may_be_spot(node, settings) for node in new_nodes]
     if any(spot_to_spot) and not settings.spot_to_spot_consolidation:
-        return price.spot_switched_off(paid)
+        return price_refusals.spot_switched_off(paid)
     nodes = [_spot_only(node) if spot else node for node, spot in zip(new_nodes, spot_to_spot, strict=True)]
     refusal = _refuse_sum(nodes, paid, required)
     if refusal:
@@ -69,12 +70,12 @@ def _refuse_sum(nodes: Sequence[NewNode], paid: Money, required: Fraction) -> Re
     for node in nodes:
         least = least_price(node)
         if least is None:
-            return price.no_cheaper(paid, None)
+            return price_refusals.no_cheaper(paid, None)
         total += least
     if total >= paid:
-        return price.no_cheaper(paid, total)
+        return price_refusals.no_cheaper(paid, total)
     if paid - total < required:
-        return price.below_threshold(paid - total, paid, required, replaced=True)
+        return price_refusals.below_threshold(paid - total, paid, required, replaced=True)
     return None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import budget_result, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first
@@ -18,6 +18,7 @@ from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.launch.machines import RESERVATION
 from dovetail.scheduling.simulate import simulate
 
@@ -84,8 +85,7 @@ def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) ->
     result = simulate(
         context.snapshot,
         (context.index_of(facts),),
-        strict_reserved=True,
-        under_way=context.in_flight.under_way,
-        credited=reservation,
+        SimulationOptions(strict_reserved=True, credited=reservation),
+        context.in_flight.under_way,
     )
     return None if result.blocking else terminate_first(context, method, facts, NO_RESERVED_CAPACITY)

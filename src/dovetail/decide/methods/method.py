@@ -10,12 +10,12 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.gate_results import stopped
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
-from dovetail.model.policy import Reason
+from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
 

@@ -14,7 +14,8 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
 from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.gates.method_rules import claims_why
-from dovetail.decide.gates.price import Approved, Refusal
+from dovetail.decide.gates.price import Approved
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
@@ -22,8 +23,8 @@ from dovetail.model.money import nearest
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.buffers import is_virtual
+from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
-from dovetail.scheduling.packer import ALL_TYPES
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 

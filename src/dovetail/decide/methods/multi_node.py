@@ -10,7 +10,7 @@ from functools import partial
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import MethodRun, take_within
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.model.command import Method

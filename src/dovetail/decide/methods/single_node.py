@@ -10,7 +10,7 @@ from dataclasses import replace
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste

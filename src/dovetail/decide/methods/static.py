@@ -12,7 +12,7 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.moves import bare_command
 from dovetail.model import names
 from dovetail.model.command import Command, Method, Replacement

@@ -182,7 +182,7 @@ class Bounds:
     def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:
         """Return what of the demand finds no room in a shelter without these nodes."""
         room, fits = shelter.usable(demand)
-        rows = [self._snapshot.frame.rows[index] for index in gone if fits[index]]
+        rows = [self._snapshot.frame.row(index) for index in gone if fits[index]]
         short: dict[int, int] = {}
         for column, amount in demand.total.items():
             left = room[column]

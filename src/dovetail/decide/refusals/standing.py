@@ -7,10 +7,11 @@ Whatever else changes in the cluster can't overturn it, nor change a word of it.
 Sits in decide, beside bounds; `Decider` owns it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.model.settings import Settings
@@ -71,9 +72,10 @@ class StandingRefusals:
         self._rooms = {number: room for number, room in self._rooms.items() if number in used}
         self._swept = max(_SWEPT_MIN, len(self._rooms))
 
-    def known(self, name: str) -> _Entry | None:
-        """Return what is remembered of a node."""
-        return self._entries.get(name)
+    @property
+    def entries(self) -> Mapping[str, _Entry]:
+        """Return what is remembered, by node."""
+        return self._entries
 
     def keep(self, facts: NodeFacts, movers: Movers, refusal: Refusal, bounds: Bounds) -> None:
         """Remember a refusal that rests on pods without room."""
@@ -88,16 +90,18 @@ class StandingView:
 
     def __init__(self, standing: StandingRefusals, snapshot: Snapshot, bounds: Bounds) -> None:
         self._standing, self._snapshot, self._bounds = standing, snapshot, bounds
-        self._scene = standing.scene
+        self._scene, self._entries = standing.scene, standing.entries
 
     def refusal_of(self, facts: NodeFacts) -> Refusal | None:
         """Return the refusal of a node that stands; None: it has to be worked out."""
-        entry = self._standing.known(facts.name)
+        entry = self._entries.get(facts.name)
         if entry is None or entry.facts is not facts or self._standing.scene is not self._scene:
             return None
-        place, movers = self._snapshot.node_index(facts.name), entry.movers
-        same = place is not None and movers.of is self._snapshot.pods_on[place]
-        return entry.refusal if same and movers.span.covers(self._snapshot.now) else None
+        snapshot, movers = self._snapshot, entry.movers
+        place = snapshot.index.get(facts.name, -1)
+        if place < 0 or movers.of is not snapshot.pods_on[place] or not movers.span.covers(snapshot.now):
+            return None
+        return entry.refusal
 
     def keep(self, facts: NodeFacts, refusal: Refusal) -> None:
         """Remember a refusal that rests on pods without room."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
-from dovetail.scheduling.packer import Entry
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.snapshot import Snapshot
 
 _READY_MAX = 100
@@ -82,8 +82,8 @@ class Unready:
         ready = mask[:first].nonzero()[0].tolist()
         if len(ready) > _READY_MAX:
             return None
-        rows, need = self._snapshot.frame.rows, entry.cls.info.need
-        counts = [min((rows[node][column] // amount for column, amount in need), default=0) for node in ready]
+        row, need = self._snapshot.frame.row, entry.cls.info.need
+        counts = [min((row(node)[column] // amount for column, amount in need), default=0) for node in ready]
         return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
 
     # ------------------------------------------------------------ pods that may land there without harm
@@ -119,11 +119,11 @@ class Unready:
         if not self._harmless and not self._leaving:
             return 0
         before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
-        taken, rows = self._taken[before], self._snapshot.frame.rows
+        taken, row = self._taken[before], self._snapshot.frame.row
         filled = 0
         for column, amount in entry.cls.info.need:
             left = taken.get(column, 0)
-            for gap in sorted(rows[node][column] - amount + 1 for node in late):
+            for gap in sorted(row(node)[column] - amount + 1 for node in late):
                 if gap > left:
                     break
                 left -= gap

@@ -13,10 +13,12 @@ from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal, has_wasted_enough
+from dovetail.decide.gates.price import has_wasted_enough
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.search.found import Found, Tried
 from dovetail.decide.search.growth import Chosen, Growth, Value
 from dovetail.decide.search.sums import Sums
@@ -82,7 +84,7 @@ def _search(context: RoundContext) -> Found:
     open_ones = [facts for facts in candidates if facts.name not in held]
     judges = _Judges(context, open_ones)
     judges.ask_as_ever()
-    if open_ones:
+    if open_ones and judges.could_be_beaten():
         sums = Sums(context, open_ones)
         orders = sums.orders()
 
@@ -155,6 +157,11 @@ class _Judges:
     def passed(self) -> list[Chosen]:
         """Return the sets that passed so far."""
         return [chosen for (chosen, _), outcome in self._known.items() if isinstance(outcome, Move)]
+
+    def could_be_beaten(self) -> bool:
+        """Return whether some set could be worth more than the best so far; in a packed cluster none is."""
+        best = 0.0 if self.best is None else max(0.0, float(self.best.approved.value / UNIT))
+        return ValueBound(self._context, self._candidates).at_most(best) > best + SLACK
 
     def opens_none(self, chosen: Chosen) -> bool:
         """Return whether a set is known to go without any new node."""

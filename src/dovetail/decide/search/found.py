@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import Refusal
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.moves import Move
 from dovetail.model.verdicts import GateResult
 

@@ -51,7 +51,7 @@ class Sums:
         first = frame.first
         self.work = [sum(1 if first(cls).simple else RULED for cls in each.classes) for each in movers]
         self._scale = FREE if free else 1.0
-        self._machines = _machine_prices(frame)
+        self._machines = machine_prices(frame)
         self._kinds = frame.machines.kinds
         self.unit_price = _unit_prices(frame, self._machines, count)
         self.least_launch = min(self._machines.values(), default=1e9)
@@ -118,7 +118,7 @@ def _row(total: dict[int, int], count: int) -> Floats:
     return row
 
 
-def _machine_prices(frame: Frame) -> dict[int, float]:
+def machine_prices(frame: Frame) -> dict[int, float]:
     """Return the cheapest price of every machine that some pool could launch, by place."""
     prices: dict[int, float] = {}
     for template in frame.templates:

@@ -43,12 +43,16 @@ class Attempt:
 
 
 class Attempts:
-    """All things asked for by one asker, by instruction id, in the order they were first asked for."""
+    """All things asked for by one asker, by instruction id, in the order they were first asked for.
 
-    __slots__ = ("_by_id",)
+    `version` grows whenever something is asked for, answered or dropped.
+    """
+
+    __slots__ = ("_by_id", "version")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Attempt] = {}
+        self.version = 0
 
     def __contains__(self, ident: str) -> bool:
         return ident in self._by_id
@@ -68,6 +72,7 @@ class Attempts:
 
     def ask(self, ident: str, elapsed: int, patience: int = 0) -> None:
         """Note that it was asked for now; as long as its outcome is unknown it is not repeated within `patience`."""
+        self.version += 1
         attempt = self._by_id.setdefault(ident, Attempt())
         attempt.count += 1
         attempt.patient_until = elapsed + patience
@@ -78,6 +83,7 @@ class Attempts:
         attempt = self._by_id.get(event.id)
         if attempt is None:
             return False
+        self.version += 1
         if isinstance(event, InstructionSucceeded):
             attempt.succeeded, attempt.failure, attempt.uid = True, None, event.uid
             return True
@@ -92,6 +98,7 @@ class Attempts:
 
     def forget(self, ident: str) -> None:
         """Drop an id: its thing is done, or no longer wanted."""
+        self.version += 1
         self._by_id.pop(ident, None)
 
     def succeeded(self, ident: str) -> bool:

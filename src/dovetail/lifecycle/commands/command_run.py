@@ -25,8 +25,8 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.duration import format_duration
 from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
+from dovetail.model.timing.duration import format_duration
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
@@ -81,6 +81,7 @@ class Run:
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
+    drained_from: tuple[object, ...] = ()
     to_evict: dict[str, None] | None = None
     evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
@@ -171,6 +172,29 @@ class Run:
 
 
 # ---------------------------------------------------------------- what is seen
+
+
+def waits_for_drains(run: Run, view: View) -> bool:
+    """Return whether a draining command has nothing to do: none of its objects and answers is new, no time has come.
+
+    Nothing else moves such a command (`machine`), and a drain takes long. Otherwise note what it will be judged by.
+    """
+    if run.phase is not Phase.DRAINING:
+        return False
+    store = view.store
+    seen = (
+        run.attempts.version,
+        *(store.get(NodeClaim, name) for name in run.replacements),
+        *(store.get(Node, candidate.node) for candidate in run.candidates),
+        *(store.get(NodeClaim, candidate.claim) for candidate in run.candidates),
+    )
+    times = [at + LINGER for at in run.claim_gone_at.values()]
+    if run.retry_at is not None:
+        times.append(run.retry_at)
+    if seen == run.drained_from and not any(run.looked_at < at <= view.elapsed for at in times):
+        return True
+    run.drained_from = seen
+    return False
 
 
 def look(run: Run, view: View) -> None:

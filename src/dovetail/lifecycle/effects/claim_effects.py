@@ -38,7 +38,7 @@ from dovetail.lifecycle.messages import (
     SetDisruptionReason,
 )
 from dovetail.model import names
-from dovetail.model.duration import later
+from dovetail.model.timing.duration import later
 
 
 def create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:

@@ -12,7 +12,8 @@ from typing import Final
 from dovetail.lifecycle.effects.writes import Tree, annotation, listing, mapping, text
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.labels import WELL_KNOWN, OperatorError, Requirement
+from dovetail.model.labels.requirements import OperatorError, Requirement
+from dovetail.model.labels.syntax import WELL_KNOWN
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import QuantityError, format_amount, resource_amount
 

@@ -7,7 +7,7 @@ from dovetail.api.pool_marks import Departure, decode_history, pruned, write_his
 from dovetail.lifecycle.effects.writes import Done, Failed, Outcome, Patch, Ref, Tree, Writes, annotation, text
 from dovetail.lifecycle.messages import Failure, ForgetDisruption, HaltPool, NoteDisruption
 from dovetail.model.names import HALTED, RECENT_DISRUPTIONS
-from dovetail.model.reasons import Reason
+from dovetail.model.policies.reasons import Reason
 
 
 def pool_outcome(asked: NoteDisruption | ForgetDisruption | HaltPool, pool: Tree | None) -> Outcome:

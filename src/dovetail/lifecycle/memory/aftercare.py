@@ -1,9 +1,9 @@
 """Aftercare: a roll that goes wrong stops by itself (spec section 17, `movedPodsReadyWithin`).
 
-Before a command's pods leave, the ready pods of their owners are counted. From its end on, its pools start nothing
-voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer than the
-pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the owners have
-recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
+Before a command's pods leave, the ready pods of their owners are counted. Once its nodes are gone, its pools start
+nothing voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer
+than the pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the
+owners have recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from dovetail.api.pool_marks import Halt, read_halt, write_halt
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
-from dovetail.lifecycle.owners import missing, ready_on
+from dovetail.lifecycle.owners import Before, missing, ready_on
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import ReplicaSet, StatefulSet
+from dovetail.model.objects import NodePool, ReplicaSet, StatefulSet
 
 _LOOK_EVERY: Final = 2 * SECOND
 _NAMED_MAX: Final = 5
@@ -24,11 +24,18 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True)
 class _Moved:
-    """How many ready pods each owner had before; the deadlines of its pools are set at the command's end."""
+    """What there was before a command; the deadlines of its pools are set when its nodes are gone."""
 
-    ready: dict[str, int]
+    before: Before
     within: dict[str, int]
     due: dict[str, int] | None = None
+    counted: tuple[int, dict[str, int]] | None = None
+
+    def gaps(self, store: Store) -> dict[str, int]:
+        """Return how many ready pods each owner lacks; counted once for each version of the store."""
+        if self.counted is None or self.counted[0] != store.version:
+            self.counted = (store.version, missing(self.before, store))
+        return self.counted[1]
 
 
 class Aftercare:
@@ -43,15 +50,17 @@ class Aftercare:
         """Note whose pods are about to move, if a pool of the command has a limit."""
         within = {pool: limit for pool in run.source_pools if (limit := limit_of(pool)) is not None}
         if within and run.id not in self._moved:
-            self._moved[run.id] = _Moved(ready=ready_on(run.nodes, store), within=within)
+            self._moved[run.id] = _Moved(before=ready_on(run.nodes, store), within=within)
 
-    def end(self, run: Run, elapsed: int, *, well: bool) -> None:
-        """Start the deadlines at a command's end; forget a command that moved nothing."""
-        moved = self._moved.get(run.id)
-        if moved is not None and well:
+    def left(self, ident: str, elapsed: int) -> None:
+        """Start the deadlines: a command's nodes are gone, whatever is still to be tidied up."""
+        moved = self._moved.get(ident)
+        if moved is not None:
             moved.due = {pool: elapsed + limit for pool, limit in moved.within.items()}
-        else:
-            self._moved.pop(run.id, None)
+
+    def drop(self, ident: str) -> None:
+        """Forget a command that moved nothing."""
+        self._moved.pop(ident, None)
 
     def forget(self) -> None:
         """Forget all: another process leads. What has halted is on the pools."""
@@ -69,7 +78,7 @@ class Aftercare:
         """Return the pools that wait for moved pods, and which."""
         found: dict[str, str] = {}
         for ident, moved in self._moved.items():
-            gaps = {} if moved.due is None else missing(moved.ready, store)
+            gaps = {} if moved.due is None else moved.gaps(store)
             if gaps:
                 for pool in moved.due or ():
                     named = ", ".join(_names(gaps, store))
@@ -83,14 +92,17 @@ class Aftercare:
         for ident, moved in tuple(self._moved.items()):
             if moved.due is None:
                 continue
-            gaps = missing(moved.ready, store)
+            gaps = moved.gaps(store)
             if not gaps:
                 del self._moved[ident]
                 settled = True
                 continue
             for pool in [pool for pool, at in moved.due.items() if at <= elapsed]:
-                del moved.due[pool]
-                orders.append(_halt(pool, ident, gaps, moved.ready, store))
+                order = _halt(pool, ident, gaps, moved.before, store)
+                if self._is_halted(pool, order.id, store, elapsed):
+                    del moved.due[pool]
+                else:
+                    orders.append(order)
             if not moved.due:
                 del self._moved[ident]
         due = []
@@ -100,20 +112,27 @@ class Aftercare:
                 due.append(order)
         return due, settled
 
+    def _is_halted(self, pool: str, ident: str, store: Store, elapsed: int) -> bool:
+        """Return whether the annotation holds a pool now, or was written and taken off again before it was seen."""
+        found = store.get(NodePool, pool)
+        if found is None or read_halt(found) is not None:
+            return True
+        return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
+
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
         """Word the end of halts whose owners have as many ready pods as they had."""
         orders = []
         for pool in store.node_pools():
             halt = read_halt(pool) if manages(pool.metadata.name) else None
-            if halt is not None and halt.ready and not missing(dict(halt.ready), store):
+            if halt is not None and halt.ready and not missing(Before(ready=dict(halt.ready)), store):
                 name = pool.metadata.name
                 orders.append(HaltPool(id=f"halt/{name}/off/{halt.command}", node_pool=name, value=None))
         return orders
 
 
-def _halt(pool: str, ident: str, gaps: dict[str, int], ready: dict[str, int], store: Store) -> HaltPool:
+def _halt(pool: str, ident: str, gaps: dict[str, int], before: Before, store: Store) -> HaltPool:
     owners = tuple(_names(gaps, store))
-    kept = tuple((owner, ready[owner]) for owner in sorted(gaps))
+    kept = tuple((owner, before.ready[owner]) for owner in sorted(gaps))
     halt = Halt(why="moved pods did not become ready in time", owners=owners, command=ident, ready=kept)
     return HaltPool(id=f"halt/{pool}/on/{ident}", node_pool=pool, value=write_halt(halt))
 

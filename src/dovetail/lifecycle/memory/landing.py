@@ -10,7 +10,7 @@ from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.owners import missing, owners_of, ready_on
+from dovetail.lifecycle.owners import Before, missing, owners_of, ready_on
 from dovetail.lifecycle.store import Store
 
 LEAST: Final = 30 * SECOND
@@ -19,9 +19,9 @@ _LOOK_EVERY: Final = 5 * SECOND
 
 @dataclass(slots=True)
 class _Moved:
-    """How many ready pods each owner had before; `due` is set at the command's end."""
+    """What there was before a command; `due` is set at the command's end."""
 
-    ready: dict[str, int]
+    before: Before
     due: int | None = None
     until: int = 0
 
@@ -35,7 +35,7 @@ class Landing:
 
     def begin(self, run: Run, store: Store) -> None:
         """Note whose pods are about to move, and how many of them are ready."""
-        self._moved[run.id] = _Moved(ready=ready_on(run.nodes, store))
+        self._moved[run.id] = _Moved(before=ready_on(run.nodes, store))
 
     def end(self, ident: str, elapsed: int, window: int) -> None:
         """Note a command's end: from now on its pods are looked after, for as long as the window."""
@@ -63,11 +63,11 @@ class Landing:
             return False
         self._look_at = elapsed + _LOOK_EVERY
         for ident in [key for key, moved in self._moved.items() if moved.due is not None and moved.due <= elapsed]:
-            if elapsed >= self._moved[ident].until or _has_landed(self._moved[ident].ready, store):
+            if elapsed >= self._moved[ident].until or _has_landed(self._moved[ident].before, store):
                 del self._moved[ident]
         return all(moved.due is None for moved in self._moved.values())
 
 
-def _has_landed(before: dict[str, int], store: Store) -> bool:
+def _has_landed(before: Before, store: Store) -> bool:
     waiting = {owner for pod in store.pending_pods() for owner in owners_of(pod)}
-    return not any(owner in waiting for owner in before) and not missing(before, store)
+    return not any(owner in waiting for owner in before.ready) and not missing(before, store)

@@ -27,13 +27,16 @@ class BackOff:
         self._failures: dict[str, int] = {}
         self.until: dict[str, int] = {}
 
-    def failed(self, pool: str, elapsed: int) -> int | None:
-        """Note that something failed; gives the pause, or None where the pool already waits for an earlier one."""
+    def failed(self, pool: str, elapsed: int, first: int | None = None) -> int | None:
+        """Note that something failed; gives the pause, or None where the pool already waits for an earlier one.
+
+        `first`: how long the first of several pauses is, where that is not the usual time.
+        """
         if self.until.get(pool, -1) > elapsed:
             return None  # several commands side by side fail together: one wave, one step
         count = self._failures.get(pool, 0) + 1
         self._failures[pool] = count
-        pause = min(self._first << min(count - 1, 16), self._longest)
+        pause = min((self._first if first is None else first) << min(count - 1, 16), self._longest)
         self.until[pool] = elapsed + pause
         return pause
 

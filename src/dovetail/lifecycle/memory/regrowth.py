@@ -19,6 +19,8 @@ from dovetail.model.objects import NodeClaim, Pod
 
 LOOK_AFTER: Final = 60 * SECOND
 FIRST_WAIT: Final = 600 * SECOND
+FIRST_WAIT_LANDED: Final = 120 * SECOND
+"""The same where the pause after a cost action ends when its pods have landed (spec section 25)."""
 LONGEST_WAIT: Final = 4 * 3600 * SECOND
 
 
@@ -76,14 +78,14 @@ class Regrowth:
                 held |= dict.fromkeys(watched.pools, until)
         return {**held, **self.waits.active(elapsed)}
 
-    def judge(self, store: Store, elapsed: int) -> list[tuple[str, int]]:
-        """Look at what is due; gives the pools that must wait from now on, and for how long."""
+    def judge(self, store: Store, elapsed: int, first: int = FIRST_WAIT) -> list[tuple[str, int]]:
+        """Look at what is due; gives the pools that must wait from now on, and for how long; `first`: at first."""
         waits = []
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
             back = _came_back(watched, store)
             for pool in watched.pools:
-                pause = self.waits.failed(pool, elapsed) if back else None
+                pause = self.waits.failed(pool, elapsed, first) if back else None
                 if pause is not None:
                     waits.append((pool, pause))
                 elif not back and pool not in self.waits.until:
@@ -97,7 +99,7 @@ def _owners(pod: Pod) -> list[str]:
 
 def _came_back(watched: _Watched, store: Store) -> bool:
     """Whether a NodeClaim that is not ours has come since and carries, or waits for, pods of the moved ones' owners."""
-    fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not _is_ours(claim)]
+    fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
     waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
     return any(
         (waiting and not claim.status.node_name)
@@ -106,6 +108,6 @@ def _came_back(watched: _Watched, store: Store) -> bool:
     )
 
 
-def _is_ours(claim: NodeClaim) -> bool:
+def is_ours(claim: NodeClaim) -> bool:
     """Return whether a command of ours launched it: it was held from the start."""
     return names.HOLD in claim.metadata.annotations or names.COMMAND in claim.metadata.annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dovetail.model import names
 from dovetail.model.catalogue import Offering
-from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.objects import Pod
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import RESERVATION, ReqSet, TypeBits, places_of
@@ -17,7 +17,7 @@ from dovetail.scheduling.launch.templates import Template, short_values
 from dovetail.scheduling.pods.pod import HostPort, ports_clash
 from dovetail.scheduling.pods.relax import next_preference
 from dovetail.scheduling.pods.variants import Variant
-from dovetail.scheduling.topology import GroupState
+from dovetail.scheduling.topology.states import GroupState
 
 
 class ReservedError(Exception):
@@ -311,3 +311,8 @@ def kept_preferences(claim: Claim) -> tuple[str, ...]:
         if what is not None:
             found.append(f"{pod.metadata.namespace}/{pod.metadata.name} holds on to {what}")
     return tuple(found)
+
+
+def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
+    """Return the types that may come, by cheapest launch price under the requirements, then name."""
+    return [place for place in reqs.order if types >> place & 1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
 from dovetail.model.listing import are_the_same
 from dovetail.model.objects import (
     Affinity,

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.labels import Requirement, Requirements, well_known
+from dovetail.model.labels.requirements import Requirement, Requirements
+from dovetail.model.labels.syntax import well_known
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import AMOUNT_MAX
 from dovetail.scheduling.result import LaunchPrice, launchable, price_of, worst_of

@@ -14,7 +14,7 @@ from typing import Final
 
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.labels import OperatorError, Requirement, Requirements
+from dovetail.model.labels.requirements import OperatorError, Requirement, Requirements
 from dovetail.model.money import UNIT, Money, nearest, parse_money
 from dovetail.model.objects import NodeOverlay, NodePool, condition
 from dovetail.model.quantity import QuantityError, resource_amount

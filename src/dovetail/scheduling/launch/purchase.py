@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
 from dovetail.model.objects import SelectorRequirement
 
 
@@ -39,21 +39,21 @@ class Shop:
     """The types of a catalogue, prepared for many launches; from `previous` it takes over what has not changed."""
 
     def __init__(self, kinds: Iterable[InstanceType], previous: "Shop | None" = None) -> None:
-        known = {} if previous is None else previous._shelf
+        known = {} if previous is None else previous._types
         self._kinds = {kind.name: kind for kind in kinds}
-        self._shelf: dict[str, tuple[InstanceType, Requirements, dict[str, int]]] = {}
+        self._types: dict[str, tuple[InstanceType, Requirements, dict[str, int]]] = {}
         for name, kind in self._kinds.items():
             entry = known.get(name)
             if entry is None or entry[0].requirements is not kind.requirements or entry[0].capacity != kind.capacity:
                 entry = (kind, Requirements.from_spec(kind.requirements), kind.allocatable())
-            self._shelf[name] = entry
+            self._types[name] = entry
 
     def offers(self, wanted: Iterable[SelectorRequirement], requests: Mapping[str, int]) -> Iterator[Machine]:
         """Yield every offering, available or not, of the types that the requirements and requests admit."""
         specs = tuple(wanted)
         asked = Requirements.from_spec(specs)
         for name in self._named(specs):
-            _, given, room = self._shelf[name]
+            _, given, room = self._types[name]
             if any(room.get(key, 0) < amount for key, amount in requests.items()) or not asked.is_intersecting(given):
                 continue
             for offering in self._kinds[name].offerings:

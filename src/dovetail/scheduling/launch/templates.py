@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.api.pool_rules import launch_problems
+from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.model import names
-from dovetail.model.labels import Requirement, Requirements
+from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.listing import are_the_same
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms

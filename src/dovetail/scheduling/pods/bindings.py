@@ -60,6 +60,7 @@ class Bindings:
         self.flags: Column = np.zeros(count, dtype=np.int64)
         self.at: Column = np.zeros(count, dtype=np.int64)
         self.changed: set[int] | None = None
+        self.fresh: list[int] | None = None
         if old is None:
             self._read(range(count), names)
             return
@@ -67,7 +68,8 @@ class Bindings:
         same = was >= 0
         for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
             mine[same] = theirs[was[same]]
-        self._read(np.flatnonzero(~same).tolist(), names)
+        self.fresh = np.flatnonzero(~same).tolist()
+        self._read(self.fresh, names)
         stays = np.zeros(len(old.pods), dtype=np.bool_)
         stays[was[same]] = True
         self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
@@ -75,8 +77,21 @@ class Bindings:
     def again(self) -> "Bindings":
         """Return the same pods, not settled yet."""
         other = copy(self)
-        other.changed = set()
+        other.changed, other.fresh = set(), []
         return other
+
+    def counts_like(self, old: "Bindings") -> bool:
+        """Return whether the pods come to the same for simulations as those that these were read after.
+
+        The pods of DaemonSets must be the very same: what is expected on new nodes is read off the newest of them.
+        """
+        return (
+            self.fresh is not None
+            and np.array_equal(self.cls, old.cls)
+            and np.array_equal(self.node, old.node)
+            and np.array_equal(self.flags, old.flags)
+            and not np.any(self.flags[self.fresh] & DAEMON)
+        )
 
     def _places_in(self, old: "Bindings") -> Column:
         """Return where each pod was; -1 for what is not the very same object as before."""

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dovetail.model import names
-from dovetail.model.duration import DurationError, later, parse_go_duration
-from dovetail.model.labels import LabelSelector
+from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.model.timing.duration import DurationError, later, parse_go_duration
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.surge import Owner, replica_set_of
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from dovetail.scheduling.packer import Entry
+from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo

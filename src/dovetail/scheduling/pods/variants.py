@@ -8,20 +8,23 @@ fill), bucketed by the other topology domains that matter to it. Knows nothing o
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from dovetail.model import names
-from dovetail.model.labels import LabelSelector, Requirement, Requirements, pod_requirements
+from dovetail.model.labels.requirements import Requirement, Requirements, pod_requirements
+from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm, PodSpec, TopologySpreadConstraint
 from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling.launch.machines import Mask, ReqSet
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import tolerates
 from dovetail.scheduling.pods.relax import relaxed
-from dovetail.scheduling.topology import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter
+from dovetail.scheduling.topology.groups import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter, TopologyRule
 
 if TYPE_CHECKING:
     from dovetail.scheduling.frame import Frame
 
+_FIRST = 32
 NEEDS_DEVICES = "it has resource claims, and nobody can say where their devices would be allocated"
 
 
@@ -34,6 +37,22 @@ class Rule:
         self.group = group
         self.own = 1 if group.selects(cls.namespace, cls.labels) else 0
         self.allowed: Requirement | None = strict.get(group.key)
+
+
+class NodeList(list[int]):
+    """Nodes in order, of which as many are there as somebody has asked for: of thousands mostly the first will do."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, nodes: npt.NDArray[np.int64]) -> None:
+        super().__init__(nodes[:_FIRST].tolist())
+        self._all = nodes
+
+    def grow(self) -> bool:
+        """Bring more of them; False where all are there."""
+        there = len(self)
+        self.extend(self._all[there : 4 * there].tolist())
+        return len(self) > there
 
 
 class Variant:
@@ -94,7 +113,7 @@ class Variant:
         # It asks a node for labels, tolerated taints and room only: no company matters to it.
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
         self._mask: Mask | None = None
-        self._buckets: list[tuple[tuple[int, ...], list[int]]] | None = None
+        self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
         self._templates: list[bool] | None = None
         self._after: Variant | bool = True
         self.mark = (self.reqs.id, self.tolerations, tuple(group.id for group in self.owned))
@@ -150,20 +169,23 @@ class Variant:
         compiled = LabelSelector.compile(selector if selector is not None or not extra else LabelSelectorSpec())
         if extra:
             compiled = compiled.with_equal(extra)
+        node_filter = NodeFilter(
+            self._filter_terms(),
+            self.tolerations,
+            honor_affinity=spread.node_affinity_policy in (None, "Honor"),
+            honor_taints=spread.node_taints_policy == "Honor",
+        )
         return self.frame.group(
-            SPREAD,
-            spread.topology_key,
-            frozenset((self.cls.namespace,)),
-            compiled,
-            null_selector=selector is None,
-            max_skew=spread.max_skew,
-            min_domains=spread.min_domains,
-            node_filter=NodeFilter(
-                self._filter_terms(),
-                self.tolerations,
-                honor_affinity=spread.node_affinity_policy in (None, "Honor"),
-                honor_taints=spread.node_taints_policy == "Honor",
-            ),
+            TopologyRule(
+                kind=SPREAD,
+                key=spread.topology_key,
+                namespaces=frozenset((self.cls.namespace,)),
+                selector=compiled,
+                null_selector=selector is None,
+                max_skew=spread.max_skew,
+                min_domains=spread.min_domains,
+                node_filter=node_filter,
+            )
         )
 
     def _filter_terms(self) -> tuple[Requirements, ...]:
@@ -234,17 +256,13 @@ class Variant:
         return self._mask
 
     @property
-    def buckets(self) -> list[tuple[tuple[int, ...], list[int]]]:
+    def buckets(self) -> list[tuple[tuple[int, ...], "NodeList"]]:
         """Return the nodes of `mask` by their domains of the variant's topology keys, each list in order."""
         if self._buckets is None:
-            nodes = np.flatnonzero(self.mask)
-            if not self.keys:
-                self._buckets = [((), nodes.tolist())] if len(nodes) else []
-                return self._buckets
-            columns = [self.frame.domains(key).column[nodes] for key in self.keys]
-            found: dict[tuple[int, ...], list[int]] = {}
-            for node, *places in zip(nodes.tolist(), *(column.tolist() for column in columns), strict=True):
-                if -1 not in places:
-                    found.setdefault(tuple(places), []).append(node)
-            self._buckets = list(found.items())
+            mask = self.mask
+            if self.keys:
+                parts = [(places, part[mask[part]]) for places, part in self.frame.parts(self.keys)]
+            else:
+                parts = [((), np.flatnonzero(mask))]
+            self._buckets = [(places, NodeList(nodes)) for places, nodes in parts if len(nodes)]
         return self._buckets

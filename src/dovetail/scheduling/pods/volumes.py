@@ -11,7 +11,7 @@ from typing import Final
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
-from dovetail.model.labels import Requirements
+from dovetail.model.labels.requirements import Requirements
 from dovetail.model.objects import (
     CSINode,
     PersistentVolume,

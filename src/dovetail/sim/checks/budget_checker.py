@@ -12,13 +12,13 @@ from dovetail.api.policy import effective_policy
 from dovetail.model import names
 from dovetail.model.command import REASON_OF
 from dovetail.model.objects import Node, NodeClaim, is_true
-from dovetail.model.policy import Budget, DisruptionPolicy, Reason
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.checks.promises import Checker, is_tainted, record_on
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 
 @dataclass(slots=True)

@@ -6,39 +6,23 @@ is already on its way (a node dies, a budget shrinks), the decision had `lag` na
 is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
 """
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, Instruction, TaintNode
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget
-from dovetail.sim.checks.budget_checker import BudgetChecker
-from dovetail.sim.checks.command_checkers import ReplacementsFirstChecker, SavingsChecker
-from dovetail.sim.checks.control_checkers import (
-    MinAgeChecker,
-    PauseChecker,
-    RateChecker,
-    SurgeChecker,
-    WindowChecker,
-)
-from dovetail.sim.checks.launch_checker import LaunchChecker
-from dovetail.sim.checks.promises import COST, Checker, Violation, is_tainted, record_on
-from dovetail.sim.checks.steering_checker import SteeringChecker
-from dovetail.sim.checks.timer_checkers import (
-    ConsolidateAfterChecker,
-    DestinationChecker,
-    GraceChecker,
-    PodEventBook,
-)
+from dovetail.model.objects import Node, NodeClaim, Pod, PodDisruptionBudget
+from dovetail.sim.checks.promises import COST, Checker, is_tainted, record_on
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
-from dovetail.sim.world.matching import selects
-from dovetail.sim.world.shapes import PodShape
+from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.shapes import PodShape
 from dovetail.sim.world.store import Change
-from dovetail.sim.world.world import World
 
-Memory = dict[str, list[tuple[int, Any]]]
+if TYPE_CHECKING:
+    from dovetail.sim.checks.watch import Watch
+
 STUCK_AFTER: Final = 9 * MINUTE + 30 * SECOND + 2 * MINUTE
 SETTLING: Final = 60 * SECOND
 CYCLE: Final = 3
@@ -363,109 +347,3 @@ class CycleChecker(Checker):
             image = self.store.claims[name].status.image_id if name in self.store.claims else ""
             nodes.append((kind, image, tuple(sorted(pods.items()))))
         return tuple(sorted(nodes, key=repr))
-
-
-ALL: Final[tuple[type[Checker], ...]] = (
-    BudgetChecker,
-    PdbChecker,
-    LostPodChecker,
-    DoubleLaunchChecker,
-    StuckTaintChecker,
-    TwiceChecker,
-    EmptyReplacementChecker,
-    GraceChecker,
-    ConsolidateAfterChecker,
-    DestinationChecker,
-    CycleChecker,
-    LaunchChecker,
-    ReplacementsFirstChecker,
-    SavingsChecker,
-    SteeringChecker,
-    RateChecker,
-    WindowChecker,
-    MinAgeChecker,
-    PauseChecker,
-    SurgeChecker,
-)
-
-
-class Watch:
-    """All checkers of a run. `lag`: how old an engine's knowledge may be; `patience`: what faults may add to a wait."""
-
-    def __init__(self, world: World, *, lag: int = 3 * SECOND, patience: int = 0, most: int = 50) -> None:
-        self.world = world
-        self.lag = lag
-        self.patience = patience
-        self.most = most
-        self.violations: list[Violation] = []
-        self._karpenters: set[str] = set()
-        self._pools: dict[str, list[tuple[int, NodePool]]] = {}
-        self.pod_events = PodEventBook(self)
-        self.checkers = [kind(self) for kind in ALL]
-        for change in world.store.history():
-            self._changed(change)
-        self.pod_events.begin()
-        world.store.listen(self._changed)
-        world.on_outside(self._outside)
-        world.on_evicted(self.evicted)
-
-    def note(self, rule: str, what: str) -> None:
-        """Keep a violation; the first fifty are enough."""
-        if len(self.violations) < self.most:
-            at = round(self.world.now / SECOND, 3)
-            self.violations.append(Violation(rule=rule, at=at, what=what))
-
-    def is_karpenters(self, command_id: str) -> bool:
-        """Return whether a command is of the engine that plays Karpenter."""
-        return command_id in self._karpenters
-
-    def follow(self, host: Host) -> None:
-        """Watch what this engine does."""
-        host.on_instruction.append(self.instruction)
-
-    def instruction(self, host: Host, asked: Instruction) -> None:
-        """Hear of an instruction before it is carried out."""
-        if isinstance(asked, TaintNode) and host.engine.settings.rules.plays_karpenter:
-            self._karpenters.add(asked.command_id)
-        for checker in self.checkers:
-            checker.asked(host, asked)
-
-    def evicted(self, key: str, pod: Pod) -> None:
-        """Hear of an eviction before it is carried out."""
-        for checker in self.checkers:
-            checker.evicted(key, pod)
-
-    def ended(self) -> None:
-        """Close: all promises that are about the end."""
-        for checker in self.checkers:
-            checker.ended()
-
-    def remember(self, memory: Memory, key: str, value: Any) -> None:
-        """Keep what was true within the last `lag`, and what was true at its beginning."""
-        entries = memory.setdefault(key, [])
-        entries.append((self.world.now, value))
-        edge = self.world.now - self.lag
-        while len(entries) > 1 and entries[1][0] <= edge:
-            del entries[0]
-
-    def lately(self, memory: Memory, key: str) -> list[Any]:
-        """Return all that was true within the last `lag`."""
-        edge = self.world.now - self.lag
-        entries = memory.get(key, [])
-        first = max((i for i, (at, _) in enumerate(entries) if at <= edge), default=0)
-        return [value for _, value in entries[first:]]
-
-    def pools_lately(self, name: str) -> list[NodePool]:
-        """Return a pool as it is, and as it was within the last `lag`."""
-        return self.lately(self._pools, name)
-
-    def _changed(self, change: Change) -> None:
-        if change.kind == "NodePool" and change.new is not None:
-            self.remember(self._pools, change.key, change.new)
-        self.pod_events.changed(change)
-        for checker in self.checkers:
-            checker.changed(change)
-
-    def _outside(self, what: str) -> None:
-        for checker in self.checkers:
-            checker.outside()

@@ -26,7 +26,7 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _LAUNCH_ORDER: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 

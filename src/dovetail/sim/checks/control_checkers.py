@@ -17,7 +17,7 @@ from dovetail.lifecycle.messages import Instruction, NoteDisruption, TaintNode, 
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, Pod
-from dovetail.model.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.surge import Surges
 from dovetail.sim.checks.budget_checker import names_reason
@@ -25,7 +25,7 @@ from dovetail.sim.checks.promises import Checker, record_on
 from dovetail.sim.world.host import Host
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 

@@ -13,6 +13,7 @@ from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
 from dovetail.model.command import Action
 from dovetail.model.objects import DaemonSet, Pod
 from dovetail.model.settings import DOVETAIL, Search, Settings
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
@@ -22,7 +23,7 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _MEASURED: Final = ("cpu", "memory")
 
@@ -96,7 +97,9 @@ class LaunchChecker(Checker):
         )
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
         result = simulate(
-            snapshot, chosen, closed=range(len(snapshot.states)), include_pending=False, include_leaving=False
+            snapshot,
+            chosen,
+            SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False),
         )
         gone = [pod for name in nodes for at, pod in self._left.pop(name, ()) if at >= edge]
         self._waited = {key: entry for key, entry in self._waited.items() if entry[0] is None or entry[0] >= edge}

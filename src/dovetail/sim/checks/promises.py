@@ -16,7 +16,7 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 __all__ = ["COST", "Checker", "Violation", "is_tainted", "record_on"]
 

@@ -5,6 +5,7 @@ Each aspect that was added later has dice of its own, so that a seed still draws
 """
 
 import random
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,8 @@ from dovetail.model.objects import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from dovetail.sim.scenarios.stage import offered
+from dovetail.sim.scenarios.sections import OfferedType
+from dovetail.sim.scenarios.simulated_cloud import offered
 from dovetail.sim.world.clock import seconds
 from dovetail.sim.world.workloads import Workload
 from dovetail.sim.world.world import World, managed
@@ -51,7 +53,9 @@ def small_catalogue(*, spot: bool = False) -> Catalogue:
     """Five types whose prices lie close together, in three zones."""
     return Catalogue(
         instance_types=tuple(
-            offered(name, cpu, memory, price, spot_price if spot else None, ZONES)
+            offered(
+                OfferedType(name=name, cpu=cpu, memory=memory, price=price, spot=spot_price if spot else None), ZONES
+            )
             for name, cpu, memory, price, spot_price in KINDS
         ),
         source="swarm",
@@ -109,8 +113,15 @@ def _controls(world: World, name: str, budgets: list[dict[str, Any]]) -> dict[st
         found["windows"] = [{"schedule": f"{begin}/20 * * * *", "duration": dice.choice(("5m", "12m"))}]
     if dice.random() < 0.15:
         found["minNodeAge"] = dice.choice(("5m", "20m", "1h"))
-    if dice.random() < 0.15:
-        found["health"] = {"notReadyNodes": dice.choice(("0", "20%")), "movedPodsReadyWithin": "3m"}
+    if dice.random() < 0.4:
+        within = dice.choice(("20s", "3m"))
+        found["health"] = {"notReadyNodes": dice.choice(("0", "20%")), "movedPodsReadyWithin": within}
+    dice = world.dice.stream(f"repair/{name}")
+    if dice.random() < 0.5:
+        rule: dict[str, Any] = {"condition": "Ready", "status": "Unknown", "for": dice.choice(("1m", "5m"))}
+        bounded = dice.choice((None, "0s", "2m"))
+        deadlock = {"condition": "KernelDeadlock", "status": "True", "for": "2m"}
+        found["repair"] = [rule if bounded is None else {**rule, "drainFor": bounded}, deadlock]
     return found
 
 
@@ -158,4 +169,14 @@ def add_workload(world: World, dice: random.Random, index: int) -> None:
                 spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=labels), max_unavailable=1),
             )
         )
+    if world.dice.stream(f"surge/{name}").random() < 0.25 and kind == "ReplicaSet":
+        _add_surging(world, work)
+        return
     world.workloads.add(work)
+
+
+def _add_surging(world: World, work: Workload) -> None:
+    """Let a workload roll instead of being evicted: behind a PDB that allows nothing."""
+    guard = PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=work.labels), min_available=work.replicas)
+    world.put(PodDisruptionBudget(metadata=ObjectMeta(name=work.name, namespace="default"), spec=guard))
+    world.rollouts.add(replace(work, surges=True))

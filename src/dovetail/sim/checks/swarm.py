@@ -19,11 +19,11 @@ from dovetail.model import names
 from dovetail.model.objects import (
     is_true,
 )
-from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, Steering
-from dovetail.sim.checks.checkers import Watch
+from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, SteeringMode
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.checks.promises import Violation
 from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, draw_pool, small_catalogue
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.compare import cores
 from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
 from dovetail.sim.world.cloud import CloudTimes
@@ -121,7 +121,7 @@ class Trial:
             replacements_max=dice.choice((1, 4)),
             evictions_in_order=dice.random() < 0.5,
             stabilization_ends=dice.choice(tuple(StabilizationEnds)),
-            steering=dice.choice(tuple(Steering)),
+            steering=dice.choice(tuple(SteeringMode)),
             jobs_wait=dice.random() < 0.5,
         )
 
@@ -205,6 +205,13 @@ class Trial:
             some(0.3, lambda at: self.trouble.crash(at, self.hosts[0], dice.randrange(1, 60) * SECOND))
         some(0.3, self.trouble.forged_record)
         self._pauses(begin)
+        self._sickness(begin)
+
+    def _sickness(self, begin: int) -> None:
+        """Let nodes fall ill, by dice of their own."""
+        dice = self.world.dice.stream("sickness")
+        for _ in range(dice.choice((0, 0, 1, 2, 4))):
+            self.trouble.sickness(begin + dice.randrange(TROUBLED))
 
     def _pauses(self, begin: int) -> None:
         """Pause pools for a while, by dice of their own."""
@@ -278,6 +285,8 @@ class Trial:
         self.world.karpenter.bad_images.clear()
         self.world.karpenter.is_deaf = False
         self.world.cloud.dry.clear()
+        for node in self.world.sickness.nodes:
+            self.world.sickness.end(node)
         self.world.cloud.times = replace(self.world.cloud.times, interruptions_per_hour=0.0)
 
     def _is_quiet(self) -> bool:

@@ -14,8 +14,9 @@ from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Node, NodeClaim, Pod, condition
-from dovetail.model.policy import DisruptionPolicy
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.pods.events import present_on
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -25,7 +26,7 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
-    from dovetail.sim.checks.checkers import Watch
+    from dovetail.sim.checks.watch import Watch
 
 _LONG_AGO: Final = -(1 << 62)
 SET_CLOCK: Final = 71 * SECOND
@@ -200,7 +201,9 @@ class DestinationChecker(_TimerChecker):
         taken = [entry.node for entry in record.nodes]
         chosen = [place for name in taken if (place := snapshot.node_index(name)) is not None]
         closed = [place for name in hidden if (place := snapshot.node_index(name)) is not None]
-        result = simulate(snapshot, chosen, closed=closed, include_pending=False, include_leaving=False)
+        result = simulate(
+            snapshot, chosen, SimulationOptions(closed=closed, include_pending=False, include_leaving=False)
+        )
         if result.unplaced or len(result.new_nodes) > len(record.replacements):
             self.broken(
                 f"{record.id} takes {', '.join(taken)} and launches {len(record.replacements)}; without room on "

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dovetail.api.decode import load_cluster
+from dovetail.api.reading.decode import load_cluster
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodeClaim, NodePool, Pod
 from dovetail.sim.scenarios.scenario import Scenario, ScenarioError
-from dovetail.sim.world.karpenter import span_of, with_condition
+from dovetail.sim.world.karpenter.node_objects import span_of, with_condition
 from dovetail.sim.world.world import World
 
 _PLAIN = (

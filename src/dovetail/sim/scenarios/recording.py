@@ -30,7 +30,7 @@ from dovetail.model.money import parse_money
 from dovetail.model.objects import DisruptionSpec, NodePool, PodTemplate, SelectorRequirement
 from dovetail.model.quantity import resource_amount
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from dovetail.sim.checks.checkers import Watch
+from dovetail.sim.checks.watch import Watch
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import ScenarioError
 from dovetail.sim.world.clock import SECOND, seconds

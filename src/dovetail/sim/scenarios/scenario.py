@@ -16,11 +16,10 @@ import msgspec
 import yaml
 
 from dovetail.api.findings import InputError
+from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.api.settings import settings_of
-from dovetail.api.yaml_tree import parse_yaml
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
-from dovetail.model.duration import DurationError, parse_simple
 from dovetail.model.settings import (
     PROFILES,
     RECOMMENDED,
@@ -29,6 +28,7 @@ from dovetail.model.settings import (
     Profile,
     Settings,
 )
+from dovetail.model.timing.duration import DurationError, parse_simple
 from dovetail.sim.scenarios.scenario_checks import check_scenario
 from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile
 from dovetail.sim.world.clock import Span

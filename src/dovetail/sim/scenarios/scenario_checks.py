@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from dovetail.api.findings import Finding, InputError, Severity
-from dovetail.api.validate import disruption_findings, validate_manifest
+from dovetail.api.manifests.validate import disruption_findings, validate_manifest
 from dovetail.model import names
 from dovetail.model.quantity import QuantityError, resource_amount
 from dovetail.sim.scenarios.sections import (
@@ -20,12 +20,14 @@ from dovetail.sim.scenarios.sections import (
     PoolSection,
     PoolStep,
     ScenarioFile,
-    Step,
+    SickStep,
+    StepSection,
     WorkloadSection,
 )
 from dovetail.sim.world.clock import Span
 
-_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill")
+_STATUSES: Final = ("True", "False", "Unknown")
+_ACTIONS: Final = ("scale", "change", "image", "out_of_stock", "price", "pool", "kill", "sick")
 _KINDS: Final = ("Deployment", "StatefulSet", "Job", "DaemonSet")
 _MANY: Final = 100_000
 _INT32: Final = 2**31
@@ -37,7 +39,7 @@ _POOL_PATHS: Final = (
 )
 
 
-class Reader(Protocol):
+class FieldReader(Protocol):
     """Whoever knows the lines of the file."""
 
     def fail(self, path: str, problem: str) -> InputError:
@@ -49,13 +51,13 @@ class Reader(Protocol):
         ...
 
 
-def check_scenario(reader: Reader, wire: ScenarioFile) -> None:
+def check_scenario(reader: FieldReader, wire: ScenarioFile) -> None:
     """Raise for the first mistake."""
     _Checks(reader, wire).run()
 
 
 class _Checks:
-    def __init__(self, reader: Reader, wire: ScenarioFile) -> None:
+    def __init__(self, reader: FieldReader, wire: ScenarioFile) -> None:
         self.reader, self.wire = reader, wire
         self.pools = [pool.name for pool in wire.pools]
 
@@ -195,7 +197,7 @@ class _Checks:
 
     # ------------------------------------------------------------ steps
 
-    def _check_step(self, step: Step, path: str) -> None:
+    def _check_step(self, step: StepSection, path: str) -> None:
         if (step.at is None) == (step.every is None):
             self._fail(path, "a step needs either `at` or `every`; write `at: 20m`")
         for name, text in (("at", step.at), ("from", step.from_), ("until", step.until)):
@@ -209,7 +211,7 @@ class _Checks:
             self._fail(path, f"a step does one thing; write one of: {words}")
         self._check_action(step, path)
 
-    def _check_action(self, step: Step, path: str) -> None:
+    def _check_action(self, step: StepSection, path: str) -> None:
         for name, replicas in (step.scale or {}).items():
             self._at_least(replicas, 0, f"{path}.scale.{name}")
         if step.image is not None:
@@ -220,8 +222,19 @@ class _Checks:
             self._at_least(step.price.price, 0, f"{path}.price.price")
         if step.kill is not None:
             self._at_least(step.kill.nodes, 1, f"{path}.kill.nodes")
+        if step.sick is not None:
+            self._check_sick_step(step.sick, f"{path}.sick")
         if step.pool is not None:
             self._check_pool_step(step.pool, f"{path}.pool")
+
+    def _check_sick_step(self, step: SickStep, path: str) -> None:
+        self._at_least(step.nodes, 1, f"{path}.nodes")
+        self._lasting(step.for_, f"{path}.for")
+        if step.status not in _STATUSES:
+            known = ", ".join(_STATUSES)
+            self._fail(f"{path}.status", f"{step.status!r} is no status of a condition; write one of: {known}")
+        if step.pool and step.pool not in self.pools:
+            self._fail(f"{path}.pool", f"there is no pool {step.pool!r}; write one of: {', '.join(self.pools)}")
 
     def _check_pool_step(self, step: PoolStep, path: str) -> None:
         if step.name not in self.pools:
@@ -232,7 +245,7 @@ class _Checks:
         self._refuse(disruption_findings(step.disruption, f"{path}.disruption"))
 
 
-def _options(given: Any, path: str, reader: Reader) -> Iterator[tuple[str, Any]]:
+def _options(given: Any, path: str, reader: FieldReader) -> Iterator[tuple[str, Any]]:
     """Yield a value, or each of those that one is drawn from, with its path."""
     if not isinstance(given, tuple):
         yield path, given

@@ -180,7 +180,17 @@ class KillStep(_Strict, frozen=True, kw_only=True):
     nodes: int = 1
 
 
-class Step(_Strict, frozen=True, kw_only=True):
+class SickStep(_Strict, frozen=True, kw_only=True):
+    """Nodes fall ill for a while: a condition takes a status. `Ready` with `Unknown`: their kubelets say nothing."""
+
+    nodes: int = 1
+    pool: str = ""
+    condition: str = "Ready"
+    status: str = "Unknown"
+    for_: str = msgspec.field(name="for", default="1h")
+
+
+class StepSection(_Strict, frozen=True, kw_only=True):
     """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
 
     at: str | None = None
@@ -194,6 +204,7 @@ class Step(_Strict, frozen=True, kw_only=True):
     price: PriceStep | None = None
     pool: PoolStep | None = None
     kill: KillStep | None = None
+    sick: SickStep | None = None
 
 
 class PolicySection(_Strict, frozen=True, kw_only=True):
@@ -243,6 +254,6 @@ class ScenarioFile(_Strict, frozen=True, kw_only=True):
     trace: TraceSection | None = None
     cluster: str | None = None
     arrivals: str | ArrivalsSection | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepSection, ...] = ()
     policies: dict[str, PolicySection]
     moral: str = ""

@@ -9,188 +9,32 @@ import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace as change
 
-from dovetail.api.catalogue import CatalogueError, load_catalogue
 from dovetail.api.policy_change import with_policy_fields
 from dovetail.model import names
-from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.duration import parse_simple
 from dovetail.model.money import parse_money
 from dovetail.model.objects import (
-    Affinity,
-    Container,
-    DisruptionSpec,
     LabelSelectorSpec,
-    NodeClaimSpec,
-    NodeClaimTemplate,
-    NodeClassReference,
     NodePool,
-    NodePoolSpec,
     ObjectMeta,
-    PodAffinity,
-    PodAffinityTerm,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
-    PodSpec,
-    ResourceRequirements,
-    SelectorRequirement,
-    TemplateMeta,
-    TopologySpreadConstraint,
 )
-from dovetail.model.quantity import value
 from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.scenarios.captured import load_captured, start_from
 from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError
-from dovetail.sim.scenarios.sections import CloudSection, CurveSection, PoolSection, Step, WorkloadSection
+from dovetail.sim.scenarios.scenario_objects import disruption_of, pod_spec, pool_of
+from dovetail.sim.scenarios.sections import CurveSection, SickStep, StepSection, WorkloadSection
+from dovetail.sim.scenarios.simulated_cloud import catalogue_of, times_of
+from dovetail.sim.scenarios.spans import span
 from dovetail.sim.scenarios.traces import add_trace
-from dovetail.sim.world.clock import HOUR, Span
-from dovetail.sim.world.cloud import CloudTimes
+from dovetail.sim.world.clock import HOUR
 from dovetail.sim.world.workloads import Workload
 from dovetail.sim.world.world import World, WorldConfig, managed
-
-_TOPOLOGIES: Final = {"zone": names.ZONE, "hostname": names.HOSTNAME, "node": names.HOSTNAME}
-_MIB: Final = 1024 * 1024
-
-
-@lru_cache(maxsize=4096)
-def span(text: str) -> Span:
-    """Return a span that `scenario` has checked already."""
-    low, dash, high = str(text).partition("-")
-    first = parse_simple(low.strip(), "smhd")
-    return Span(first, parse_simple(high.strip(), "smhd") if dash else first)
-
-
-# ---------------------------------------------------------------- catalogue
-
-
-def catalogue_of(scenario: Scenario) -> Catalogue:
-    """Return the instance types of a scenario: its own table, or those of a catalogue that match its patterns."""
-    file = scenario.file
-    if scenario.catalogue is not None:
-        return scenario.catalogue
-    if not isinstance(file.catalogue, str):
-        kinds = tuple(
-            offered(
-                entry.name,
-                entry.cpu,
-                entry.memory,
-                entry.price,
-                entry.spot,
-                file.zones,
-                pods=entry.pods,
-                arch=entry.arch,
-                family=entry.family,
-            )
-            for entry in file.catalogue
-        )
-        return Catalogue(instance_types=kinds, source=scenario.source)
-    try:
-        found = load_catalogue(file.catalogue)
-    except CatalogueError as error:
-        raise ScenarioError(f"{scenario.source}: catalogue: {error}") from None
-    if not file.types:
-        return found
-    kept = tuple(kind for kind in found.instance_types if any(fnmatch.fnmatch(kind.name, p) for p in file.types))
-    if not kept:
-        raise ScenarioError(f"{scenario.source}: types: no type of {file.catalogue} matches; write patterns as m5.*")
-    return replace(found, instance_types=kept)
-
-
-def offered(
-    name: str,
-    cpu: int,
-    memory: str,
-    price: float,
-    spot: float | None,
-    zones: tuple[str, ...],
-    *,
-    pods: int = 58,
-    arch: str = "amd64",
-    family: str = "",
-) -> InstanceType:
-    """Return an instance type as the cloud would describe it, with a kubelet's usual overhead."""
-    size = value(memory)
-    offerings = [_offering(names.ON_DEMAND, zone, price) for zone in zones]
-    if spot is not None:
-        offerings += [_offering(names.SPOT, zone, spot) for zone in zones]
-    labels = {
-        names.INSTANCE_TYPE: (name,),
-        names.ARCH: (arch,),
-        names.OS: ("linux",),
-        names.ZONE: zones,
-        names.CAPACITY_TYPE: tuple(sorted({offering.capacity_type for offering in offerings})),
-        "karpenter.k8s.aws/instance-family": (family or name.partition(".")[0],),
-        "karpenter.k8s.aws/instance-cpu": (str(cpu),),
-    }
-    return InstanceType(
-        name=name,
-        requirements=tuple(
-            SelectorRequirement(key=key, operator="In", values=vs) for key, vs in sorted(labels.items())
-        ),
-        capacity={"cpu": cpu * 1000, "memory": size, "pods": pods, "ephemeral-storage": 20 * 1024 * _MIB},
-        overhead={"cpu": 70 + 5 * cpu, "memory": size * 8 // 100 + 300 * _MIB},
-        offerings=tuple(offerings),
-    )
-
-
-def _offering(capacity_type: str, zone: str, price: float) -> Offering:
-    exact = parse_money(Decimal(str(price)))
-    return Offering(capacity_type=capacity_type, zone=zone, price=exact, price_float=price)
-
-
-def times_of(section: CloudSection) -> CloudTimes:
-    """Return the cloud's times."""
-    prices = section.spot_prices
-    return CloudTimes(
-        create=span(section.create),
-        register=span(section.register),
-        ready=span(section.ready),
-        shutdown=span(section.shutdown),
-        interruptions_per_hour=section.interruptions_per_hour,
-        price_interval=span(prices.every).low if prices is not None else 0,
-        price_sigma=prices.sigma if prices is not None else 0.0,
-        any_zone=section.zone_choice == "any",
-    )
-
-
-# ---------------------------------------------------------------- pools and workloads
-
-
-def pool_of(section: PoolSection, policy: Policy) -> NodePool:
-    """Return the NodePool under a policy: the pool's own disruption, with what the policy changes."""
-    pool = NodePool(
-        metadata=ObjectMeta(name=section.name),
-        spec=NodePoolSpec(
-            template=NodeClaimTemplate(
-                metadata=TemplateMeta(labels=section.labels),
-                spec=NodeClaimSpec(
-                    requirements=section.requirements,
-                    taints=section.taints,
-                    startup_taints=section.startup_taints,
-                    node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
-                    expire_after=section.expire_after,
-                    termination_grace_period=section.termination_grace_period,
-                ),
-            ),
-            disruption=disruption_of(section.disruption, policy.disruption),
-            limits=section.limits,
-            weight=section.weight,
-        ),
-    )
-    return managed(pool) if section.managed and not policy.settings.rules.plays_karpenter else pool
-
-
-def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
-    """`spec.disruption` as the file says it."""
-    try:
-        return msgspec.convert({**base, **policy}, DisruptionSpec, strict=False)
-    except msgspec.ValidationError as error:
-        raise ScenarioError(f"disruption: {error}; write it as in a NodePool's spec.disruption") from None
 
 
 class Stage:
@@ -256,7 +100,7 @@ class Stage:
     def _add(self, work: WorkloadSection, index: int) -> None:
         name = work.name if work.count == 1 else f"{work.name}-{index:02d}"
         labels = work.labels or {"app": name}
-        spec = _spec(work, labels, self._draw(work.cpu), self._draw(work.memory))
+        spec = pod_spec(work, labels, self._draw(work.cpu), self._draw(work.memory))
         replicas = int(self._draw(work.replicas))
         kind = "ReplicaSet" if work.kind == "Deployment" else work.kind
         made = Workload(
@@ -342,7 +186,7 @@ class Stage:
 
     # ------------------------------------------------------------ steps
 
-    def _plan(self, step: Step) -> None:
+    def _plan(self, step: StepSection) -> None:
         """Put a step on the clock; times count from the end of the warm-up."""
         zero = self.scenario.warm_up
         if step.at is not None:
@@ -360,7 +204,7 @@ class Stage:
 
         self.world.clock.at(zero + span(step.from_).low, again)
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: StepSection) -> None:
         if step.scale is not None:
             for name, replicas in step.scale.items():
                 self._scale(name, replicas)
@@ -380,6 +224,21 @@ class Stage:
                 alive = sorted(self.world.cloud.instances)
                 if alive:
                     self.world.kill(alive[self._steps.randrange(len(alive))])
+        elif step.sick is not None:
+            self._sicken(step.sick)
+
+    def _sicken(self, step: SickStep) -> None:
+        """Let some nodes that are well fall ill."""
+        nodes = self.world.store.nodes
+        ill = self.world.sickness.nodes
+        well = [
+            name
+            for name in sorted(nodes)
+            if name not in ill and (not step.pool or nodes[name].metadata.labels.get(names.NODEPOOL) == step.pool)
+        ]
+        for _ in range(min(step.nodes, len(well))):
+            chosen = well.pop(self._steps.randrange(len(well)))
+            self.world.fall_ill(chosen, step.condition, step.status, span(step.for_).low)
 
     def _matching(self, pattern: str) -> list[str]:
         return [key for key in self.sizes if not pattern or fnmatch.fnmatch(key.rpartition("/")[2], pattern)]
@@ -393,7 +252,7 @@ class Stage:
         for key in self._matching(pattern):
             self._set_size(key, replicas)
 
-    def _change(self, step: Step) -> None:
+    def _change(self, step: StepSection) -> None:
         wanted = step.change
         assert wanted is not None
         keys = self._matching(wanted.matching)
@@ -411,7 +270,7 @@ class Stage:
             if zone in ("", offering.zone) and capacity_type in ("", offering.capacity_type)
         ]
 
-    def _dry(self, step: Step) -> None:
+    def _dry(self, step: StepSection) -> None:
         wanted = step.out_of_stock
         assert wanted is not None
         self.world.outside(f"{wanted.type} out of stock")
@@ -419,14 +278,14 @@ class Stage:
         for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
             self.world.cloud.run_dry(offering, until)
 
-    def _price(self, step: Step) -> None:
+    def _price(self, step: StepSection) -> None:
         wanted = step.price
         assert wanted is not None
         exact = parse_money(Decimal(str(wanted.price)))
         for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
             self.world.cloud.set_price(offering, exact, wanted.price)
 
-    def _pool(self, step: Step) -> None:
+    def _pool(self, step: StepSection) -> None:
         wanted = step.pool
         assert wanted is not None
         if wanted.labels:
@@ -437,29 +296,3 @@ class Stage:
         section = next(entry for entry in self.scenario.file.pools if entry.name == wanted.name)
         spec = disruption_of({**section.disruption, **wanted.disruption}, self.policy.disruption)
         self.world.set_pool(change(pool, spec=change(pool.spec, disruption=spec)))
-
-
-def _spec(work: WorkloadSection, labels: dict[str, str], cpu: str | int, memory: str | int) -> PodSpec:
-    selector = LabelSelectorSpec(match_labels=labels)
-    spread = tuple(
-        TopologySpreadConstraint(
-            topology_key=_TOPOLOGIES.get(entry.over, entry.over),
-            max_skew=entry.skew,
-            when_unsatisfiable="DoNotSchedule" if entry.must else "ScheduleAnyway",
-            label_selector=selector,
-        )
-        for entry in work.spread
-    )
-    affinity = None
-    if work.apart is not None:
-        term = PodAffinityTerm(topology_key=_TOPOLOGIES.get(work.apart, work.apart), label_selector=selector)
-        affinity = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
-    return PodSpec(
-        node_selector=work.node_selector,
-        tolerations=work.tolerations,
-        topology_spread_constraints=spread,
-        affinity=affinity,
-        priority=work.priority,
-        termination_grace_period_seconds=work.grace,
-        containers=(Container(name="main", resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory})),),
-    )

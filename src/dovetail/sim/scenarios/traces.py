@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.model.duration import parse_simple
 from dovetail.model.objects import Container, PodSpec, ResourceRequirements
+from dovetail.model.timing.duration import parse_simple
 from dovetail.sim.scenarios.scenario import Scenario, ScenarioError
 from dovetail.sim.scenarios.sections import TraceSection
 from dovetail.sim.world.clock import SECOND, Span

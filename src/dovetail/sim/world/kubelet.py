@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dovetail.model.objects import Condition, Pod
 from dovetail.sim.world.clock import Alarm, Clock
-from dovetail.sim.world.shapes import Shapes
+from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.store import WorldStore
 
 

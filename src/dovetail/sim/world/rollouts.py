@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from dovetail.model.feature_objects import DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate
 from dovetail.model.names import SURGE
 from dovetail.model.objects import Deployment, ObjectMeta, is_true
+from dovetail.model.parts.features import DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.store import Change, WorldStore
 from dovetail.sim.world.workloads import Workload, Workloads
@@ -52,6 +52,12 @@ class Rollouts:
         spec = DeploymentSpec(replicas=workload.replicas, strategy=strategy)
         self.store.put(Deployment(metadata=meta, spec=spec, status=_whole(workload.replicas, 1)))
         self.workloads.add(workload)
+
+    def scaled(self, key: str, replicas: int) -> None:
+        """Tell a Deployment how many pods are wanted now."""
+        item = cast("Deployment | None", self.store.by_kind["Deployment"].get(key))
+        if item is not None and item.spec.replicas != replicas:
+            self.store.put(replace(item, spec=replace(item.spec, replicas=replicas)))
 
     def _hear(self, change: Change) -> None:
         if change.kind != "Deployment" or change.old is None or change.new is None:

@@ -32,8 +32,8 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.world.clock import SECOND, Clock, Dice, Span
 from dovetail.sim.world.kubelet import Kubelets
-from dovetail.sim.world.matching import admitted_by_taints, node_fits_selectors
-from dovetail.sim.world.shapes import PodShape, Shapes, shape_of
+from dovetail.sim.world.placement.matching import admitted_by_taints, node_fits_selectors
+from dovetail.sim.world.placement.shapes import PodShape, Shapes, shape_of
 from dovetail.sim.world.store import Change, WorldStore
 
 _SYNC: Final = SECOND // 10

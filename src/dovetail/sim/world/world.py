@@ -14,6 +14,7 @@ from msgspec.structs import replace as change
 from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
@@ -27,16 +28,18 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.world.actuate import Actuator, claim_from
 from dovetail.sim.world.clock import Clock, Dice
 from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
-from dovetail.sim.world.draining import Draining
 from dovetail.sim.world.eviction import Evictions
 from dovetail.sim.world.host import Host, Line
-from dovetail.sim.world.karpenter import DRIFT_CHECK, Karpenter, with_condition
-from dovetail.sim.world.karpenter_loop import ConsolidationState, LoopDecider
+from dovetail.sim.world.karpenter.draining import Draining
+from dovetail.sim.world.karpenter.lifetimes import DRIFT_CHECK, Karpenter
+from dovetail.sim.world.karpenter.loop import ConsolidationState, LoopDecider
+from dovetail.sim.world.karpenter.node_objects import with_condition
+from dovetail.sim.world.karpenter.provisioner import Provisioner
 from dovetail.sim.world.kubelet import Kubelets
-from dovetail.sim.world.provisioner import Provisioner
+from dovetail.sim.world.placement.scheduler import Scheduler
+from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.rollouts import Rollouts
-from dovetail.sim.world.scheduler import Scheduler
-from dovetail.sim.world.shapes import Shapes
+from dovetail.sim.world.sickness import NodeIllness
 from dovetail.sim.world.store import WorldStore
 from dovetail.sim.world.workloads import Workloads
 
@@ -73,6 +76,7 @@ class World:
         self.karpenter = Karpenter(self.store, self.clock, self.cloud, self.draining, self.dice)
         self.workloads = Workloads(self.store, self.clock, self.shapes, self.kubelets, self.dice)
         self.rollouts = Rollouts(self.store, self.clock, self.workloads)
+        self.sickness = NodeIllness(self.store, self.clock, self.shapes, self.kubelets)
         self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger
@@ -198,9 +202,7 @@ class World:
             return Engine(
                 settings,
                 catalogue,
-                identity=identity,
-                holds=not karpenter,
-                controller=kind,
+                EngineRole(identity=identity, holds=not karpenter, controller=kind),
                 decider=decider,
                 verdicts_every=verdicts_every,
             )
@@ -221,6 +223,7 @@ class World:
         """Somebody (a person, an autoscaler) asks for another number of pods."""
         self.outside(f"{key} scaled to {replicas}")
         self.workloads.scale(kind, key, replicas)
+        self.rollouts.scaled(key, replicas)
 
     def set_image(self, node_class: str, image: str, *, bad: bool = False, within: int = DRIFT_CHECK) -> None:
         """Roll out a machine image; Karpenter looks at every node within that time."""
@@ -241,6 +244,13 @@ class World:
         self.outside(f"{claim} dies")
         self._lost(claim, "died")
         self.karpenter.die(claim)
+
+    def fall_ill(self, node: str, condition: str, status: str, length: int | None = None) -> None:
+        """A node falls ill, for a while or for good."""
+        self.outside(f"{node} is ill: {condition} {status}")
+        self.sickness.begin(node, condition, status)
+        if length is not None:
+            self.clock.after(length, self.sickness.end, node)
 
     def set_pool(self, pool: NodePool) -> None:
         """Somebody changes a NodePool."""

@@ -1,0 +1,1 @@
+"""Checks of NodePool and NodeClaim manifests."""

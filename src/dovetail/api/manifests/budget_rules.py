@@ -1,0 +1,116 @@
+"""What makes one disruption budget usable, whether it stands in a spec, in the annotation or in a file.
+
+One set of rules for `validate`, which shows the findings, and for `policy`, which lets a broken budget allow nothing.
+Spec section 1; S2 Validation, S3 Validation/Defaults. Sits in api.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from dovetail.api.findings import Finding
+from dovetail.api.manifests.manifest_shapes import BUDGET, WINDOW_LENGTH
+from dovetail.api.manifests.shape import check, error, warning
+from dovetail.model.timing.cron import ScheduleError
+from dovetail.model.timing.duration import HOUR, MINUTE, parse_simple
+from dovetail.model.timing.schedule import parse_schedule
+
+PER_MAX: Final = 168 * HOUR
+
+
+def budget_findings(budget: Any, path: str) -> Iterator[Finding]:
+    """Return everything that is wrong or doubtful with one budget."""
+    shape_findings = list(check(BUDGET, budget, path))
+    yield from shape_findings
+    if not isinstance(budget, dict):
+        return
+    broken = {finding.path for finding in shape_findings}
+    yield from _pairs(budget, path)
+    yield from schedule_findings(budget, path, broken)
+    yield from duration_findings(budget.get("duration"), f"{path}.duration", "the budget is never active")
+    yield from reason_findings(budget, path)
+    yield from _topology(budget, path)
+    yield from _rate(budget, path)
+
+
+def schedule_findings(written: dict[str, Any], path: str, broken: AbstractSet[str]) -> Iterator[Finding]:
+    """Check the schedule of a budget or a window, unless its form is broken already."""
+    schedule = written.get("schedule")
+    if isinstance(schedule, str) and f"{path}.schedule" not in broken:
+        try:
+            parse_schedule(schedule)
+        except ScheduleError as problem:
+            yield error(f"{path}.schedule", schedule, problem.reason, problem.remedy)
+
+
+def _pairs(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    has_schedule, has_duration = budget.get("schedule") is not None, budget.get("duration") is not None
+    if has_schedule != has_duration:
+        missing, there = ("duration", "schedule") if has_schedule else ("schedule", "duration")
+        yield error(
+            path, budget, f"has {there} without {missing}", "set both, or neither for a budget that is always active"
+        )
+    if budget.get("sequential") is True and budget.get("topologyKey") is None:
+        yield error(path, budget, "has sequential without topologyKey", "set topologyKey: topology.kubernetes.io/zone")
+    if budget.get("per") is not None and budget.get("topologyKey") is not None:
+        yield error(path, budget, "has per together with topologyKey", "make two budgets of it")
+
+
+def duration_findings(duration: Any, path: str, consequence: str) -> Iterator[Finding]:
+    """Check the length of a window: hours and minutes that fit an integer and are more than nothing."""
+    if not isinstance(duration, str) or WINDOW_LENGTH.fullmatch(duration) is None:
+        return
+    if is_too_long(duration):
+        yield error(path, duration, "is longer than anything can last", "write hours and minutes such as 8h")
+    elif parse_simple(duration, "smh") == 0:
+        yield warning(path, duration, f"is no time at all, so {consequence}", "write a longer one, such as 8h")
+
+
+def is_too_long(text: str) -> bool:
+    """Return whether a duration of the right form does not fit a 64-bit integer of nanoseconds."""
+    try:
+        parse_simple(text, "smhd")
+    except ValueError:
+        return True
+    return False
+
+
+def _rate(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    per = budget.get("per")
+    if not isinstance(per, str) or WINDOW_LENGTH.fullmatch(per) is None:
+        return
+    if is_too_long(per) or not MINUTE <= parse_simple(per, "smh") <= PER_MAX:
+        yield error(f"{path}.per", per, "is out of bounds", "write 1m to 168h")
+
+
+def reason_findings(written: dict[str, Any], path: str) -> Iterator[Finding]:
+    """Check that no reason is listed twice."""
+    reasons = written.get("reasons")
+    if not isinstance(reasons, list):
+        return
+    texts = [reason for reason in reasons if isinstance(reason, str)]
+    for reason in sorted({reason for reason in texts if texts.count(reason) > 1}):
+        yield error(f"{path}.reasons", reason, "is listed more than once", "list each reason once")
+
+
+def _topology(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    reasons = budget.get("reasons")
+    if isinstance(reasons, list) and budget.get("topologyKey") is not None and reasons and "Drifted" not in reasons:
+        yield warning(
+            f"{path}.reasons",
+            reasons,
+            "leaves out Drifted, but a budget with topologyKey holds for drift only, so it does nothing",
+            "add Drifted, or take topologyKey out",
+        )
+
+
+def with_text_nodes(budget: Any, path: str) -> tuple[Any, Finding | None]:
+    """Turn an integer for `nodes` into text, with a warning: files have it, the API server refuses it (section 1)."""
+    nodes = budget.get("nodes") if isinstance(budget, dict) else None
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        return budget, None
+    remark = None
+    if not path.startswith("metadata."):  # the API server looks at the spec only, not into the annotation
+        problem = f'was read as "{nodes}"; the API server refuses a number here'
+        remark = warning(f"{path}.nodes", nodes, problem, f'write "{nodes}"')
+    return budget | {"nodes": str(nodes)}, remark

@@ -1,0 +1,351 @@
+"""Files, streams and API answers into the structs of `model.objects`.
+
+Takes what `kubectl get -o json|yaml` prints. Every kind of contract.md becomes a struct, all others are counted. The
+two v1beta1 forms of Karpenter's objects are turned into v1 on the way. What Kubernetes would accept is accepted:
+unknown fields, null lists, `PodList`s whose items don't say their kind; what it refuses is refused with the field, its
+value and what to write. `api.policy` and `api.manifests.validate` check whether a NodePool's policy makes sense.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from dovetail.api.findings import InputError, shown
+from dovetail.api.manifests.v1beta1 import as_v1
+from dovetail.api.reading.capture_document import latest_heartbeat, read_capture
+from dovetail.api.reading.documents import (
+    NOTHING_LISTED,
+    NOTHING_THERE,
+    Document,
+    Head,
+    is_empty_list,
+    read_input,
+    split_documents,
+)
+from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.objects import KINDS, AnyObject
+from dovetail.model.quantity import QuantityError, resource_amount
+
+_GROUPS: Final[dict[str, str]] = {
+    "Pod": "",
+    "Node": "",
+    "Namespace": "",
+    "PersistentVolume": "",
+    "PersistentVolumeClaim": "",
+    "NodeClaim": "karpenter.sh",
+    "NodePool": "karpenter.sh",
+    "PodDisruptionBudget": "policy",
+    "DaemonSet": "apps",
+    "ReplicaSet": "apps",
+    "StatefulSet": "apps",
+    "StorageClass": "storage.k8s.io",
+    "CSINode": "storage.k8s.io",
+    "PriorityClass": "scheduling.k8s.io",
+    "Deployment": "apps",
+    "Service": "",
+    "PodTemplate": "",
+    "CapacityBuffer": "autoscaling.x-k8s.io",
+    "NodeOverlay": "karpenter.sh",
+}
+_NAMESPACED: Final = frozenset(
+    {
+        "Pod",
+        "PodDisruptionBudget",
+        "DaemonSet",
+        "ReplicaSet",
+        "StatefulSet",
+        "PersistentVolumeClaim",
+        "Deployment",
+        "Service",
+        "PodTemplate",
+        "CapacityBuffer",
+    }
+)
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
+}
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_UNREAD_MAX: Final = 32
+_EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
+
+
+@dataclass(slots=True)
+class DecodedObjects:
+    """The objects of an input, in its order, and how many there were of kinds that nothing here needs."""
+
+    objects: list[AnyObject] = field(default_factory=list)
+    unknown_kinds: dict[str, int] = field(default_factory=dict)
+    captured_at: datetime | None = None
+    latest_heartbeat: datetime | None = None
+
+    def add(self, other: "DecodedObjects") -> None:
+        """Add what another input held; of several times the latest counts."""
+        self.objects += other.objects
+        for kind, count in other.unknown_kinds.items():
+            self.unknown_kinds[kind] = self.unknown_kinds.get(kind, 0) + count
+        self.captured_at = _later(self.captured_at, other.captured_at)
+        self.latest_heartbeat = _later(self.latest_heartbeat, other.latest_heartbeat)
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((at for at in (one, other) if at is not None), default=None)
+
+
+def load_cluster(paths: Sequence[Path | str]) -> Cluster:
+    """Read files ("-": standard input) into one Cluster; of objects with the same name the last one stands."""
+    if not paths:
+        raise InputError("no input: give files with -f, or - for standard input")
+    everything = DecodedObjects()
+    for path in paths:
+        name = "standard input" if str(path) == "-" else str(path)
+        try:
+            found = decode_objects(read_input(path))
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        everything.add(found)
+    if not everything.objects and not everything.unknown_kinds:
+        raise InputError(f"{', '.join(map(str, paths))}: {NOTHING_LISTED}")
+    cluster = cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
+    return replace(cluster, captured_at=everything.captured_at, latest_heartbeat=everything.latest_heartbeat)
+
+
+def decode_objects(data: bytes) -> DecodedObjects:
+    """Decode one input: a List, an object or many documents, JSON or YAML."""
+    found = DecodedObjects()
+    seen = False
+    for document in split_documents(data):
+        seen = True
+        captured_at = read_capture(document)
+        if captured_at is not None:
+            found.captured_at = _later(found.captured_at, captured_at)
+            continue
+        item = decode_document(document)
+        if document.head.kind == "Node":
+            found.latest_heartbeat = _later(found.latest_heartbeat, latest_heartbeat(document))
+        if item is None:
+            kind = document.head.kind
+            found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1
+        else:
+            found.objects.append(item)
+    if not seen and not is_empty_list(data):
+        raise InputError(NOTHING_THERE)
+    return found
+
+
+def unreadable_quantity(cluster: Cluster) -> str | None:
+    """Name the first object with an amount that is no quantity, its field and what to write; None: there is none."""
+    items: tuple[AnyObject, ...] = (*cluster.nodes, *cluster.node_claims, *cluster.pods, *cluster.daemon_sets)
+    for item in items:
+        for path, resource, text in _amounts(msgspec.to_builtins(item), ""):
+            try:
+                resource_amount(resource, text)
+            except QuantityError as error:
+                meta = item.metadata
+                name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                return f"{type(item).__name__} {name}: {path}: {error}"
+    return None
+
+
+_AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead", "allocatedResources")
+
+
+def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Return every amount below, with its path and its resource."""
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
+    for key, inner in pairs:
+        below = f"{path}[{key}]" if isinstance(key, int) else _join(path, key)
+        if key in _AMOUNTS and isinstance(inner, dict):
+            yield from ((f"{below}.{name}", name, text) for name, text in inner.items() if not isinstance(text, dict))
+        else:
+            yield from _amounts(inner, below)
+
+
+@lru_cache(1024)
+def known(head: Head) -> bool:
+    """Return whether the kind is one that a decision needs, of its own API group."""
+    group = _GROUPS.get(head.kind)
+    if group is None:
+        return False
+    written, _, _ = head.api_version.rpartition("/")
+    return not head.api_version or written == group
+
+
+def decode_document(document: Document) -> AnyObject | None:
+    """Decode one object; None where its kind is not needed."""
+    head = document.head
+    if not known(head):
+        return None
+    if document.raw is not None and not head.api_version.endswith("v1beta1"):
+        try:
+            item = cast("AnyObject", _DECODERS[head.kind].decode(document.raw))
+            return item if item.metadata.namespace else _placed(item, head.kind)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            pass  # nulls where lists belong, or an error that the slow way can name better
+    return _decode_slowly(document)
+
+
+def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
+    """Decode one object of an API server's list or watch, whose items don't say their kind.
+
+    The same leniency as for files: null lists are no lists, and a null budget is a closed one.
+    """
+    try:
+        return cast("AnyObject", _DECODERS[kind].decode(raw))
+    except msgspec.ValidationError:
+        tree = msgspec.json.decode(raw)
+        named = {"kind": kind, **tree} if isinstance(tree, dict) else tree
+        return _converted(without_nulls(_null_budgets_closed(named)), kind)
+
+
+def _decode_slowly(document: Document) -> AnyObject:
+    kind = document.head.kind
+    try:
+        tree = without_nulls(_null_budgets_closed(document.as_tree()))
+    except (InputError, RecursionError):
+        raise InputError(_located(document, None, "it is nested too deep, or not readable as UTF-8 text")) from None
+    if document.head.api_version == "karpenter.sh/v1beta1":
+        tree = as_v1(tree)
+    try:
+        return _placed(_converted(tree, kind), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(_located(document, tree, _field_problem(str(error), tree))) from None
+
+
+def _converted(tree: Any, kind: str) -> AnyObject:
+    """Make the struct of a tree. A NodePool's field of the wrong type is left out and said, and closes what it governs.
+
+    One pool's typo is that pool's problem, not the whole input's (spec section 1).
+    """
+    unread: list[list[str]] = []
+    while True:
+        try:
+            return cast("AnyObject", msgspec.convert(tree, KINDS[kind]))
+        except msgspec.ValidationError as error:
+            path = _field_of(str(error)) if kind == "NodePool" and len(unread) < _UNREAD_MAX else ()
+            if not path:
+                raise
+            unread.append([".".join(path), _field_problem(str(error), tree)])
+            tree = {**_left_out(tree, path), "dovetail.dev/unread": unread}
+
+
+def _field_of(message: str) -> tuple[str, ...]:
+    """Return the names on the way to the field of a pool's spec that a decoder complains of; none: it is no such."""
+    place = message.rpartition(" - at `")[2].rstrip("`").removeprefix("$")
+    names = tuple(name for name, _ in _STEP.findall(place.partition("[")[0]))
+    deep = 4 if names[:2] == ("spec", "template") else 3 if names[:2] == ("spec", "disruption") else 2
+    return names[:deep] if names[:1] == ("spec",) and len(names) > 1 else ()
+
+
+def _left_out(tree: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Copy a tree without one field."""
+    if len(path) == 1:
+        return {key: value for key, value in tree.items() if key != path[0]}
+    return {**tree, path[0]: _left_out(tree[path[0]], path[1:])}
+
+
+def _placed(item: AnyObject, kind: str) -> AnyObject:
+    """Put a namespaced object without a namespace where kubectl would create it."""
+    if not item.metadata.namespace and kind in _NAMESPACED:
+        return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace="default"))
+    return item
+
+
+def without_nulls(tree: Any) -> Any:
+    """Copy a tree without fields that are null: to Kubernetes they are not there."""
+    if isinstance(tree, dict):
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [without_nulls(value) for value in tree if value is not None]
+    return tree
+
+
+def _null_budgets_closed(tree: Any) -> Any:
+    """Copy a NodePool so that a budget that is null is one that can't be read, not one that is not there.
+
+    Without it the list could end up empty, which is no limit at all.
+    """
+    disruption = tree.get("spec", {}).get("disruption") if _is_pool(tree) else None
+    budgets = disruption.get("budgets") if isinstance(disruption, dict) else None
+    if disruption is None or not isinstance(budgets, list) or None not in budgets:
+        return tree
+    closed = [{"nodes": ""} if budget is None else budget for budget in budgets]
+    return {**tree, "spec": {**tree["spec"], "disruption": {**disruption, "budgets": closed}}}
+
+
+def _is_pool(tree: Any) -> bool:
+    return isinstance(tree, dict) and tree.get("kind") == "NodePool" and isinstance(tree.get("spec"), dict)
+
+
+def _located(document: Document, tree: Any, problem: str) -> str:
+    meta = tree.get("metadata") if isinstance(tree, dict) else None
+    name = meta.get("name", "") if isinstance(meta, dict) else ""
+    what = f"{document.head.kind}/{name}" if name else document.head.kind
+    return f"{document.where} ({what}): {problem}" if document.where else f"{what}: {problem}"
+
+
+_WORDS: Final = {
+    "str": "text (put it in quotes)",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a map",
+    "datetime": "a time with its zone, such as 2026-03-14T15:30:00Z",
+}
+
+
+def _field_problem(message: str, tree: Any) -> str:
+    """Turn a decoder's complaint into a field path, its value and what to write."""
+    complaint, _, place = message.rpartition(" - at `")
+    if not complaint:
+        complaint, place = message, "$"
+    expected = _EXPECTED.search(complaint)
+    names = [name.strip() for name in expected.group(1).split("|")] if expected else []
+    path, value = _walk(tree, place.rstrip("`").removeprefix("$"), names)
+    if "missing required field" in complaint:
+        wanted = complaint.rpartition("`")[0].rpartition("`")[2]
+        return f"{_join(path, wanted)} is missing; write it"
+    if expected is None:
+        is_time = "RFC3339" in complaint or "timezone" in complaint
+        return f"{path} is {shown(value)}; " + (f"write {_WORDS['datetime']}" if is_time else complaint)
+    if {"bool", "str"} <= set(names):
+        return f"{path} is {shown(value)}; write one value, not a list or a map"
+    words = " or ".join(_WORDS.get(name, name) for name in names if name != "null")
+    return f"{path or 'the object'} is {shown(value)}; write {words}"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _walk(tree: Any, place: str, expected: Iterable[str]) -> tuple[str, Any]:
+    """Follow a decoder's path; where it only says "some value of this map", find the first that doesn't fit."""
+    path, value = "", tree
+    for name, index in _STEP.findall(place):
+        if name:
+            path, value = _join(path, name), value.get(name) if isinstance(value, dict) else None
+        elif index == "...":
+            key = next(_misfits(value, set(expected)), None)
+            if key is None:
+                return path, value
+            path, value = f"{path}[{key}]", value[key]
+        else:
+            path = f"{path}[{index}]"
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+    return path, value
+
+
+_PYTHON: Final = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict}
+
+
+def _misfits(value: Any, expected: set[str]) -> Iterator[str]:
+    types = tuple(_PYTHON[name] for name in sorted(expected) if name in _PYTHON)
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if not isinstance(inner, types) or (isinstance(inner, bool) and "bool" not in expected):
+            yield key

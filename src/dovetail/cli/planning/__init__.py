@@ -1,0 +1,1 @@
+"""Commands that answer from a captured or live cluster what would be done, and why not."""

@@ -1,0 +1,173 @@
+"""`dovetail validate`: checks NodePool and NodeClaim manifests as the API server and the controller would."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dovetail.api.findings import Finding, InputError, Remark, Severity, one_line
+from dovetail.cli.inputs import add_output_option
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_EPILOG: Final = """\
+One line for each finding: FILE: KIND/NAME: error|warning: FIELD (VALUE): what is wrong; what to write instead.
+Other kinds are passed over. Folders are searched for *.yaml, *.yml and *.json.
+Exit status: 0 fine (warnings alone leave it 0), 1 something would be refused, 2 a file can't be read.
+
+examples:
+  dovetail validate nodepool.yaml
+  dovetail validate manifests/ more/pool.json
+  kubectl get nodepools -o yaml | dovetail validate -
+  dovetail validate manifests/ -o json
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A finding, and where its object stands."""
+
+    file: str
+    where: str
+    name: str
+    finding: Finding
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was looked at."""
+
+    files: int = 0
+    checked: int = 0
+    passed_over: int = 0
+
+
+def register(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "validate",
+        help="check NodePool and NodeClaim manifests before they are applied",
+        description="Checks NodePool and NodeClaim manifests as the API server and the controller would.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("paths", metavar="FILE", nargs="+", help="manifests, folders of them, or - for standard input")
+    add_output_option(parser, ("text", "json"), "text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check every file and say what was found; one that can't be read doesn't keep the others from being checked."""
+    from dovetail.api.reading.documents import NOTHING_LISTED
+
+    tally, located, unreadable = Tally(), [], []
+    for path in _files(args.paths):
+        try:
+            located += _findings(path, tally)
+        except InputError as problem:
+            unreadable.append(one_line(f"{_name(path)}: {problem}"))
+    if not tally.checked and not tally.passed_over and not unreadable:
+        unreadable.append(f"{', '.join(map(_name, args.paths))}: {NOTHING_LISTED}")
+    if args.output == "json":
+        print(json.dumps(_document(located, tally), indent=2))
+    else:
+        for entry in located:
+            print(one_line(f"{entry.file}: {entry.name}: {entry.finding.line()}"))
+    for sentence in unreadable:
+        print(f"dovetail: {sentence}", file=sys.stderr)
+    errors = sum(1 for entry in located if entry.finding.severity is Severity.ERROR)
+    if tally.checked or not unreadable:
+        _summary(tally, errors, len(located) - errors)
+    if unreadable:
+        return 2
+    return 1 if errors else 0
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    for given in paths:
+        path = Path(given)
+        if given == "-" or not path.is_dir():
+            yield given
+            continue
+        found = sorted(str(file) for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        if not found:
+            raise InputError(f"{given}: the folder holds no *.yaml, *.yml or *.json")
+        yield from found
+
+
+def _findings(path: str, tally: Tally) -> list[Located]:
+    from dovetail.api.manifests.shape import warning
+    from dovetail.api.manifests.validate import VALIDATED_KINDS, validate_manifest
+    from dovetail.api.reading.documents import MANIFEST_MAX, NOTHING_THERE, is_empty_list, read_input, split_documents
+
+    found: list[Located] = []
+    tally.files += 1
+    empty = True
+    data = read_input(path, MANIFEST_MAX)
+    for document in split_documents(data):
+        empty = False
+        head = document.head
+        if head.kind not in VALIDATED_KINDS or not head.api_version.startswith("karpenter.sh/"):
+            tally.passed_over += 1
+            continue
+        tree = document.as_tree()
+        name = _object_name(head.kind, tree)
+        repeats = [
+            warning(key, Remark(f"line {line}"), "is given twice, and only the last one counts", "keep one")
+            for key, line in document.duplicates
+        ]
+        try:
+            findings = (*repeats, *validate_manifest(tree))
+        except RecursionError:
+            raise InputError(f"{name} is nested too deep") from None
+        tally.checked += 1
+        found += [Located(_name(path), document.where, name, finding) for finding in findings]
+    if empty and not is_empty_list(data):
+        raise InputError(NOTHING_THERE)
+    return found
+
+
+def _object_name(kind: str, tree: Any) -> str:
+    meta = tree.get("metadata") if isinstance(tree, dict) else None
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return f"{kind}/{name}" if isinstance(name, str) and name else kind
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _document(located: list[Located], tally: Tally) -> dict[str, Any]:
+    return {
+        "files": tally.files,
+        "checked": tally.checked,
+        "passedOver": tally.passed_over,
+        "findings": [
+            {
+                "file": entry.file,
+                "object": entry.name,
+                "where": entry.where,
+                "severity": entry.finding.severity.value,
+                "path": entry.finding.path,
+                "value": entry.finding.value,
+                "message": entry.finding.message,
+                "remedy": entry.finding.remedy,
+            }
+            for entry in located
+        ],
+    }
+
+
+def _summary(tally: Tally, errors: int, warnings: int) -> None:
+    passed = f", {_count(tally.passed_over, 'object')} of other kinds passed over" if tally.passed_over else ""
+    print(
+        f"checked {_count(tally.checked, 'object')} in {_count(tally.files, 'file')}{passed}: "
+        f"{_count(errors, 'error')}, {_count(warnings, 'warning')}",
+        file=sys.stderr,
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,106 @@
+"""Why the price gates refuse: one sentence with its figures for each.
+
+Decides nothing: `decide.gates.price` says which refusal it is. Sits in decide, below the gates.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from dovetail.decide.words import dollars
+from dovetail.model.money import Money
+from dovetail.model.verdicts import Figure, Gate
+
+PRICE_GATES: Final = (
+    Gate.PRICE,
+    Gate.SAVINGS_THRESHOLD,
+    Gate.WASTE,
+    Gate.SAME_TYPE,
+    Gate.SPOT_TO_SPOT,
+    Gate.SPOT_FLEXIBILITY,
+    Gate.MIN_VALUES,
+    Gate.BALANCED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The gate that a command stopped at, its figures and its sentence."""
+
+    gate: Gate
+    why: str
+    figures: dict[str, Figure] = field(default_factory=dict)
+    savings: Money = 0
+    required: Fraction = Fraction(0)
+    simulated: bool = True
+    due: datetime | None = None
+
+    @property
+    def is_price(self) -> bool:
+        """Return whether the pods would have found room and only the price gates said no."""
+        return self.gate in PRICE_GATES
+
+
+@lru_cache(maxsize=1024)
+def not_less(price: Money, least: Money) -> Refusal:
+    """Say that a replacement costs no less; machines have few prices, so the same is said again and again."""
+    return Refusal(
+        gate=Gate.PRICE,
+        why=f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
+        f"{dollars(least)}/h, not less than its {dollars(price)}/h.",
+        figures={"price": dollars(price, bare=True), "cheapestReplacement": dollars(least, bare=True)},
+        simulated=False,
+    )
+
+
+def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
+    """Say that nothing cheaper would do."""
+    if cheapest is None:
+        why = "No instance type that fits can be launched now."
+    else:
+        why = (
+            f"No cheaper node would do: the cheapest that fits costs {dollars(cheapest)}, now {dollars(price)} is paid."
+        )
+    figures: dict[str, Figure] = {"price": dollars(price, bare=True)}
+    if cheapest is not None:
+        figures["cheapestReplacement"] = dollars(cheapest, bare=True)
+    return Refusal(gate=Gate.PRICE, why=why, figures=figures)
+
+
+def below_threshold(
+    savings: Money,
+    price: Money,
+    required: Fraction,
+    *,
+    replaced: bool,
+    cheaper: int | None = None,
+    simulated: bool = True,
+) -> Refusal:
+    """Say that it saves too little for what it disturbs."""
+    figures: dict[str, Figure] = {
+        "savingsPerHour": dollars(savings, bare=True),
+        "requiredSavingsPerHour": dollars(required, bare=True),
+        "price": dollars(price, bare=True),
+    }
+    if cheaper is not None:
+        figures["cheaperTypes"] = cheaper
+    what = "The cheapest replacement saves" if replaced else "Even deleting it saves only"
+    return Refusal(
+        gate=Gate.SAVINGS_THRESHOLD,
+        why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",
+        figures=figures,
+        savings=savings,
+        required=required,
+        simulated=simulated,
+    )
+
+
+def spot_switched_off(price: Money) -> Refusal:
+    """Say that spot to spot is switched off."""
+    return Refusal(
+        gate=Gate.SPOT_TO_SPOT,
+        why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",
+        figures={"price": dollars(price, bare=True), "spotToSpotConsolidation": False},
+    )

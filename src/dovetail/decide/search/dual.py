@@ -1,0 +1,181 @@
+"""What no command could be worth more than, whatever goes and whatever comes: a bound by prices on resources.
+
+Give every resource a price, so that no machine that could be launched is worth more than it costs. A node's pods are
+then worth what they ask for, and so is the room that the others have for them. A node that goes gains no more than its
+own worth less that of its pods, and a node that stays takes in no more than its room is worth; the sum over all nodes
+bounds every set of nodes, over any number of rounds. It holds for all such prices, so the least sum that a short search
+finds is a bound too (weak duality; no solver is needed). Room that whole pods can't fill is worth nothing. Labels,
+taints, topology, DaemonSets, budgets and whole machines only ever make it worse. Rounded numbers: it skips work and
+says how good a plan is, and approves nothing. Sits in decide, below the search.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.price import UNPAYABLE
+from dovetail.decide.search.sums import machine_prices
+from dovetail.model.money import UNIT
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+_FIRST_STEP: Final = 0.5
+_LAST_STEP: Final = 0.004
+"""How far a price is moved at first and at last, as a share of what the resource costs alone."""
+_TRIES_MAX: Final = 400
+_UNITS_MAX: Final = 20_000
+"""Up to how many units of a resource it is looked up which sums the pods can come to."""
+SLACK: Final = 1e-9
+"""What rounding may make of nothing."""
+
+
+class ValueBound:
+    """The bound for one set of candidates; arrays have one row per node, machine or kind of pod."""
+
+    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
+        """`free`: they have to save no more than what waste lets pass (section 22)."""
+        frame = context.snapshot.frame
+        placed = [(facts, place) for facts in candidates if (place := context.index_of(facts)) >= 0]
+        places = [place for _, place in placed]
+        movers = [context.snapshot.movers(place) for place in places]
+        needs = list(dict.fromkeys(info.need for each in movers for info, _ in each.specs))
+        columns = sorted({column for need in needs for column, _ in need})
+        at = {column: index for index, column in enumerate(columns)}
+        self._needs = np.zeros((len(needs), len(columns)))
+        for row, need in enumerate(needs):
+            for column, amount in need:
+                self._needs[row, at[column]] = amount
+        self._asks = np.zeros((len(places), len(columns)))
+        for row, each in enumerate(movers):
+            for column, amount in each.demand.total.items():
+                self._asks[row, at[column]] = amount
+        self._worth = np.array([_worth(context, facts, free=free) for facts, _ in placed])
+        takes = frame.open.copy()
+        takes[list(context.closed)] = False
+        room: Floats = np.where(takes[:, None], np.maximum(frame.room, 0), 0)[:, columns].astype(np.float64)
+        stays = np.ones(len(room), dtype=np.bool_)
+        stays[places] = False
+        self._candidates = _Rooms(room[places], self._needs)
+        self._others = _Rooms(room[stays], self._needs)
+        prices = machine_prices(frame)
+        sizes = frame.machines.allocatable
+        has = [index for index, column in enumerate(columns) if column < sizes.shape[1]]
+        self._sizes = np.zeros((len(prices), len(columns)))
+        self._sizes[:, has] = sizes[list(prices)][:, [columns[index] for index in has]]
+        self._prices = np.array(list(prices.values()))
+        self._machines = _Rooms(self._sizes, self._needs)
+
+    def at_most(self, enough: float = 0.0) -> float:
+        """Return what all commands together could be worth at best, in dollars per hour.
+
+        `enough`: once the bound is as low as this, it is not made any lower.
+        """
+        best = float(self._worth[self._worth > 0].sum())
+        alone = self._alone
+        prices: Floats = np.zeros(len(alone))
+        starts = [alone * row * share for row in np.eye(len(alone)) for share in (1.0, 0.5)]
+        tries = 0
+        for start in (*starts, alone / max(1, len(alone))):
+            value, found = self._under(start)
+            best, prices = (value, found) if value < best else (best, prices)
+        step = _FIRST_STEP
+        while step > _LAST_STEP and best > enough + SLACK and tries < _TRIES_MAX:
+            before = best
+            for index in range(len(alone)):
+                for sign in (step, -step):
+                    trial = prices.copy()
+                    trial[index] = max(0.0, trial[index] + sign * alone[index])
+                    value, found = self._under(trial)
+                    best, prices = (value, found) if value < best - SLACK else (best, prices)
+                    tries += 1
+            if best >= before:
+                step /= 2
+        return max(0.0, best)
+
+    @property
+    def _alone(self) -> Floats:
+        """Return the cheapest price of one unit of each resource, if a machine were bought for it alone."""
+        shares = np.divide(
+            self._prices[:, None], self._sizes, out=np.full(self._sizes.shape, np.inf), where=self._sizes > 0
+        )
+        least: Floats = shares.min(axis=0, initial=np.inf)
+        return np.where(np.isfinite(least), least, 1.0)
+
+    def _under(self, prices: Floats) -> tuple[float, Floats]:
+        """Return the bound under prices of resources, lowered until no machine is worth more than it costs."""
+        over = float((self._machines.worth(prices) / self._prices).max(initial=0.0))
+        prices = prices / over if over > 1 else prices
+        going = self._worth - self._asks @ prices
+        value = np.maximum(going, self._candidates.worth(prices)).sum() + self._others.worth(prices).sum()
+        return float(value), prices
+
+
+def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
+    """Return what a node's going would be worth for nothing, in dollars per hour."""
+    if free:
+        return facts.price / UNIT - context.settings.waste_floor / UNIT * facts.disruption_cost_float(context.now)
+    if context.waits_for_jobs(facts):
+        return -float(UNPAYABLE)
+    required, unit = facts.required_savings(context.now)
+    return facts.price / UNIT - required / (unit * UNIT)
+
+
+def _usable(rooms: Floats, needs: Floats) -> Floats:
+    """Return how much of each resource of each room whole pods can fill at most: sums of what they ask for."""
+    found = rooms.copy()
+    for index in range(rooms.shape[1]):
+        asks = sorted({int(amount) for amount in needs[:, index] if amount > 0})
+        unit = math.gcd(*asks)
+        if not unit or not len(rooms):
+            continue
+        units = (rooms[:, index] // unit).astype(np.int64)
+        reached = _sums_up_to([amount // unit for amount in asks], min(int(units.max()), _UNITS_MAX))
+        small = units < len(reached)
+        units[small] = reached[units[small]]
+        found[:, index] = units * float(unit)
+    return found
+
+
+def _sums_up_to(amounts: Sequence[int], most: int) -> npt.NDArray[np.int64]:
+    """Return, for every number up to one, the greatest sum of amounts that is no greater; each counts any often."""
+    bits, mask = 1, (1 << (most + 1)) - 1
+    for amount in amounts:
+        step = amount
+        while step <= most:
+            bits |= (bits << step) & mask
+            step *= 2
+    there = np.frombuffer(bits.to_bytes(most // 8 + 1, "little"), dtype=np.uint8)
+    numbers = np.arange(most + 1, dtype=np.int64)
+    sums: npt.NDArray[np.int64] = np.where(np.unpackbits(there, bitorder="little")[: most + 1] > 0, numbers, 0)
+    return np.maximum.accumulate(sums)
+
+
+class _Rooms:
+    """Rooms, and what the best pods for each could be worth in it."""
+
+    def __init__(self, rooms: Floats, needs: Floats) -> None:
+        rooms = _usable(rooms, needs)
+        fits: Mask = np.all(needs[None, :, :] <= rooms[:, None, :], axis=2)
+        self._number = len(rooms)
+        used = fits.any(axis=1)
+        self._rooms, self._fits, self._used, self._needs = rooms[used], fits[used], used, needs
+
+    def worth(self, prices: Floats) -> Floats:
+        """Return no less than the pods in each room could be worth: by all resources, and by each one alone."""
+        pods = self._needs @ prices
+        best: Floats = self._rooms @ prices
+        for index in range(len(prices)):
+            asks = self._needs[:, index]
+            dense = np.divide(pods, asks, out=np.full(len(pods), np.inf), where=asks > 0)
+            densest = np.where(self._fits, dense, 0.0).max(axis=1, initial=0.0)
+            alone = np.multiply(self._rooms[:, index], densest, out=best.copy(), where=np.isfinite(densest))
+            best = np.minimum(best, alone)
+        found: Floats = np.zeros(self._number)
+        found[self._used] = best
+        return found

@@ -1,0 +1,245 @@
+"""What the controller counts: Karpenter's names where Karpenter has them, `dovetail_` for what only we know.
+
+Fed from the engine's reports and its last round; knows no cluster. Every metric is declared here once, so that the
+dashboard and the alert rules can be checked against this list.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from dovetail.model.verdicts import ELIGIBLE
+
+
+class Metrics:
+    """One registry and everything in it."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self.decisions = Counter(
+            "karpenter_voluntary_disruption_decisions",
+            "Disruption decisions carried out, by decision, reason and consolidation type.",
+            ["decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.eligible = Gauge(
+            "karpenter_voluntary_disruption_eligible_nodes",
+            "Nodes that a method could take, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.evaluation = Histogram(
+            "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
+            "How long a round takes, by the method that ended it.",
+            ["reason", "consolidation_type"],
+            registry=registry,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+        )
+        self.queue_failures = Counter(
+            "karpenter_voluntary_disruption_queue_failures",
+            "Replacements that were not initialized when their command was rolled back.",
+            ["decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.failed_validations = Counter(
+            "karpenter_voluntary_disruption_failed_validations",
+            "Candidates of commands that did not pass validation on fresh state, by consolidation type.",
+            ["consolidation_type"],
+            registry=registry,
+        )
+        self.allowed = Gauge(
+            "karpenter_nodepools_allowed_disruptions",
+            "How many nodes a pool may lose at once, by reason, before those are subtracted that are leaving.",
+            ["nodepool", "reason"],
+            registry=registry,
+        )
+        self.consuming = Gauge(
+            "karpenter_nodepools_nodes_consuming_budgets",
+            "Nodes that count against a pool's budgets, by reason.",
+            ["nodepool", "reason"],
+            registry=registry,
+        )
+        self.decisions_by_pool = Counter(
+            "karpenter_voluntary_disruption_decisions_by_nodepool",
+            "Disruption decisions carried out, once for each pool involved.",
+            ["nodepool", "decision", "reason", "consolidation_type"],
+            registry=registry,
+        )
+        self.terminate_first = Counter(
+            "karpenter_voluntary_disruption_terminate_first_decisions",
+            "Decisions to delete a node before the one comes that takes its place.",
+            ["nodepool", "reason", "terminate_first_reason"],
+            registry=registry,
+        )
+        self.timeouts = Counter(
+            "karpenter_voluntary_disruption_consolidation_timeouts",
+            "Rounds that ran out of time; Dovetail's have no limit.",
+            ["consolidation_type"],
+            registry=registry,
+        )
+        for kind in ("multi", "single"):
+            self.timeouts.labels(kind)
+        self.moves = Counter(
+            "karpenter_consolidation_moves",
+            "Cost actions that were judged, by outcome, pool and consolidation policy.",
+            ["decision", "nodepool", "policy"],
+            registry=registry,
+        )
+        self.scores = Histogram(
+            "karpenter_consolidation_score",
+            "Scores of cost actions in pools with the policy Balanced.",
+            ["decision", "nodepool"],
+            registry=registry,
+            buckets=(0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10),
+        )
+        self.claims_created = Counter(
+            "karpenter_nodeclaims_created",
+            "NodeClaims that Dovetail created, by reason and pool.",
+            ["reason", "nodepool", "min_values_relaxed"],
+            registry=registry,
+        )
+        disrupted = ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"]
+        self.claims_disrupted = Counter(
+            "karpenter_nodeclaims_disrupted", "NodeClaims that Dovetail deleted.", disrupted, registry=registry
+        )
+        self.pods_disrupted = Counter(
+            "karpenter_pods_disruption_initiated",
+            "Pods on nodes whose NodeClaim Dovetail deleted.",
+            disrupted,
+            registry=registry,
+        )
+        self.threshold_blocked = Counter(
+            "karpenter_consolidation_threshold_blocked",
+            "Moves that did not save enough for what they disturb.",
+            ["nodepool"],
+            registry=registry,
+        )
+        self.budget_limit = Gauge(
+            "dovetail_budget_limit_nodes", "What the budgets allow at once.", ["nodepool", "reason"], registry=registry
+        )
+        self.budget_used = Gauge(
+            "dovetail_budget_used_nodes", "Nodes that count against it.", ["nodepool", "reason"], registry=registry
+        )
+        self.budget_left = Gauge(
+            "dovetail_budget_left_nodes", "What is left of it.", ["nodepool", "reason"], registry=registry
+        )
+        self.verdicts = Gauge(
+            "dovetail_node_verdicts", "Nodes by the gate that holds them.", ["nodepool", "gate"], registry=registry
+        )
+        self.savings = Counter(
+            "dovetail_realised_savings_dollars_per_hour",
+            "Dollars per hour saved by cost actions that have ended well, added up.",
+            ["nodepool"],
+            registry=registry,
+        )
+        self._declare_outcomes()
+        self.commands = Gauge(
+            "dovetail_commands_in_flight", "Commands under way, by phase.", ["phase"], registry=registry
+        )
+        self.rolled_back = Counter(
+            "dovetail_commands_rolled_back", "Commands undone, by reason.", ["reason"], registry=registry
+        )
+        self.evaluation_age = Gauge(
+            "dovetail_evaluation_age_seconds", "Seconds since the last round ended.", registry=registry
+        )
+        self.leader = Gauge(
+            "dovetail_leader", "1 where this process may act: it renewed the Lease in time.", registry=registry
+        )
+        self.lease_age = Gauge(
+            "dovetail_lease_age_seconds",
+            "Seconds since this process last renewed the Lease; infinite where it never has.",
+            registry=registry,
+        )
+        self.synced = Gauge(
+            "dovetail_synced", "1 where everything has been seen and no view is too old.", registry=registry
+        )
+        self.view_age = Gauge(
+            "dovetail_view_age_seconds",
+            "Seconds since the API server last said what there is, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.malformed = Counter(
+            "dovetail_malformed_answers",
+            "Answers of the API server, or of a proxy, that could not be read, by resource.",
+            ["resource"],
+            registry=registry,
+        )
+        self.unread = Counter(
+            "dovetail_unreadable_objects",
+            "Objects that could not be read as they are, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.loop_lag = Gauge(
+            "dovetail_loop_lag_seconds", "How late the event loop was, at most, within a minute.", registry=registry
+        )
+        self.held = Gauge("dovetail_held_nodes", "Nodes that carry our hold.", registry=registry)
+        self.observe = Gauge("dovetail_observe_only", "1 where nothing is touched.", registry=registry)
+        self.events = Counter("dovetail_watch_events", "Changes seen, by kind.", ["kind"], registry=registry)
+        self.relists = Counter("dovetail_watch_lists", "Full lists, by kind.", ["kind"], registry=registry)
+        self.actions = Counter(
+            "dovetail_api_writes",
+            "Instructions carried out, by kind and outcome.",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.price_age = Gauge("dovetail_catalogue_age_seconds", "Age of the price table in use.", registry=registry)
+        self.crd_fields = Gauge(
+            "dovetail_crd_has_our_fields", "1 where the NodePool CRD has Dovetail's fields.", registry=registry
+        )
+
+    def _declare_outcomes(self) -> None:
+        """Declare what commands promised, and what came of it within an hour."""
+        registry, pool = self.registry, ["nodepool"]
+        self.outcomes = Counter(
+            "dovetail_outcome_commands",
+            "Commands that save money and ended an hour ago; held: they saved nine tenths of what they promised, and "
+            "no pod was moved again.",
+            ["nodepool", "held"],
+            registry=registry,
+        )
+        self.outcome_promised = Counter(
+            "dovetail_outcome_promised_dollars",
+            "Dollars that these commands promised for their first hour.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_saved = Counter(
+            "dovetail_outcome_saved_dollars",
+            "Dollars that they saved in it, less what nodes cost that were opened since.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_reopened = Counter(
+            "dovetail_outcome_reopened_nodes",
+            "Nodes that a provisioner opened in their pools in that hour.",
+            pool,
+            registry=registry,
+        )
+        self.outcome_pods = Counter(
+            "dovetail_outcome_pods_moved", "Pods that these commands moved.", pool, registry=registry
+        )
+        self.outcome_moved_again = Counter(
+            "dovetail_outcome_pods_moved_again",
+            "Pods of these that another command moved in that hour.",
+            pool,
+            registry=registry,
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all metrics as Prometheus sees them."""
+        found = {sample.name for family in self.registry.collect() for sample in family.samples}
+        families = {family.name + ("_total" if family.type == "counter" else "") for family in self.registry.collect()}
+        histograms = {
+            family.name + suffix
+            for family in self.registry.collect()
+            if family.type == "histogram"
+            for suffix in ("_bucket", "_sum", "_count")
+        }
+        return tuple(sorted(found | families | histograms))
+
+    def show_verdicts(self, counts: dict[tuple[str, str], int]) -> None:
+        """Nodes by pool and gate; what is no longer there goes to nothing."""
+        self.verdicts.clear()
+        for (pool, gate), number in sorted(counts.items()):
+            if gate != ELIGIBLE:
+                self.verdicts.labels(pool, gate).set(number)

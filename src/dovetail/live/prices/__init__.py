@@ -1,0 +1,1 @@
+"""Live prices, and how old they are."""

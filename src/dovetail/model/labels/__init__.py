@@ -1,0 +1,1 @@
+"""Labels: their names and syntax, requirements on them, and label selectors."""

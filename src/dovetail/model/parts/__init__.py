@@ -1,0 +1,1 @@
+"""The Kubernetes objects that `model.objects` gathers, by what they are about."""

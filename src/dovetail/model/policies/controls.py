@@ -1,0 +1,65 @@
+"""The controls of a pool beyond budgets, once read: windows that allow, health limits, repair rules.
+
+Spec sections 13 to 19. `api.controls` reads them from a NodePool; decisions only look at them. Durations are
+nanoseconds. A part with a `problem` could not be read and fails closed.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dovetail.model.policies.reasons import Reason
+
+if TYPE_CHECKING:
+    from dovetail.model.timing.windows import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowWindow:
+    """A window in which its reasons may be acted on; no reasons: all. A broken one closes its reasons."""
+
+    index: int
+    schedule: str = ""
+    duration: str = ""
+    reasons: tuple[Reason, ...] | None = None
+    window: "Window | None" = None
+    problem: str | None = None
+
+    def names(self, reason: Reason) -> bool:
+        """Return whether the window is about the reason."""
+        return self.reasons is None or reason in self.reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingLimit:
+    """How many pods may be unschedulable for how long before the pool stops."""
+
+    count: int
+    lasting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The limits whose violation stops voluntary disruption in a pool; an unset part is None."""
+
+    not_ready_nodes: str | None = None
+    pending_pods: PendingLimit | None = None
+    moved_pods_ready_within: int | None = None
+    problem: str | None = None
+
+    def not_ready_limit(self, nodes: int) -> int | None:
+        """Return how many of so many nodes may be NotReady; percent are rounded up. None: no limit."""
+        if self.not_ready_nodes is None:
+            return None
+        amount = int(self.not_ready_nodes.removesuffix("%"))
+        return -(-amount * nodes // 100) if self.not_ready_nodes.endswith("%") else amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRule:
+    """A node condition that makes a node a candidate for repair once it has had the status for so long."""
+
+    index: int
+    condition: str
+    status: str
+    lasting: int
+    drain_for: int | None = None

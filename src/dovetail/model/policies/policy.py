@@ -1,0 +1,69 @@
+"""A pool's disruption policy once read: typed, defaulted, each value with its origin, broken budgets kept as broken.
+
+`api.policy.effective_policy` makes these from a NodePool; decisions only read them. Durations are nanoseconds, `None`
+where a duration may be Never. Spec section 1; S0 Proposed Spec, S1 Recommendation, S2 API Design, S3 Proposed Spec.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dovetail.model.money import Money
+from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
+from dovetail.model.policies.reasons import Reason
+
+if TYPE_CHECKING:
+    from dovetail.model.timing.windows import Window
+
+__all__ = ["Budget", "ConsolidationPolicy", "DisruptionPolicy", "Reason"]
+
+
+class ConsolidationPolicy(StrEnum):
+    """Which nodes consolidation may take."""
+
+    WHEN_EMPTY = "WhenEmpty"
+    WHEN_EMPTY_OR_UNDERUTILIZED = "WhenEmptyOrUnderutilized"
+    BALANCED = "Balanced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One budget of a pool. `problem` is set where it can't be used: it then allows 0 for `reasons`.
+
+    `per`: a rate budget (spec section 13); at most `nodes` nodes may begin to leave within any such span.
+    """
+
+    index: int
+    nodes: str
+    amount: int = 0
+    is_percent: bool = False
+    reasons: tuple[Reason, ...] | None = None
+    window: "Window | None" = None
+    schedule: str | None = None
+    duration: str | None = None
+    topology_key: str = ""
+    sequential: bool = False
+    per: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionPolicy:
+    """The effective policy of a pool. `origins` says per field: default, spec, annotation, template or claim."""
+
+    consolidation_policy: ConsolidationPolicy = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    consolidate_after: int | None = 15_000_000_000
+    expire_after: int | None = None
+    expire_after_set: bool = False
+    grace_period: int | None = None
+    savings_threshold: Money = 10**16
+    disruption_price: Money | None = None
+    budgets: tuple[Budget, ...] = ()
+    windows: tuple[AllowWindow, ...] = ()
+    min_node_age: int | None = None
+    health: Health | None = None
+    repair: tuple[RepairRule, ...] = ()
+    static: bool = False
+    origins: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

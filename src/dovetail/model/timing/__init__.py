@@ -1,0 +1,1 @@
+"""Durations, cron schedules and the windows that they open."""

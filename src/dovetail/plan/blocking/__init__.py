@@ -1,0 +1,1 @@
+"""What holds back how much money, and how to lift it."""

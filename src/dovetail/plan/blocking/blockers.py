@@ -1,0 +1,331 @@
+"""`dovetail blockers`: which PDBs, workloads, nodes and pools hold back how much money, and how to lift each.
+
+For each blocker the core is asked what it would save with the nodes that only this blocker holds back, on the cluster
+as it is now, within the budgets: one command, found as a round finds it. Blockers are lifted one at a time, so their
+savings don't add up. PDBs that can never allow an eviction, and drains that can never end, are marked `impossible`.
+Sits in plan; `cli.planning.blockers` prints it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import msgspec
+
+from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
+from dovetail.decide.document import Json
+from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.gate_results import pod_name
+from dovetail.decide.question import Question
+from dovetail.decide.words import clock
+from dovetail.model import names
+from dovetail.model.cluster import Cluster
+from dovetail.model.money import Money, format_money
+from dovetail.model.objects import Node, NodeClaim, Pod, PodDisruptionBudget
+from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.blocking.lifted_savings import savings_of
+from dovetail.plan.blocking.owners import Owners, controller_of
+from dovetail.plan.blocking.pdb_sums import PdbSum, pdb_sum
+from dovetail.plan.blocking.pool_blockers import pool_lifts
+from dovetail.report.words import count
+
+_VETOES = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
+Item = TypeVar("Item", Pod, Node, NodeClaim)
+Key = tuple[str, str, str]
+"""Kind, name and gate of a blocker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """One thing that holds nodes back. `nodes`: how many it holds, alone or with others; `example`: one of them."""
+
+    kind: str
+    name: str
+    gate: str
+    nodes: int
+    savings: Money
+    impossible: bool
+    why: str
+    remedy: str
+    example: str = ""
+    alone: int = 0
+
+    def to_dict(self) -> Json:
+        """Return it as the contract promises it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "gate": self.gate,
+            "nodes": self.nodes,
+            "savingsPerHour": format_money(self.savings),
+            "impossible": self.impossible,
+            "why": self.why,
+            "remedy": self.remedy,
+            "nodesHeldAlone": self.alone,
+            "example": self.example,
+        }
+
+
+def find_blockers(question: Question) -> tuple[Blocker, ...]:
+    """Return every blocker, by savings, then name."""
+    decider = Decider()
+    context = decider.scene(question)
+    verdicts = {entry.node: entry for entry in decider.round(question, every_method=True).verdicts}
+    found = _Vetoes(question, context).collect(verdicts)
+    lifted = Decider().scene(replace(question, cluster=_without_vetoes(question.cluster)))
+    blockers = [entry.blocker(lifted, found.alone) for entry in found.entries.values()]
+    for lift in pool_lifts(question, context, verdicts.values()):
+        changed = Decider().scene(lift.question)
+        blockers.append(
+            Blocker(
+                kind=lift.kind,
+                name=lift.name,
+                gate=lift.gate,
+                nodes=len(lift.nodes),
+                savings=savings_of(changed, lift.nodes),
+                impossible=False,
+                why=lift.why,
+                remedy=lift.remedy,
+                example=lift.nodes[0],
+                alone=len(lift.nodes),
+            )
+        )
+    return tuple(sorted(blockers, key=lambda entry: (-entry.savings, entry.name, entry.kind, entry.gate)))
+
+
+def blockers_document(question: Question, blockers: Iterable[Blocker]) -> Json:
+    """Return the JSON document."""
+    return {
+        "now": clock(question.now),
+        "profile": question.settings.profile.value,
+        "blockers": [entry.to_dict() for entry in blockers],
+    }
+
+
+# ---------------------------------------------------------------- vetoes of nodes and pods
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """A blocker in the making: the nodes that it holds, and what it says."""
+
+    key: Key
+    why: str
+    remedy: str
+    impossible: bool
+    nodes: dict[str, None]
+    ends_never: str = ""
+
+    def blocker(self, lifted: RoundContext, holders: dict[str, tuple[Key, ...]]) -> Blocker:
+        kind, name, gate = self.key
+        alone = [node for node in self.nodes if holders.get(node) == (self.key,)]
+        return Blocker(
+            kind=kind,
+            name=name,
+            gate=gate,
+            nodes=len(self.nodes),
+            savings=savings_of(lifted, alone),
+            impossible=self.impossible,
+            why=f"{self.why} {self.ends_never}".strip(),
+            remedy=self.remedy,
+            example=next(iter([*alone, *self.nodes]), ""),
+            alone=len(alone),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    entries: dict[Key, _Entry]
+    alone: dict[str, tuple[Key, ...]]
+
+
+class _Vetoes:
+    """Collects every veto of every node, not only the first of each."""
+
+    def __init__(self, question: Question, context: RoundContext) -> None:
+        self._question, self._context = question, context
+        self._guards = Guards(question.cluster.pdbs)
+        self._owners = Owners(question.cluster)
+        self._pdbs = {_key(pdb): pdb for pdb in question.cluster.pdbs}
+        self._counts = self._count_pods()
+        self._entries: dict[Key, _Entry] = {}
+
+    def _count_pods(self) -> dict[str, int]:
+        """Count the pods that each PDB selects: those that are there, or that their owners want if that is more."""
+        counts: dict[str, int] = {}
+        wanted: dict[str, dict[str, int]] = {}
+        cluster = self._question.cluster
+        sets = {(item.metadata.namespace, item.metadata.name): item.spec.replicas for item in cluster.replica_sets}
+        sets |= {(item.metadata.namespace, item.metadata.name): item.spec.replicas for item in cluster.stateful_sets}
+        for pod in cluster.pods:
+            if pod.status.phase in ("Succeeded", "Failed"):
+                continue
+            owner = controller_of(pod.metadata.owner_references)
+            replicas = sets.get((pod.metadata.namespace, owner.name)) if owner is not None else None
+            for guard in self._guards.matching(pod):
+                counts[guard.key] = counts.get(guard.key, 0) + 1
+                if owner is not None and replicas is not None:
+                    wanted.setdefault(guard.key, {})[owner.name] = replicas
+        return {key: max(number, sum(wanted.get(key, {}).values())) for key, number in counts.items()}
+
+    def collect(self, verdicts: dict[str, NodeVerdict]) -> _Found:
+        """Go through all nodes that Karpenter manages; those that some method would take are not held back."""
+        alone: dict[str, tuple[Key, ...]] = {}
+        for facts in self._context.nodes:
+            verdict = verdicts.get(facts.name)
+            if facts.claim is None or facts.node is None or facts.pool is None or verdict is None:
+                continue
+            if verdict.verdict == ELIGIBLE:
+                continue
+            keys = self._of_node(facts)
+            if keys:
+                alone[facts.name] = tuple(keys)
+        self._add_impossible()
+        return _Found(entries=self._entries, alone=alone)
+
+    def _of_node(self, facts: NodeFacts) -> list[Key]:
+        keys: list[Key] = []
+        draining = bool(facts.marked)
+        annotation = self._node_veto(facts)
+        if annotation and not draining:
+            keys.append(self._hold(("Node", facts.name, Gate.NODE_DO_NOT_DISRUPT.value), facts, annotation, _OFF_NODE))
+        place = self._context.index_of(facts)
+        for pod in self._context.snapshot.pods_on[place] if place >= 0 else ():
+            for key in self._of_pod(facts, pod, draining=draining):
+                if key not in keys:
+                    keys.append(key)
+        return keys
+
+    def _node_veto(self, facts: NodeFacts) -> str:
+        claim = facts.claim.metadata.annotations if facts.claim else {}
+        own = self._question.settings.rules.own_annotations
+        for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
+            if own and annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
+                return f"The {where} says {names.ALWAYS_DO_NOT_DISRUPT}=true."
+        held = own and names.HOLD in facts.annotations
+        if not held and facts.annotations.get(names.DO_NOT_DISRUPT) == "true":
+            return f"The node says {names.DO_NOT_DISRUPT}=true."
+        return ""
+
+    def _of_pod(self, facts: NodeFacts, pod: Pod, *, draining: bool) -> list[Key]:
+        veto = self._guards.veto(pod, self._question.now)
+        guarded = protection(pod, self._question.now) if pod.metadata.annotations else None
+        found = []
+        if guarded is not None:
+            found.append(self._protected(facts, pod, guarded, draining=draining))
+        if veto is not None:
+            found.append(self._vetoed(facts, pod, veto, draining=draining))
+        return found
+
+    def _protected(self, facts: NodeFacts, pod: Pod, found: Protection, *, draining: bool) -> Key:
+        owner = self._owners.of(pod)
+        kind = "Pod" if owner.kind == "Pod" else "Workload"
+        of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
+        why = f"Pod {pod_name(pod)}{of} says {names.DO_NOT_DISRUPT}={found.value}."
+        key = self._hold((kind, owner.name, Gate.POD_DO_NOT_DISRUPT.value), facts, why, _OFF_POD)
+        if draining and found.until is None:
+            self._never_ends(self._entries[key], facts, pod)
+        return key
+
+    def _vetoed(self, facts: NodeFacts, pod: Pod, veto: PdbVeto, *, draining: bool) -> Key:
+        if len(veto.pdbs) > 1:
+            why = (
+                f"Pod {pod_name(pod)} is selected by {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)}): "
+                "the eviction API refuses such a pod always."
+            )
+            remedy = f"let one PodDisruptionBudget select its pods: narrow or delete {veto.pdbs[-1]}"
+            key = self._hold(("PodDisruptionBudget", veto.pdbs[-1], Gate.PDB.value), facts, why, remedy)
+            self._entries[key].impossible = True
+        else:
+            pdb = self._pdbs[veto.pdbs[0]]
+            total = self._sum(pdb)
+            why, remedy = _pdb_words(pdb, total)
+            key = self._hold(("PodDisruptionBudget", veto.pdbs[0], Gate.PDB.value), facts, why, remedy)
+            self._entries[key].impossible = self._entries[key].impossible or total.impossible
+        if draining and self._entries[key].impossible:
+            self._never_ends(self._entries[key], facts, pod)
+        return key
+
+    def _sum(self, pdb: PodDisruptionBudget) -> PdbSum:
+        return pdb_sum(pdb, self._counts.get(_key(pdb), 0))
+
+    def _hold(self, key: Key, facts: NodeFacts, why: str, remedy: str) -> Key:
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(key=key, why=why, remedy=remedy, impossible=False, nodes={})
+        entry.nodes[facts.name] = None
+        return key
+
+    def _never_ends(self, entry: _Entry, facts: NodeFacts, pod: Pod) -> None:
+        """Say that a node that is leaving waits for a pod that nobody may evict, without a deadline."""
+        claim = facts.claim
+        if claim is None or claim.spec.termination_grace_period or entry.ends_never:
+            return
+        entry.impossible = True
+        entry.ends_never = (
+            f"Node {facts.name} is draining ({facts.marked}) and waits for pod {pod_name(pod)} without a deadline: its "
+            "NodeClaim has no terminationGracePeriod."
+        )
+        entry.remedy += "; or set terminationGracePeriod in the NodePool's template, for nodes to come"
+
+    def _add_impossible(self) -> None:
+        """Add PDBs that can never allow an eviction, though they hold no node back at this moment."""
+        for name, pods in sorted(self._counts.items()):
+            pdb = self._pdbs[name]
+            key = ("PodDisruptionBudget", name, Gate.PDB.value)
+            total = pdb_sum(pdb, pods)
+            if key in self._entries or not total.impossible or pdb.status.disruptions_allowed > 0:
+                continue
+            why, remedy = _pdb_words(pdb, total)
+            self._entries[key] = _Entry(key=key, why=why, remedy=remedy, impossible=True, nodes={})
+
+
+_OFF_NODE = "take the annotation off the node, if whoever put it there no longer needs it"
+_OFF_POD = (
+    f"take {names.DO_NOT_DISRUPT} off the pod template, or give it a duration such as 4h so that it ends by itself"
+)
+
+
+def _pdb_words(pdb: PodDisruptionBudget, total: PdbSum) -> tuple[str, str]:
+    if total.impossible:
+        return f"It can never allow an eviction: {total.why}.", total.remedy
+    status = pdb.status
+    if status.current_healthy >= status.expected_pods > 0 and status.desired_healthy >= status.expected_pods:
+        needed = f"{status.desired_healthy} of {status.expected_pods} needed"
+        why = f"Its status allows no eviction ({needed}), though {total.why}."
+        return why, "wait until its status is up to date: it should allow one"
+    healthy = f"{status.current_healthy} healthy, {status.desired_healthy} needed"
+    why = f"It allows no eviction now ({healthy}); with every pod healthy, {total.why}."
+    if status.current_healthy < status.expected_pods:
+        missing = status.expected_pods - status.current_healthy
+        return why, f"make its {count(missing, 'unhealthy pod')} ready, or run more replicas"
+    return why, total.remedy
+
+
+def _key(pdb: PodDisruptionBudget) -> str:
+    return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+
+
+def _without_vetoes(cluster: Cluster) -> Cluster:
+    """Return the cluster with every veto of a pod, a PDB and a node lifted.
+
+    A simulation moves only the pods of the nodes that it takes away, so each blocker's nodes fare in it as if that
+    blocker alone were lifted.
+    """
+    return replace(
+        cluster,
+        pdbs=(),
+        pods=tuple(map(_bare, cluster.pods)),
+        nodes=tuple(map(_bare, cluster.nodes)),
+        node_claims=tuple(map(_bare, cluster.node_claims)),
+    )
+
+
+def _bare(item: Item) -> Item:
+    """Return an object without do-not-disrupt of any kind."""
+    if not any(name in item.metadata.annotations for name in _VETOES):
+        return item
+    kept = {key: text for key, text in item.metadata.annotations.items() if key not in _VETOES}
+    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=kept))

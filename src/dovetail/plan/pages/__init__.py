@@ -1,0 +1,1 @@
+"""The plan and one node's explanation as pages."""

@@ -1,0 +1,113 @@
+"""What one packing is told and works on: options, pods in its queue, the nodes that are tried or took some.
+
+Plain slotted values of `scheduling.simulate` and of `scheduling.packer`'s inner loops.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+
+from dovetail.model.objects import Pod
+from dovetail.scheduling.launch.claims import Claim
+from dovetail.scheduling.launch.machines import Mask, TypeBits
+from dovetail.scheduling.pods.classes import PodClass
+from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.variants import NodeList
+
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+ALL_TYPES: Final[TypeBits] = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """How `simulate` places pods.
+
+    `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
+    blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
+    candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
+    soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
+    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
+    instance types that new nodes may be of. `credited`: a reservation of which one slot is free again.
+    """
+
+    moved: Sequence[Pod] | None = None
+    closed: Mask | Sequence[int] | None = None
+    new_nodes_max: int | None = None
+    include_pending: bool = True
+    include_leaving: bool = True
+    strict_reserved: bool = False
+    launchable: TypeBits = ALL_TYPES
+    credited: str = ""
+
+    def closed_nodes(self) -> frozenset[int]:
+        """Return the indexes of the closed nodes."""
+        closed = self.closed
+        if closed is None:
+            return frozenset()
+        if isinstance(closed, np.ndarray) and closed.dtype == np.bool_:
+            return frozenset(np.flatnonzero(closed).tolist())
+        return frozenset(int(index) for index in closed)
+
+
+DEFAULT_OPTIONS: Final = SimulationOptions()
+
+
+class Entry:
+    """A pod in the queue.
+
+    `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
+    in any case. A pod that is neither of the last two is one of the candidates'. `carried`: a virtual pod of a buffer
+    that nodes have room for now: a new node for it is the command's own, as for the candidates' pods.
+    """
+
+    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
+
+    def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
+        self.pod = pod
+        self.cls = cls
+        self.exempt = exempt
+        self.pending = pending
+        self.leaving = leaving
+        self.carried = False
+        self.mark = (cls.id, exempt)
+        meta = pod.metadata
+        # Largest first; of equal ones the oldest, then by uid.
+        self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
+
+
+class Lane:
+    """Where pods of a class that only ask for room are tried: nodes in order, from where the last one was put."""
+
+    __slots__ = ("barred", "cursors", "need", "nodes")
+
+    def __init__(
+        self, nodes: NodeList, need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
+    ) -> None:
+        self.nodes = nodes
+        self.need = need
+        self.cursors = cursors
+        self.barred = barred
+
+
+class Touched:
+    """A node that took pods in this simulation."""
+
+    __slots__ = ("attached", "entries", "left", "ports")
+
+    def __init__(self, left: list[int]) -> None:
+        self.left = left
+        self.entries: list[Entry] = []
+        self.ports: list[HostPort] = []
+        self.attached: list[tuple[str, str]] = []
+
+
+def may_share(entry: Entry, claim: Claim) -> bool:
+    """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""
+    if entry.leaving:
+        return not claim.own
+    return entry.pending or not claim.foreign

@@ -1,0 +1,144 @@
+"""What a snapshot reads off nodes and claims, and what it hands to the next one.
+
+Nodes and claims are joined, sorted and read; where the snapshot before read the very same objects, they are not read
+again. Decides nothing; `scheduling.snapshot` asks.
+"""
+
+from dataclasses import dataclass, replace
+
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.rules import Rules
+from dovetail.model.settings import Settings
+from dovetail.scheduling.launch.daemons import Daemons
+from dovetail.scheduling.launch.machines import Machines, Resources
+from dovetail.scheduling.launch.templates import TemplateCache
+from dovetail.scheduling.nodes import (
+    StateNode,
+    claims_alike,
+    join,
+    joins_alike,
+    leaving_reason,
+    replaced,
+    state_node,
+)
+from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.pods.class_index import IndexCache
+from dovetail.scheduling.pods.classes import Classes
+from dovetail.scheduling.room import Needs, Sizes
+
+NodeEntry = tuple[StateNode, str, int, int]
+"""A node as it was read, why it is leaving, if it is, its size, and the number of its name, if it has joined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotMemory:
+    """What one snapshot hands to the next: registries that only grow, and what objects came to."""
+
+    catalogue: Catalogue
+    resources: Resources
+    classes: Classes
+    machines: Machines
+    names: NodeNames
+    template_cache: TemplateCache
+    daemons: Daemons
+    sizes: Sizes
+    needs: Needs
+    index: IndexCache
+    states: dict[tuple[int, int], NodeEntry]
+    """Nodes as they were read, by the objects they were read off."""
+    ignored: dict[int, str]
+    """Why pods of a spec without volumes can't be helped; empty where they can."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlierNodes:
+    """The nodes of the snapshot before: what they were read off, under which rules, and what they came to."""
+
+    cluster: Cluster
+    rules: Rules
+    states: dict[tuple[int, int], NodeEntry]
+    entries: list[NodeEntry]
+
+
+def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemory:
+    """Return the memory of a new snapshot: empty, or that of the one before."""
+    if old is None:
+        resources = Resources()
+        return SnapshotMemory(
+            catalogue,
+            resources,
+            Classes(resources),
+            Machines(catalogue, resources),
+            NodeNames(),
+            TemplateCache(),
+            Daemons(),
+            Sizes(),
+            Needs(),
+            IndexCache(),
+            {},
+            {},
+        )
+    same = old.catalogue is catalogue
+    machines = old.machines if same else Machines(catalogue, old.resources)
+    return replace(old, catalogue=catalogue, machines=machines, states={}, ignored=old.ignored if same else {})
+
+
+def read_nodes(
+    cluster: Cluster, settings: Settings, memory: SnapshotMemory, earlier: EarlierNodes | None
+) -> list[NodeEntry]:
+    """Return the nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
+    known: dict[tuple[int, int], NodeEntry] = {}
+    if earlier is not None and earlier.rules == settings.rules:
+        known = earlier.states
+        renewed = _renewed(cluster, settings, memory, earlier)
+        if renewed is not None:
+            return renewed
+    found = [_entry(node, claim, settings, memory, known) for node, claim in join(cluster)]
+    found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
+    return found
+
+
+def _renewed(
+    cluster: Cluster, settings: Settings, memory: SnapshotMemory, earlier: EarlierNodes
+) -> list[NodeEntry] | None:
+    """Return the entries of the snapshot before, those of newer objects read anew; None if nodes came or went."""
+    before = earlier.cluster
+    nodes = replaced(before.nodes, cluster.nodes, joins_alike)
+    claims = replaced(before.node_claims, cluster.node_claims, claims_alike) if nodes is not None else None
+    if nodes is None or claims is None:
+        return None
+    known, states = earlier.states, memory.states
+    if not nodes and not claims:
+        states.update(known)
+        return earlier.entries
+    found = []
+    for entry in earlier.entries:
+        node, claim = entry[0].node, entry[0].claim
+        newer = nodes.get(id(node), node), claims.get(id(claim), claim)
+        if newer[0] is node and newer[1] is claim:
+            states[id(node), id(claim)] = entry
+        else:
+            entry = _entry(*newer, settings, memory, known)
+        found.append(entry)
+    return found
+
+
+def _entry(
+    node: Node | None,
+    claim: NodeClaim | None,
+    settings: Settings,
+    memory: SnapshotMemory,
+    known: dict[tuple[int, int], NodeEntry],
+) -> NodeEntry:
+    mark = (id(node), id(claim))
+    entry = known.get(mark)
+    if entry is None:
+        state = state_node(node, claim, soft_closing=settings.rules.steers)
+        for name in state.allocatable:
+            memory.resources.column_of(name)
+        code = memory.names.code(node.metadata.name) if node is not None else 0
+        entry = (state, leaving_reason(state, settings), memory.sizes.code(state.allocatable), code)
+    memory.states[mark] = entry
+    return entry

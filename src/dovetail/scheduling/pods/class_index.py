@@ -1,0 +1,103 @@
+"""Which of the classes that are there a selector selects, and who holds anti-affinity: what classes and namespaces say.
+
+None of it depends on nodes, on where pods are or on time, and pods that move stay in their class. So the index of one
+snapshot mostly serves the next as well (`IndexCache`). Decides nothing; `scheduling.frame` asks.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from dovetail.model.cached import cached
+from dovetail.model.labels.selectors import LabelSelector
+from dovetail.model.labels.syntax import ALIASES
+from dovetail.model.objects import Namespace, PodAffinityTerm
+from dovetail.scheduling.pods.classes import PodClass, asked_values
+
+Holder = tuple[str, frozenset[str], LabelSelector]
+"""An anti-affinity term: topology key, namespaces, selector."""
+
+
+class ClassIndex:
+    """Immutable; what was found is kept."""
+
+    def __init__(self, classes: Sequence[PodClass], namespaces: Sequence[Namespace]) -> None:
+        self.classes = classes
+        self.namespaces = namespaces
+        self._selected: dict[tuple[frozenset[str], LabelSelector], list[PodClass]] = {}
+
+    @cached
+    def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
+        """Classes by namespace and label."""
+        found: dict[tuple[str, str, str], list[PodClass]] = {}
+        for cls in self.classes:
+            for key, value in cls.labels.items():
+                found.setdefault((cls.namespace, key, value), []).append(cls)
+        return found
+
+    @cached
+    def _by_namespace(self) -> dict[str, list[PodClass]]:
+        """Classes by namespace."""
+        found: dict[str, list[PodClass]] = {}
+        for cls in self.classes:
+            found.setdefault(cls.namespace, []).append(cls)
+        return found
+
+    @cached
+    def asked(self) -> dict[str, frozenset[str]]:
+        """Return the values that pods ask for, by label."""
+        found: dict[str, set[str]] = {}
+        for info in {cls.info.id: cls.info for cls in self.classes}.values():
+            for key, values in asked_values(info.spec):
+                found.setdefault(ALIASES.get(key, key), set()).update(values)
+        return {key: frozenset(values) for key, values in found.items()}
+
+    @cached
+    def holders(self) -> dict[Holder, list[PodClass]]:
+        """Return the classes whose pods hold anti-affinity against others, by term."""
+        found: dict[Holder, list[PodClass]] = {}
+        for cls in self.classes:
+            if not cls.info.anti_affinity:
+                continue
+            affinity = cls.info.spec.affinity
+            assert affinity is not None
+            assert affinity.pod_anti_affinity is not None
+            for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
+                mark = (term.topology_key, self.namespaces_of(cls, term), LabelSelector.compile(term.label_selector))
+                found.setdefault(mark, []).append(cls)
+        return found
+
+    def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
+        """Return the namespaces that a term looks at."""
+        if term.namespace_selector is None:
+            return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
+        selector = LabelSelector.compile(term.namespace_selector)
+        chosen = [n.metadata.name for n in self.namespaces if selector.matches(n.metadata.labels)]
+        return frozenset((*chosen, *term.namespaces))
+
+    def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
+        """Return the classes that a selector selects; nobody may change the list."""
+        found = self._selected.get((namespaces, selector))
+        if found is None:
+            found = self._selected[namespaces, selector] = list(self._select(namespaces, selector))
+        return found
+
+    def _select(self, namespaces: frozenset[str], selector: LabelSelector) -> Iterable[PodClass]:
+        for namespace in sorted(namespaces):
+            if selector.equal:
+                near: Iterable[PodClass] = self._by_label.get((namespace, *selector.equal[0]), ())
+            else:
+                near = self._by_namespace.get(namespace, ())
+            yield from (cls for cls in near if selector.matches(cls.labels))
+
+
+class IndexCache:
+    """The last index, for as long as the same classes are there."""
+
+    def __init__(self) -> None:
+        self._last: ClassIndex | None = None
+
+    def of(self, classes: list[PodClass], namespaces: Sequence[Namespace]) -> ClassIndex:
+        """Return the index of these classes; the same one as the last time if nothing of it changed."""
+        last = self._last
+        if last is None or last.namespaces is not namespaces or last.classes != classes:
+            last = self._last = ClassIndex(classes, namespaces)
+        return last

@@ -1,0 +1,1 @@
+"""Pods counted per domain of a label, for spread, affinity and anti-affinity."""

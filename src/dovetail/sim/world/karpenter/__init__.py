@@ -1,0 +1,1 @@
+"""Karpenter's part of the simulated cluster."""

@@ -1,0 +1,217 @@
+"""Karpenter's provisioner in the simulated cluster: waits for a batch of pods without a place, then opens nodes.
+
+The batch window is Karpenter's: one second after the last new pod, ten at most; a pod that still waits asks again every
+ten seconds, and so does a node that Karpenter empties: the pods still on it need a place as well. Where pods would go
+is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims that are on their way count as nodes
+there. Nodes that pods are sent to are nominated for twenty seconds.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace as change_settings
+from typing import Final
+
+from msgspec.structs import replace
+
+from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
+from dovetail.lifecycle.store import Store as View
+from dovetail.model import names
+from dovetail.model.command import Replacement
+from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.settings import KARPENTER_1_15
+from dovetail.scheduling.place import place
+from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.snapshot import Snapshot
+from dovetail.sim.world.actuate import claim_from, record_on
+from dovetail.sim.world.clock import SECOND, Clock, Dice
+from dovetail.sim.world.cloud import Cloud
+from dovetail.sim.world.karpenter.lifetimes import Karpenter
+from dovetail.sim.world.store import Change, WorldStore
+
+IDLE: Final = SECOND
+LONGEST: Final = 10 * SECOND
+ASK_AGAIN: Final = 10 * SECOND
+NOMINATED_FOR: Final = 20 * SECOND
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Provisioner:
+    """Opens nodes for pods that wait."""
+
+    def __init__(self, store: WorldStore, clock: Clock, cloud: Cloud, karpenter: Karpenter, dice: Dice) -> None:
+        self.store = store
+        self.clock = clock
+        self.cloud = cloud
+        self.karpenter = karpenter
+        self.dice = dice
+        self.runs = 0
+        self.opened = 0
+        self.nominated: dict[str, int] = {}
+        self.on_nominated: Callable[[], None] = lambda: None
+        self._view = View()
+        self._previous: Snapshot | None = None
+        self._waiting: dict[str, None] = {}
+        self._waiting_nodes: dict[str, None] = {}
+        self._leaving: dict[str, None] = {}
+        self._since = -1
+        self._last = -1
+        self._stale: dict[tuple[str, str], None] = {}
+        store.listen(self._hear)
+
+    # ------------------------------------------------------------ the batch
+
+    def trigger(self, keys: Iterable[str]) -> None:
+        """Pods found no place: begin a batch, or keep the open one open."""
+        before = len(self._waiting)
+        self._waiting.update(dict.fromkeys(keys))
+        if len(self._waiting) > before:
+            self._begin()
+
+    def _trigger_node(self, name: str) -> None:
+        """A node is being emptied: its pods are looked at too, again every ten seconds while it lasts."""
+        if name in self._leaving and name not in self._waiting_nodes:
+            self._waiting_nodes[name] = None
+            self._begin()
+
+    def _begin(self) -> None:
+        self._last = self.clock.now
+        if self._since < 0:
+            self._since = self.clock.now
+            self.clock.after(IDLE, self._close)
+
+    def _close(self) -> None:
+        due = min(self._last + IDLE, self._since + LONGEST)
+        if self.clock.now < due:
+            self.clock.at(due, self._close)
+            return
+        if any(not claim.status.provider_id and not _leaves(claim) for claim in self.store.claims.values()):
+            self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
+            return
+        waiting, nodes = self._waiting, self._waiting_nodes
+        self._waiting, self._waiting_nodes, self._since = {}, {}, -1
+        if any(self._needs_place(key) for key in waiting) or any(self._has_movable(name) for name in nodes):
+            self._run()
+        left = [key for key in waiting if self._needs_place(key)]
+        if left:
+            self.clock.after(ASK_AGAIN, self._ask_again, left)
+        for name in nodes:
+            self.clock.after(ASK_AGAIN, self._trigger_node, name)
+
+    def _needs_place(self, key: str) -> bool:
+        pod = self.store.pods.get(key)
+        return pod is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+
+    def _has_movable(self, node: str) -> bool:
+        return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
+
+    def _ask_again(self, keys: Iterable[str]) -> None:
+        self.trigger(key for key in keys if self._needs_place(key))
+
+    # ------------------------------------------------------------ placing
+
+    def _hear(self, change: Change) -> None:
+        self._stale[change.kind, change.key] = None
+        if change.kind == "Node":
+            if isinstance(change.new, Node) and is_emptied(change.new):
+                if change.key not in self._leaving:
+                    self._leaving[change.key] = None
+                    self._trigger_node(change.key)
+            else:
+                self._leaving.pop(change.key, None)
+
+    def _catch_up(self) -> None:
+        """Bring the view up to date with what changed since the last batch."""
+        for kind, key in self._stale:
+            item = self.store.by_kind[kind].get(key)
+            if item is None:
+                namespace, _, name = key.rpartition("/")
+                self._view.vanish(kind, namespace, name)
+            else:
+                self._view.observe(_as_karpenter_sees(item) if isinstance(item, Node) else item)
+        self._stale.clear()
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as Karpenter's scheduler sees it now."""
+        self._catch_up()
+        catalogue = self.cloud.seen_catalogue()
+        ties = self.dice.stream("ties").randrange(1, 2**32)
+        settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=ties)
+        self._previous = Snapshot.build(self._view.cluster(), catalogue, settings, self.clock.instant(), self._previous)
+        return self._previous
+
+    def _marked(self) -> tuple[str, ...]:
+        """Nodes that Karpenter has marked for deletion: once their replacements are there, lest those come twice."""
+        found = []
+        for name in sorted(self._leaving):
+            record = record_on(self.store.nodes[name])
+            if record is None or all(claim in self.store.claims for claim in record.replacements):
+                found.append(name)
+        return tuple(found)
+
+    def _run(self) -> None:
+        self.runs += 1
+        result = place(self.snapshot())
+        for new in result.new:
+            self._open(new)
+        self.nominate(there.node for there in result.existing)
+
+    def nominate(self, nodes: Iterable[str]) -> None:
+        """Pods are on their way to these nodes: for a while nobody may disrupt them."""
+        found = dict.fromkeys(nodes, self.clock.now + NOMINATED_FOR)
+        if found:
+            self.nominated |= found
+            self.on_nominated()
+            self.clock.after(NOMINATED_FOR, self._forget_nominations)
+
+    def _forget_nominations(self) -> None:
+        over = [name for name, until in self.nominated.items() if until <= self.clock.now]
+        for name in over:
+            del self.nominated[name]
+        if over:
+            self.on_nominated()
+
+    def _open(self, new: NewNode) -> None:
+        pool = self.store.pools[new.pool]
+        wanted = Replacement(
+            node_pool=new.pool,
+            instance_types=tuple(kind.name for kind in new.instance_types),
+            requirements=new.requirements,
+            requests=new.requests,
+            taints=new.taints,
+            startup_taints=new.startup_taints,
+        )
+        name = self.new_name(new.pool)
+        claim = claim_from(pool, name, wanted)
+        self.store.put(replace(claim, metadata=replace(claim.metadata, creation_timestamp=self.clock.instant())))
+        self.opened += 1
+        self.karpenter.created(name)
+
+    def new_name(self, pool: str) -> str:
+        """Return a name for a NodeClaim that no other has, as Karpenter makes them."""
+        dice = self.dice.stream("names")
+        while True:
+            name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
+            if name not in self.store.claims and name not in self.store.nodes:
+                return name
+
+
+def _leaves(claim: NodeClaim) -> bool:
+    return claim.metadata.deletion_timestamp is not None
+
+
+def is_emptied(node: Node) -> bool:
+    """Return whether Karpenter keeps pods off a node because it is to go: its own taint, or its own command's."""
+    if any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
+        return True
+    record = record_on(node) if is_tainted(node) else None
+    return record is not None and record.by != DOVETAIL
+
+
+def _as_karpenter_sees(node: Node) -> Node:
+    """Our taint keeps pods out, but to Karpenter it is no sign that the node leaves; only a deletion is."""
+    if not any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints):
+        return node
+    taints = tuple(
+        replace(taint, key="dovetail.dev/closed") if taint.key == names.DISRUPTION_TAINT else taint
+        for taint in node.spec.taints
+    )
+    return replace(node, spec=replace(node.spec, taints=taints))

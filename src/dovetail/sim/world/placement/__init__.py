@@ -1,0 +1,1 @@
+"""The simulated kube-scheduler and what it looks at."""

@@ -1,0 +1,276 @@
+"""Where the simulated kube-scheduler puts one pod: filters nodes, scores what is left, draws among equals.
+
+Filters and scores as the default profile of Kubernetes does: NodeResourcesFit (LeastAllocated), balanced allocation,
+node affinity, taints, topology spread (with the built-in default constraints) and pod affinity, with the default
+weights and the adaptive share of nodes to score. Doesn't bind; `sim.world.placement.scheduler` does.
+"""
+
+import math
+from random import Random
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model import names
+from dovetail.model.objects import TopologySpreadConstraint
+from dovetail.sim.world.placement.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
+from dovetail.sim.world.placement.shapes import PodShape, Shapes, ports_of
+from dovetail.sim.world.store import WorldStore
+
+_ALL_BELOW: Final = 100
+_DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
+
+
+class NodeChoice:
+    """Chooses a node for pods of a shape, over the table of nodes that the scheduler keeps."""
+
+    def __init__(self, store: WorldStore, shapes: Shapes, dice: Random) -> None:
+        self.store = store
+        self.shapes = shapes
+        self.table = NodeTable()
+        self._full: dict[PodShape, int] = {}
+        self._dice = dice
+        self._next_start = 0
+        self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
+
+    # ------------------------------------------------------------ filter
+
+    def pick(self, shape: PodShape) -> int:
+        """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
+        table = self.table
+        columns = table.columns(shape)
+        if not self._may_fit(shape, columns):
+            return -1
+        good = columns.fits & columns.admitted
+        if not good.any():
+            return -1
+        for resource, amount in shape.requests.items():
+            column = table.resources.get(resource)
+            if column is None:
+                if amount > 0:
+                    return -1
+                continue
+            good &= table.room[:, column] >= amount
+        for constraint in shape.spread:
+            if constraint.when_unsatisfiable == "DoNotSchedule":
+                good &= self._spread_allows(shape, constraint, columns.fits, columns.admitted)
+        if shape.required_near or shape.required_apart:
+            good &= self._near_and_apart(shape)
+        self._keep_away_from_loners(shape, good)
+        self._keep_ports(shape, good)
+        rows = np.flatnonzero(good)
+        if len(rows) == 0:
+            self._full[shape] = len(table.grown)
+            return -1
+        self._full.pop(shape, None)
+        rows = self._sample(rows)
+        if len(rows) == 1:
+            return int(rows[0])
+        scores = self._scores(shape, rows)
+        best = rows[scores == scores.max()]
+        return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
+
+    def _may_fit(self, shape: PodShape, columns: ShapeColumns) -> bool:
+        """Whether a shape that found no node may find one now; False only where none has changed that would take it.
+
+        What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
+        """
+        seen, table = self._full.get(shape), self.table
+        if seen is None or not self._is_plain(shape):
+            return True
+        self._full[shape] = len(table.grown)
+        return any(
+            columns.fits[row]
+            and columns.admitted[row]
+            and all(
+                amount <= 0 or (resource in table.resources and table.room[row, table.resources[resource]] >= amount)
+                for resource, amount in shape.requests.items()
+            )
+            for row in dict.fromkeys(table.grown[seen:])
+        )
+
+    def _is_plain(self, shape: PodShape) -> bool:
+        """Return whether only room, labels and taints decide where it may go."""
+        return not (
+            self.shapes.with_apart
+            or shape.required_near
+            or shape.required_apart
+            or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in shape.spread)
+        )
+
+    def _sample(self, rows: Ints) -> Ints:
+        """Return the adaptive share of nodes that the scheduler looks at in large clusters, going round."""
+        total = len(self.table.rows)
+        if total < _ALL_BELOW:
+            return rows
+        wanted = max(_ALL_BELOW, total * max(5, 50 - total // 125) // 100)
+        if len(rows) <= wanted:
+            return rows
+        first = int(np.searchsorted(rows, self._next_start))
+        turned = np.concatenate([rows[first:], rows[:first]])[:wanted]
+        self._next_start = (int(turned[-1]) + 1) % self.table.size
+        return turned
+
+    def _spread_allows(self, shape: PodShape, entry: TopologySpreadConstraint, fits: Bools, admitted: Bools) -> Bools:
+        topology = self.table.topology(entry.topology_key)
+        domain = topology.domain
+        counted = domain >= 0
+        if entry.node_affinity_policy != "Ignore":
+            counted = counted & fits
+        if entry.node_taints_policy == "Honor":
+            counted = counted & admitted
+        if not counted.any():
+            return counted
+        group = self.table.of_constraint(shape, entry)
+        size = len(topology.numbers)
+        per_domain = np.bincount(domain[counted], weights=group.active[counted], minlength=size)
+        present = np.bincount(domain[counted], minlength=size) > 0
+        least = per_domain[present].min()
+        if entry.min_domains is not None and int(present.sum()) < entry.min_domains:
+            least = 0
+        own = int(group.picks(shape))
+        allowed = per_domain + own - least <= entry.max_skew
+        result: Bools = (domain >= 0) & allowed[np.maximum(domain, 0)]
+        return result
+
+    def _per_domain(self, group_counts: Ints, key: str) -> Ints:
+        """For each node, how many counted pods are in its domain; 0 where it has none."""
+        topology = self.table.topology(key)
+        domain = topology.domain
+        known = domain >= 0
+        sums = np.bincount(domain[known], weights=group_counts[known], minlength=max(1, len(topology.numbers)))
+        result: Ints = np.where(known, sums[np.maximum(domain, 0)], 0).astype(np.int64)
+        return result
+
+    def _near_and_apart(self, shape: PodShape) -> Bools:
+        good = np.ones(self.table.size, np.bool_)
+        for term in shape.required_near:
+            group = self.table.of_term(shape, term)
+            has_label = self.table.topology(term.topology_key).domain >= 0
+            if not group.every.any() and group.picks(shape):
+                good &= has_label  # the first of a group that wants to be together may start anywhere
+            else:
+                good &= has_label & (self._per_domain(group.every, term.topology_key) > 0)
+        for term in shape.required_apart:
+            group = self.table.of_term(shape, term)
+            good &= self._per_domain(group.every, term.topology_key) == 0
+        return good
+
+    def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
+        """Pods already there may refuse this one by their own anti-affinity."""
+        for other in self.shapes.with_apart:
+            for term in other.required_apart:
+                group = self.table.of_term(other, term)
+                if group.picks(shape):
+                    carriers: NodeGroup = self.table.carriers(other)
+                    good &= self._per_domain(carriers.every, term.topology_key) == 0
+
+    def _keep_ports(self, shape: PodShape, good: Bools) -> None:
+        ports = self._has_ports.get(shape)
+        if ports is None:
+            ports = self._has_ports[shape] = ports_of(shape)
+        if not ports:
+            return
+        for row in np.flatnonzero(good):
+            node = self.table.nodes[int(row)]
+            assert node is not None
+            for key, pod in self.store.pods_on.get(node.metadata.name, {}).items():
+                if set(ports_of(self.shapes.of(key, pod))) & set(ports):
+                    good[row] = False
+                    break
+
+    # ------------------------------------------------------------ score
+
+    def _scores(self, shape: PodShape, rows: Ints) -> Ints:
+        table = self.table
+        allocatable = table.allocatable[rows][:, :2]
+        wanted = table.scoring[rows] + np.array([shape.scoring_cpu, shape.scoring_memory])
+        able = np.maximum(allocatable, 1)
+        free = np.where(wanted > allocatable, 0, (allocatable - wanted) * 100 // able)
+        least_allocated = free.sum(axis=1) // 2
+        total: Ints = least_allocated + self._balance(shape, rows)
+        columns = table.columns(shape)
+        shunned, liked = columns.shunned[rows], columns.liked[rows]
+        if shunned.any():
+            total = total + 3 * (100 - shunned * 100 // shunned.max())
+        if liked.any():
+            total = total + 2 * (liked * 100 // liked.max())
+        spread = self._spread_scores(shape, rows, columns.fits)
+        if spread is not None:
+            total = total + 2 * spread
+        if shape.preferences:
+            total = total + 2 * self._near_scores(shape, rows)
+        return total
+
+    def _balance(self, shape: PodShape, rows: Ints) -> Ints:
+        """Return how much better balanced a node would be with the pod than it is without.
+
+        As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
+        uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
+        """
+        asked = np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)])
+        if not asked.any():
+            return np.zeros(len(rows), np.int64)
+        allocatable = self.table.allocatable[rows][:, :2]
+        used = allocatable - self.table.room[rows][:, :2]
+        before, after = (_unevenness(amounts, allocatable) for amounts in (used, used + asked))
+        scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
+        return scores
+
+    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
+        if shape.spread:
+            return [
+                (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
+                for entry in shape.spread
+                if entry.when_unsatisfiable != "DoNotSchedule"
+            ]
+        if shape.default_selector is None:
+            return []
+        selector = with_label_keys(shape.default_selector, (), shape)
+        group = self.table.picked_by((shape.namespace,), selector)
+        return [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
+
+    def _spread_scores(self, shape: PodShape, rows: Ints, fits: Bools) -> Ints | None:
+        constraints = self._soft_constraints(shape)
+        if not constraints:
+            return None
+        raw = np.zeros(len(rows), np.float64)
+        ignored = np.zeros(len(rows), np.bool_)
+        for key, max_skew, group in constraints:
+            domain = self.table.topology(key).domain
+            here = domain[rows]
+            if key == names.HOSTNAME:
+                counts, domains = group.active[rows], len(rows)
+            else:
+                counted = np.where(fits, group.active, 0)
+                counts = self._per_domain(counted, key)[rows]
+                domains = len(np.unique(here[here >= 0]))
+            if shape.spread:
+                ignored |= here < 0
+            raw += np.where(here >= 0, counts * math.log(domains + 2) + (max_skew - 1), 0)
+        rounded = np.floor(raw + 0.5).astype(np.int64)
+        considered = rounded[~ignored]
+        if len(considered) == 0 or considered.max() == 0:
+            return np.where(ignored, 0, 100).astype(np.int64)
+        high, low = int(considered.max()), int(considered.min())
+        scores: Ints = np.where(ignored, 0, 100 * (high + low - rounded) // high).astype(np.int64)
+        return scores
+
+    def _near_scores(self, shape: PodShape, rows: Ints) -> Ints:
+        raw = np.zeros(len(rows), np.int64)
+        for weight, term in shape.preferences:
+            group = self.table.of_term(shape, term)
+            raw += weight * self._per_domain(group.every, term.topology_key)[rows]
+        low, high = int(raw.min()), int(raw.max())
+        if high == low:
+            return np.zeros(len(rows), np.int64)
+        scores: Ints = (raw - low) * 100 // (high - low)
+        return scores
+
+
+def _unevenness(amounts: Ints, allocatable: Ints) -> npt.NDArray[np.float64]:
+    """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
+    shares = np.minimum(amounts / np.maximum(allocatable, 1), 1.0)
+    apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
+    return apart

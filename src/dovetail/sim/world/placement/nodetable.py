@@ -1,0 +1,327 @@
+"""The simulated kube-scheduler's columns: per node what is free and where it stands, per selector how many pods.
+
+Every column has one row per node and is kept up to date by what changed: a pod bound or gone, a node new, tainted or
+gone. Decides nothing; `sim.scheduler` filters and scores on these columns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model.objects import LabelSelectorSpec, Node, PodAffinityTerm, TopologySpreadConstraint
+from dovetail.model.quantity import resource_amount
+from dovetail.sim.world.placement.matching import (
+    admitted_by_taints,
+    node_fits_selectors,
+    selects,
+    term_matches,
+    tolerates,
+)
+from dovetail.sim.world.placement.shapes import PodShape
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+GroupKey = tuple[object, ...]
+
+
+def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> GroupKey:
+    """Return a value that is the same for selectors that say the same."""
+    labels = tuple(sorted(selector.match_labels.items()))
+    entries = tuple((entry.key, entry.operator, entry.values) for entry in selector.match_expressions)
+    return (namespaces, labels, entries)
+
+
+@dataclass(slots=True, eq=False)
+class NodeGroup:
+    """Pods that a selector picks (or that carry a term), counted per node: all, and those not terminating."""
+
+    picks: Callable[[PodShape], bool]
+    every: Ints
+    active: Ints
+
+
+@dataclass(slots=True, eq=False)
+class ShapeColumns:
+    """What nodes are to one shape, by row; `seen` is how far the log of node changes has been followed."""
+
+    fits: Bools
+    admitted: Bools
+    shunned: Ints
+    liked: Ints
+    seen: int = 0
+
+
+@dataclass(slots=True)
+class Row:
+    """A bound pod: its shape, its row, and whether it is not terminating."""
+
+    shape: PodShape
+    row: int
+    active: bool
+
+
+@dataclass(slots=True, eq=False)
+class Topology:
+    """The domain of each node under one label key, as a number (-1: the node has no such label)."""
+
+    domain: Ints
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+class NodeTable:
+    """All columns. Rows of nodes that went away are used again."""
+
+    def __init__(self) -> None:
+        self.size = 16
+        self.rows: dict[str, int] = {}
+        self.nodes: list[Node | None] = [None] * self.size
+        self._free = list(range(self.size - 1, -1, -1))
+        self.resources: dict[str, int] = {"cpu": 0, "memory": 1, "pods": 2, "ephemeral-storage": 3}
+        self.room: Ints = np.zeros((self.size, 4), np.int64)
+        self.allocatable: Ints = np.zeros((self.size, 4), np.int64)
+        self.scoring: Ints = np.zeros((self.size, 2), np.int64)
+        self.log: list[int] = []
+        self.grown: list[int] = []  # rows that may take what they did not take before, in the order it happened
+        self.pods: dict[str, Row] = {}
+        self._topologies: dict[str, Topology] = {}
+        self._groups: dict[GroupKey, NodeGroup] = {}
+        self._groups_of: dict[PodShape, tuple[NodeGroup, ...]] = {}
+        self._columns: dict[PodShape, ShapeColumns] = {}
+
+    # ------------------------------------------------------------ nodes
+
+    def set_node(self, node: Node) -> None:
+        """Add a node, or take over what changed of it."""
+        name = node.metadata.name
+        row = self.rows.get(name)
+        if row is None:
+            row = self.rows[name] = self._new_row()
+            self.room[row] = 0
+            self.scoring[row] = 0
+            self.allocatable[row] = 0
+        known = self.nodes[row]
+        self.nodes[row] = node
+        if known is None or known.status.allocatable != node.status.allocatable:
+            fresh = np.zeros(len(self.resources), np.int64)
+            for resource, text in node.status.allocatable.items():
+                column = self._resource(resource)
+                if column >= len(fresh):
+                    fresh = np.append(fresh, np.zeros(column + 1 - len(fresh), np.int64))
+                fresh[column] = resource_amount(resource, text)
+            self.room[row] += fresh - self.allocatable[row]
+            self.allocatable[row] = fresh
+            self.grown.append(row)
+        if known is None or known.metadata.labels != node.metadata.labels:
+            for key, topology in self._topologies.items():
+                self._place_in(topology, key, row)
+        if known is None or known.metadata.labels != node.metadata.labels or known.spec != node.spec:
+            self.log.append(row)
+            self.grown.append(row)
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node; its pods must be gone."""
+        row = self.rows.pop(name, None)
+        if row is None:
+            return
+        self.nodes[row] = None
+        self.allocatable[row] = 0
+        self.room[row] = -1
+        for key, topology in self._topologies.items():
+            self._place_in(topology, key, row)
+        self.log.append(row)
+        self._free.append(row)
+
+    def _new_row(self) -> int:
+        if not self._free:
+            old = self.size
+            self.size *= 2
+            self.nodes.extend([None] * old)
+            self._free = list(range(self.size - 1, old - 1, -1))
+            self.room = _taller(self.room, self.size)
+            self.allocatable = _taller(self.allocatable, self.size)
+            self.scoring = _taller(self.scoring, self.size)
+            for topology in self._topologies.values():
+                topology.domain = _taller(topology.domain, self.size, -1)
+            for group in self._groups.values():
+                group.every = _taller(group.every, self.size)
+                group.active = _taller(group.active, self.size)
+            self._columns.clear()
+        return self._free.pop()
+
+    def _resource(self, name: str) -> int:
+        column = self.resources.get(name)
+        if column is None:
+            column = self.resources[name] = len(self.resources)
+            pad = np.zeros((self.size, 1), np.int64)
+            self.room = np.hstack([self.room, pad])
+            self.allocatable = np.hstack([self.allocatable, pad])
+        return column
+
+    def topology(self, key: str) -> Topology:
+        """Return where each node stands under a label key."""
+        found = self._topologies.get(key)
+        if found is None:
+            found = self._topologies[key] = Topology(np.full(self.size, -1, np.int64))
+            for row in self.rows.values():
+                self._place_in(found, key, row)
+        return found
+
+    def _place_in(self, topology: Topology, key: str, row: int) -> None:
+        node = self.nodes[row]
+        value = node.metadata.labels.get(key) if node is not None else None
+        topology.domain[row] = -1 if value is None else topology.numbers.setdefault(value, len(topology.numbers))
+
+    # ------------------------------------------------------------ pods
+
+    def bind(self, key: str, shape: PodShape, node: str) -> None:
+        """A pod is on a node from now on."""
+        row = self.rows[node]
+        self.pods[key] = Row(shape, row, active=True)
+        self._take(shape, row, 1)
+        for group in self.groups_of(shape):
+            group.every[row] += 1
+            group.active[row] += 1
+
+    def terminating(self, key: str) -> None:
+        """A pod is on its way out: it still takes its room, but spread no longer counts it."""
+        entry = self.pods.get(key)
+        if entry is not None and entry.active:
+            entry.active = False
+            for group in self.groups_of(entry.shape):
+                group.active[entry.row] -= 1
+
+    def release(self, key: str) -> None:
+        """A pod is gone (or terminal): its room is free."""
+        entry = self.pods.get(key)
+        if entry is None:
+            return
+        self.terminating(key)
+        del self.pods[key]
+        self._take(entry.shape, entry.row, -1)
+        self.grown.append(entry.row)
+        for group in self.groups_of(entry.shape):
+            group.every[entry.row] -= 1
+
+    def _take(self, shape: PodShape, row: int, sign: int) -> None:
+        for resource, amount in shape.requests.items():
+            self.room[row, self._resource(resource)] -= sign * amount
+        self.scoring[row, 0] += sign * shape.scoring_cpu
+        self.scoring[row, 1] += sign * shape.scoring_memory
+
+    # ------------------------------------------------------------ groups
+
+    def groups_of(self, shape: PodShape) -> tuple[NodeGroup, ...]:
+        """Return all groups that count pods of this shape."""
+        found = self._groups_of.get(shape)
+        if found is None:
+            found = self._groups_of[shape] = tuple(g for g in self._groups.values() if g.picks(shape))
+        return found
+
+    def group(self, key: GroupKey, picks: Callable[[PodShape], bool]) -> NodeGroup:
+        """Return the group under that key; a new one counts all bound pods first."""
+        found = self._groups.get(key)
+        if found is None:
+            found = NodeGroup(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
+            for entry in self.pods.values():
+                if picks(entry.shape):
+                    found.every[entry.row] += 1
+                    found.active[entry.row] += entry.active
+            self._groups[key] = found
+            self._groups_of.clear()
+        return found
+
+    def picked_by(self, namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> NodeGroup:
+        """Return the pods that a selector picks in some namespaces (None: all)."""
+
+        def picks(shape: PodShape) -> bool:
+            return (namespaces is None or shape.namespace in namespaces) and selects(selector, shape.labels)
+
+        return self.group(selector_key(namespaces, selector), picks)
+
+    def of_term(self, shape: PodShape, term: PodAffinityTerm) -> NodeGroup:
+        """Return the pods that an affinity term of a shape speaks of."""
+        selector = with_label_keys(term.label_selector, term.match_label_keys, shape)
+        return self.picked_by(term_namespaces(shape, term), selector)
+
+    def of_constraint(self, shape: PodShape, constraint: TopologySpreadConstraint) -> NodeGroup:
+        """Return the pods that a spread constraint of a shape counts."""
+        selector = with_label_keys(constraint.label_selector, constraint.match_label_keys, shape)
+        return self.picked_by((shape.namespace,), selector)
+
+    def carriers(self, shape: PodShape) -> NodeGroup:
+        """Return the pods of exactly this shape: those that carry its terms."""
+        return self.group(("shape", id(shape)), lambda other: other is shape)
+
+    # ------------------------------------------------------------ shape columns
+
+    def name_of(self, row: int) -> str:
+        """Return the name of the node in a row that is taken."""
+        node = self.nodes[row]
+        assert node is not None
+        return node.metadata.name
+
+    def columns(self, shape: PodShape) -> ShapeColumns:
+        """Return what each node is to a shape, brought up to date by the nodes that changed since the last look."""
+        found = self._columns.get(shape)
+        if found is None:
+            found = self._columns[shape] = ShapeColumns(
+                np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.int64),
+                np.zeros(self.size, np.int64),
+            )
+            changed: list[int] = sorted(self.rows.values())
+        else:
+            changed = self.log[found.seen :]
+        found.seen = len(self.log)
+        for row in changed:
+            self._look(found, shape, row)
+        return found
+
+    def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
+        node = self.nodes[row]
+        if node is None:
+            columns.fits[row] = columns.admitted[row] = False
+            return
+        labels, name = node.metadata.labels, node.metadata.name
+        spec, taints = shape.spec, node.spec.taints
+        columns.fits[row] = node_fits_selectors(spec, labels, name)
+        admitted = not node.spec.unschedulable or shape.daemon
+        columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
+        columns.shunned[row] = sum(
+            taint.effect == "PreferNoSchedule" and not tolerates(spec.tolerations, taint) for taint in taints
+        )
+        near = shape.spec.affinity.node_affinity if shape.spec.affinity else None
+        if near is not None:
+            columns.liked[row] = sum(
+                entry.weight
+                for entry in near.preferred_during_scheduling_ignored_during_execution
+                if term_matches(entry.preference, labels, name)
+            )
+
+
+def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: PodShape) -> LabelSelectorSpec:
+    """Return the selector with the pod's own values of `matchLabelKeys` in it."""
+    selector = selector or LabelSelectorSpec()
+    own = {key: shape.labels[key] for key in keys if key in shape.labels}
+    if not own:
+        return selector
+    labels = {**selector.match_labels, **own}
+    return LabelSelectorSpec(match_labels=labels, match_expressions=selector.match_expressions)
+
+
+def term_namespaces(shape: PodShape, term: PodAffinityTerm) -> tuple[str, ...] | None:
+    """Return the namespaces of an affinity term: an empty namespace selector means all of them."""
+    if term.namespace_selector is not None:
+        return None
+    return tuple(sorted(term.namespaces)) or (shape.namespace,)
+
+
+def _taller(column: Ints, size: int, fill: int = 0) -> Ints:
+    shape = (size, *column.shape[1:])
+    grown = np.full(shape, fill, np.int64)
+    grown[: len(column)] = column
+    return grown

@@ -1,0 +1,205 @@
+"""The simulated kube-scheduler: takes pending pods one by one, asks where each goes, and binds it there.
+
+`sim.world.placement.node_choice` filters and scores the nodes. Where a pod lands is this module's word, not the plan's.
+Not modelled: preemption, image locality, volumes but for what node affinity says, waiting plugins.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from dovetail.model.objects import Condition, Pod
+from dovetail.sim.world.clock import SECOND, Clock
+from dovetail.sim.world.placement.node_choice import NodeChoice
+from dovetail.sim.world.placement.shapes import Shapes, Stuck
+from dovetail.sim.world.store import Change, WorldStore
+
+_CYCLE: Final = SECOND // 100
+
+
+class Scheduler:
+    """Binds pending pods. `on_unschedulable` hears of all pods that found no place, each time they were tried.
+
+    `pace`: how long it takes over a pod; 0, and all that wait are placed at once, which is fast and the same but where
+    nodes come one after the other.
+    """
+
+    def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, dice: Random) -> None:
+        self.store = store
+        self.clock = clock
+        self.shapes = shapes
+        self.choice = NodeChoice(store, shapes, dice)
+        self.table = self.choice.table
+        self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
+        self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
+        self.pace = 0
+        self.waiting: dict[str, None] = {}
+        self.stuck = Stuck()
+        self._tried: set[str] = set()
+        self._has_priorities = False
+        self._cycle_asked = False
+        self._retry_asked = False
+        store.listen(self._hear)
+
+    # ------------------------------------------------------------ what changed
+
+    def _hear(self, change: Change) -> None:
+        if change.kind == "Pod":
+            self._hear_pod(change.key, change.old, change.new)  # type: ignore[arg-type]
+        elif change.kind == "Node":
+            if change.new is None:
+                self.table.drop_node(change.key)
+            else:
+                before = len(self.table.log)
+                self.table.set_node(change.new)  # type: ignore[arg-type]
+                if len(self.table.log) != before:
+                    self._retry()
+
+    def _hear_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            self.waiting.pop(key, None)
+            self.stuck.drop(key)
+            if old is not None and old.spec.node_name and key in self.table.pods:
+                self.table.release(key)
+                self._retry()
+            return
+        if new.spec.node_name:
+            if old is None or not old.spec.node_name:
+                self.waiting.pop(key, None)
+                self.stuck.drop(key)
+                if new.spec.node_name in self.table.rows and new.status.phase not in ("Succeeded", "Failed"):
+                    self.table.bind(key, self.shapes.of(key, new), new.spec.node_name)
+                return
+            if new.status.phase in ("Succeeded", "Failed"):
+                if key in self.table.pods:
+                    self.table.release(key)
+                    self._retry()
+            elif new.metadata.deletion_timestamp is not None:
+                self.table.terminating(key)
+        elif new.metadata.deletion_timestamp is not None:
+            self.waiting.pop(key, None)
+            self.stuck.drop(key)
+        elif old is None and new.metadata.deletion_timestamp is None and not new.spec.scheduling_gates:
+            self.waiting[key] = None
+            self._has_priorities = self._has_priorities or bool(new.spec.priority)
+            self._ask_cycle()
+
+    def _ask_cycle(self) -> None:
+        if not self._cycle_asked:
+            self._cycle_asked = True
+            self.clock.after(_CYCLE, self._cycle)
+
+    def _retry(self) -> None:
+        if self.stuck and not self._retry_asked:
+            self._retry_asked = True
+            self.clock.after(_CYCLE, self._retry_stuck)
+
+    def _retry_stuck(self) -> None:
+        self._retry_asked = False
+        if self.pace:
+            self.waiting = dict.fromkeys(self.stuck) | self.waiting
+            self.stuck.clear()
+            self._ask_cycle()
+            return
+        if not self.waiting and not self._has_priorities:
+            self._retry_shapes()
+            return
+        self._tried = set(self.stuck)
+        self.waiting.update(dict.fromkeys(self.stuck))
+        self.stuck.clear()
+        self._cycle()
+
+    def _retry_shapes(self) -> None:
+        """Try what is stuck again, as a cycle would, but only the first of each shape that finds no place."""
+        for key, shape in self.stuck.tries():
+            pod = self.store.pods.get(key)
+            if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+                self.stuck.drop(key)
+                continue
+            row = self.choice.pick(shape)
+            if row < 0:
+                self._fail(key, pod)
+            else:
+                self._bind(key, pod, self.table.name_of(row))
+                self.stuck.drop(key)
+        if self.stuck:
+            self.on_unschedulable(tuple(self.stuck))
+
+    # ------------------------------------------------------------ one cycle
+
+    def _cycle(self) -> None:
+        self._cycle_asked = False
+        pods = self.store.pods
+        keys = [key for key in self.waiting if key in pods]
+        if self._has_priorities:
+            keys.sort(key=lambda key: -(pods[key].spec.priority or 0))
+        if self.pace:
+            self._one(keys)
+            return
+        tried, self._tried = self._tried, set()
+        self.waiting.clear()
+        hopeless: set[int] = set()
+        failed: list[str] = []
+        by_pod = self.shapes.by_pod
+        for key in keys:
+            if id(by_pod.get(key)) in hopeless and key in tried:  # thousands may wait: those that failed before, fast
+                self.stuck.add(key, by_pod[key])
+                failed.append(key)
+                continue
+            pod = pods.get(key)
+            if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+                continue
+            shape = self.shapes.of(key, pod)
+            row = -1 if id(shape) in hopeless else self.choice.pick(shape)
+            if row < 0:
+                hopeless.add(id(shape))
+                self._fail(key, pod)
+                failed.append(key)
+            else:
+                self._bind(key, pod, self.table.name_of(row))
+        if failed:
+            self.on_unschedulable(failed)
+
+    def _one(self, keys: list[str]) -> None:
+        """Take the first pod only; the others have to wait for their turn."""
+        key = next(iter(keys), None)
+        if key is None:
+            return
+        del self.waiting[key]
+        pod = self.store.pods[key]
+        if not pod.spec.node_name and pod.metadata.deletion_timestamp is None:
+            row = self.choice.pick(self.shapes.of(key, pod))
+            node = self.table.nodes[row] if row >= 0 else None
+            if node is None:
+                self._fail(key, pod)
+                self.on_unschedulable((key,))
+            else:
+                self._bind(key, pod, node.metadata.name)
+        if self.waiting and not self._cycle_asked:
+            self._cycle_asked = True
+            self.clock.after(self.pace, self._cycle)
+
+    def _bind(self, key: str, pod: Pod, node: str) -> None:
+        now = self.clock.instant()
+        status = replace(pod.status, conditions=(_scheduled("True", now),), nominated_node_name="")
+        bound = replace(pod, spec=replace(pod.spec, node_name=node), status=status)
+        self.store.put(bound)
+        self.on_bound(key, self.store.pods[key])
+
+    def _fail(self, key: str, pod: Pod) -> None:
+        self.stuck.add(key, self.shapes.of(key, pod))
+        if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
+            status = replace(pod.status, conditions=(_scheduled("False", self.clock.instant()),))
+            self.store.put(replace(pod, status=status))
+
+
+def _scheduled(status: str, now: datetime) -> Condition:
+    return Condition(
+        type="PodScheduled",
+        status=status,
+        reason=None if status == "True" else "Unschedulable",
+        last_transition_time=now,
+    )

@@ -1,0 +1,203 @@
+"""A pod's shape: all that the simulated scheduler, kubelet and evictions ask of it, worked out once per template.
+
+Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen of these. Knows no node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+import msgspec
+from msgspec.structs import replace
+
+from dovetail.model import names
+from dovetail.model.objects import LabelSelectorSpec, Pod, PodAffinityTerm, PodSpec, Taint, TopologySpreadConstraint
+from dovetail.sim.world.clock import Span, seconds
+from dovetail.sim.world.placement.matching import requests_of, tolerates
+
+# What the default scheduler adds for scoring where a pod asks for nothing.
+_UNSET_CPU = 100
+_UNSET_MEMORY = 200 * 1024 * 1024
+
+_DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PodShape:
+    """What all pods of one template have in common. Told apart by identity."""
+
+    namespace: str
+    labels: dict[str, str]
+    spec: PodSpec
+    requests: dict[str, int]
+    scoring_cpu: int
+    scoring_memory: int
+    default_selector: LabelSelectorSpec | None = None
+    start: Span = field(default_factory=lambda: seconds(3, 8))
+    stop: Span = field(default_factory=lambda: seconds(2, 5))
+    daemon: bool = False
+    survives_drain: bool = False
+    do_not_disrupt: bool = False
+
+    @property
+    def spread(self) -> tuple[TopologySpreadConstraint, ...]:
+        """Its own spread constraints."""
+        return self.spec.topology_spread_constraints
+
+    @property
+    def required_near(self) -> tuple[PodAffinityTerm, ...]:
+        """Pods it must be near."""
+        near = self.spec.affinity.pod_affinity if self.spec.affinity else None
+        return near.required_during_scheduling_ignored_during_execution if near else ()
+
+    @property
+    def required_apart(self) -> tuple[PodAffinityTerm, ...]:
+        """Pods it must not be near."""
+        apart = self.spec.affinity.pod_anti_affinity if self.spec.affinity else None
+        return apart.required_during_scheduling_ignored_during_execution if apart else ()
+
+    @property
+    def preferences(self) -> tuple[tuple[int, PodAffinityTerm], ...]:
+        """Preferred terms with their weight, negative for those it would rather be apart from."""
+        found: list[tuple[int, PodAffinityTerm]] = []
+        if self.spec.affinity is not None:
+            near, apart = self.spec.affinity.pod_affinity, self.spec.affinity.pod_anti_affinity
+            if near is not None:
+                wanted = near.preferred_during_scheduling_ignored_during_execution
+                found.extend((entry.weight, entry.pod_affinity_term) for entry in wanted)
+            if apart is not None:
+                shunned = apart.preferred_during_scheduling_ignored_during_execution
+                found.extend((-entry.weight, entry.pod_affinity_term) for entry in shunned)
+        return tuple(found)
+
+
+def shape_of(
+    pod: Pod,
+    *,
+    start: Span | None = None,
+    stop: Span | None = None,
+    default_selector: LabelSelectorSpec | None = None,
+) -> PodShape:
+    """Return the shape of a pod, with its kubelet times where they are known."""
+    spec = replace(pod.spec, node_name="")
+    requests = requests_of(spec)
+    owners = pod.metadata.owner_references
+    grace = spec.termination_grace_period_seconds
+    return PodShape(
+        namespace=pod.metadata.namespace,
+        labels=pod.metadata.labels,
+        spec=spec,
+        requests=requests,
+        scoring_cpu=requests.get("cpu", 0) or _UNSET_CPU,
+        scoring_memory=requests.get("memory", 0) or _UNSET_MEMORY,
+        default_selector=default_selector,
+        start=start or seconds(3, 8),
+        stop=stop or seconds(min(2, grace if grace is not None else 2), min(5, grace if grace is not None else 5)),
+        daemon=any(owner.kind == "DaemonSet" for owner in owners),
+        survives_drain=tolerates(spec.tolerations, _DISRUPTED) or any(owner.kind == "Node" for owner in owners),
+        do_not_disrupt=pod.metadata.annotations.get(names.DO_NOT_DISRUPT) == "true",
+    )
+
+
+class Shapes:
+    """Which shape each pod has (`by_pod`, as far as asked); pods from outside are told apart by what they say."""
+
+    def __init__(self) -> None:
+        self.by_pod: dict[str, PodShape] = {}
+        self._by_text: dict[bytes, PodShape] = {}
+        self.with_apart: list[PodShape] = []
+
+    def set(self, key: str, shape: PodShape) -> None:
+        """The pod of that key has this shape."""
+        self.by_pod[key] = shape
+        if shape.required_apart and not any(known is shape for known in self.with_apart):
+            self.with_apart.append(shape)
+
+    def drop(self, key: str) -> None:
+        """The pod is gone."""
+        self.by_pod.pop(key, None)
+
+    def of(self, key: str, pod: Pod) -> PodShape:
+        """Return the shape of a pod that exists."""
+        found = self.by_pod.get(key)
+        if found is None:
+            text = msgspec.json.encode(
+                [
+                    pod.metadata.namespace,
+                    dict(sorted(pod.metadata.labels.items())),
+                    replace(pod.spec, node_name=""),
+                    [owner.kind for owner in pod.metadata.owner_references],
+                    pod.metadata.annotations.get(names.DO_NOT_DISRUPT),
+                ]
+            )
+            found = self._by_text.get(text)
+            if found is None:
+                found = self._by_text[text] = shape_of(pod)
+            self.set(key, found)
+        return found
+
+
+def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
+    """Return the host ports that a shape takes."""
+    return tuple(
+        (port.host_port, port.protocol or "TCP")
+        for container in shape.spec.containers
+        for port in container.ports
+        if port.host_port
+    )
+
+
+class Stuck:
+    """The keys of pods that found no node, by shape: thousands may be stuck, and few shapes are worth another try.
+
+    Their order is that in which they failed last.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: dict[str, PodShape] = {}
+        self._queues: dict[PodShape, dict[str, int]] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._shapes)
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through all keys, in order."""
+        return iter(self._shapes)
+
+    def add(self, key: str, shape: PodShape) -> None:
+        """Put a pod at the end, unless it is there."""
+        if key not in self._shapes:
+            self._number += 1
+            self._shapes[key] = shape
+            self._queues.setdefault(shape, {})[key] = self._number
+
+    def drop(self, key: str) -> None:
+        """Take a pod out, if it is there."""
+        shape = self._shapes.pop(key, None)
+        if shape is not None:
+            queue = self._queues[shape]
+            del queue[key]
+            if not queue:
+                del self._queues[shape]
+
+    def clear(self) -> None:
+        """Take all out."""
+        self._shapes.clear()
+        self._queues.clear()
+
+    def tries(self) -> Iterator[tuple[str, PodShape]]:
+        """Yield the first pod of each shape, in order; then the next of that shape, if the last one was taken out."""
+        heads = [(*_first(queue), shape) for shape, queue in self._queues.items()]
+        heapify(heads)
+        while heads:
+            _, key, shape = heappop(heads)
+            yield key, shape
+            if key not in self._shapes and shape in self._queues:
+                heappush(heads, (*_first(self._queues[shape]), shape))
+
+
+def _first(queue: dict[str, int]) -> tuple[int, str]:
+    key, number = next(iter(queue.items()))
+    return number, key

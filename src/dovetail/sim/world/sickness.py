@@ -1,0 +1,97 @@
+"""Nodes that fall ill in the simulated cluster: a condition turns bad, and may turn good again.
+
+A node that is not ready takes no new pods and its pods serve nobody; with status Unknown its kubelet says nothing any
+more. Five minutes later its pods are to go, as Kubernetes does it where they tolerate no more. What becomes of such a
+node is for repair rules (spec section 19) to say. Sits in sim, beside the kubelets.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from dovetail.model.objects import Condition, Pod
+from dovetail.sim.world.clock import MINUTE, Alarm, Clock
+from dovetail.sim.world.karpenter.node_objects import NOT_READY, with_condition, without_condition
+from dovetail.sim.world.kubelet import Kubelets
+from dovetail.sim.world.placement.shapes import Shapes
+from dovetail.sim.world.store import WorldStore
+
+PODS_LEAVE_AFTER: Final = 5 * MINUTE
+
+
+class NodeIllness:
+    """All nodes that are ill."""
+
+    def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, kubelets: Kubelets) -> None:
+        self.store, self.clock, self.shapes, self.kubelets = store, clock, shapes, kubelets
+        self._ill: dict[str, set[str]] = {}
+        self._evicting: dict[str, Alarm] = {}
+
+    @property
+    def nodes(self) -> list[str]:
+        """Return the nodes that are ill, in order."""
+        return sorted(name for name in self._ill if name in self.store.nodes)
+
+    def begin(self, name: str, condition: str, status: str) -> None:
+        """Let a node fall ill."""
+        node = self.store.nodes.get(name)
+        if node is None:
+            return
+        self._ill.setdefault(name, set()).add(condition)
+        conditions = with_condition(node.status.conditions, condition, status, self.clock.instant())
+        node = replace(node, status=replace(node.status, conditions=conditions))
+        if condition != "Ready":
+            self.store.put(node)
+            return
+        taints = (*(taint for taint in node.spec.taints if taint.key != NOT_READY.key), NOT_READY)
+        self.store.put(replace(node, spec=replace(node.spec, taints=taints)))
+        if status == "Unknown":
+            self.kubelets.silent.add(name)
+        self._serve(name, "False")
+        self._evicting[name] = self.clock.after(PODS_LEAVE_AFTER, self._leave, name)
+
+    def end(self, name: str) -> None:
+        """Let a node recover from all that it has."""
+        node, had = self.store.nodes.get(name), self._ill.pop(name, set())
+        if node is None or not had:
+            return
+        conditions = node.status.conditions
+        for condition in sorted(had - {"Ready"}):
+            conditions = without_condition(conditions, condition)
+        taints = node.spec.taints
+        if "Ready" in had:
+            conditions = with_condition(conditions, "Ready", "True", self.clock.instant())
+            taints = tuple(taint for taint in taints if taint.key != NOT_READY.key)
+        status, spec = replace(node.status, conditions=conditions), replace(node.spec, taints=taints)
+        self.store.put(replace(node, status=status, spec=spec))
+        if "Ready" in had:
+            self._evicting.pop(name).cancel()
+            self._speak_again(name)
+
+    def _speak_again(self, name: str) -> None:
+        """Let a kubelet go on where it fell silent: pods to stop are stopped, pods to start are started."""
+        self.kubelets.silent.discard(name)
+        for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
+            if pod.metadata.deletion_timestamp is not None:
+                self.kubelets.kill(key)
+            elif pod.status.phase in ("", "Pending"):
+                self.kubelets.start(key, pod)
+        self._serve(name, "True")
+
+    def _serve(self, name: str, status: str) -> None:
+        """Set the condition Ready of the pods that run on a node."""
+        for _, pod in sorted(self.store.pods_on.get(name, {}).items()):
+            if pod.status.phase == "Running":
+                self.store.put(_ready(pod, with_status=status, now=self.clock))
+
+    def _leave(self, name: str) -> None:
+        """Let the pods go that tolerate no more."""
+        for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
+            if not self.shapes.of(key, pod).survives_drain and not self.shapes.of(key, pod).daemon:
+                self.kubelets.stop(key)
+
+
+def _ready(pod: Pod, *, with_status: str, now: Clock) -> Pod:
+    entry = Condition(type="Ready", status=with_status, last_transition_time=now.instant())
+    others = tuple(item for item in pod.status.conditions if item.type != "Ready")
+    return replace(pod, status=replace(pod.status, conditions=(*others, entry)))

@@ -1,0 +1,94 @@
+"""What `plan` says of itself beside the best that could be done: in words, in JSON and on the page."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dovetail.cli.main import main
+from dovetail.model import names
+from tests.cli.test_plan_command import _write
+from tests.support.design_world import Town, kind
+
+Options = Callable[[Town], list[str]]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    """A function that writes a town to files and gives the options that name them."""
+    return lambda town: _write(town, tmp_path)
+
+
+def _town(*, budget: str = "100%", policy: str = "WhenEmptyOrUnderutilized") -> Town:
+    """Build three machines for a dollar in all; the one that stays has room for the pods of the others, a cent each."""
+    town = Town(kind("m", "0.50", cpu=8), kind("s", "0.25", cpu=4))
+    rules = {"consolidationSavingsThreshold": 0.01, "budgets": [{"nodes": budget}], "consolidationPolicy": policy}
+    town.pool(disruption=rules, limits={"nodes": "0"})
+    town.node("keep", "m")
+    town.pod("precious", "keep", cpu="3000m", annotations={names.DO_NOT_DISRUPT: "true"})
+    for name in ("one", "two"):
+        town.node(name, "s")
+        town.fill(name, 1, cpu="2000m")
+    return town
+
+
+def _asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["plan", *words]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_all_of_it(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both small machines go at once, and nothing better is possible."""
+    words = options(_town())
+    said = _asked(words, capsys)
+    assert "This round reaches at least 100 % of what could be saved" in said
+    assert "$0.48/h of $0.48/h at most, after what restarts have to save (a bound" in said
+    found = json.loads(_asked([*words, "-o", "json"], capsys))["optimal"]
+    assert found == {"valuePerHour": "0.48", "valuePerHourAtMost": "0.48", "reached": 1.0}
+    assert "This round reaches at least 100 % of what could be saved" in _asked([*words, "-o", "html"], capsys)
+
+
+def test_a_round_reaches_less_than_the_plan_to_its_end(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    """One node a round: half of it now, all of it in the end."""
+    words = options(_town(budget="1"))
+    assert "This round reaches at least 50 % of" in _asked(words, capsys)
+    assert "This plan reaches at least 100 % of" in _asked([*words, "--to-end"], capsys)
+    document = json.loads(_asked([*words, "--to-end", "-o", "json"], capsys))
+    assert document["optimal"]["reached"] == 0.5
+    assert document["end"]["optimal"] == {"valuePerHour": "0.48", "valuePerHourAtMost": "0.48", "reached": 1.0}
+    page = _asked([*words, "--to-end", "-o", "html"], capsys)
+    assert "This round reaches at least 50 %" in page
+    assert "This plan reaches at least 100 %" in page
+
+
+@pytest.mark.parametrize(
+    ("town", "said"),
+    [
+        (_town(budget="0"), "What could be saved by the nodes that may go now: $0.48/h at most, after what restarts "),
+        (_town(policy="WhenEmpty"), ""),
+    ],
+    ids=["a budget is in the way", "no node may go"],
+)
+def test_nothing_is_done(
+    town: Town, said: str, options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """What could be saved is said where a budget holds it back, and nothing where no node may go at all."""
+    words = options(town)
+    text = _asked(words, capsys)
+    assert said in text
+    assert ("could be saved" in text) == bool(said)
+    assert (json.loads(_asked([*words, "-o", "json"], capsys))["optimal"] is not None) == bool(said)
+
+
+def test_full_machines(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines that are full, of the only kind there is: nothing could be worth it, and the plan says so."""
+    town = Town(kind("m", "0.50", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01})
+    for name in ("one", "two"):
+        town.node(name, "m")
+        town.fill(name, 2, cpu="2000m")
+    words = options(town)
+    assert "No set of the nodes that may go now could be worth its restarts." in _asked(words, capsys)
+    found = json.loads(_asked([*words, "-o", "json"], capsys))["optimal"]
+    assert found == {"valuePerHour": "0", "valuePerHourAtMost": "0", "reached": None}

@@ -1,0 +1,169 @@
+"""The bound on what any commands could be worth: never below what a command is worth, never dearer than the optimum."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from dovetail.api.catalogue import load_catalogue
+from dovetail.api.reading.decode import load_cluster
+from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
+from dovetail.decide.methods.moves import Move, cost_move
+from dovetail.decide.optimal import Optimal, optimal_of, value_at_most
+from dovetail.decide.question import Question
+from dovetail.decide.search import by_value
+from dovetail.decide.search.dual import ValueBound
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import Method
+from dovetail.model.money import UNIT, as_float, parse_money
+from dovetail.model.settings import DOVETAIL, RECOMMENDED, Search, Settings
+from dovetail.plan.to_end import plan_to_end
+from tests.paths import ROOT, SHARED
+from tests.support.design_world import Town, kind
+from tests.support.towns import towns
+
+OWN = ROOT / "benchmarks" / "data" / "quality"
+VALUE_4 = replace(DOVETAIL, search=Search.VALUE, replacements_max=4)
+SETS_MAX = 6
+THETA = 0.01
+PROVEN = 0.006
+"""How far the best known solutions of the set are from what is proven."""
+
+
+def _optima(folder: Path) -> list[tuple[Path, dict[str, object]]]:
+    """Return the folder and the optimum at a threshold of 0.01 of every cluster of a set."""
+    file = folder / "optimum.jsonl"
+    rows = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+    clusters = folder / "clusters" if (folder / "clusters").is_dir() else folder
+    return [(clusters, row) for row in rows if row["theta"] == THETA]
+
+
+def _question(folder: Path, name: str, rules: Settings = DOVETAIL) -> Question:
+    about = json.loads((folder / f"{name}.about.json").read_text())
+    cluster = load_cluster([folder / f"{name}.json.gz"])
+    asked = {"consolidateAfter": "15s", "budgets": [{"nodes": "100%"}], "consolidationSavingsThreshold": THETA}
+    pools = []
+    for pool in cluster.node_pools:
+        disruption = msgspec.convert(asked, type(pool.spec.disruption))
+        pools.append(
+            msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, disruption=disruption))
+        )  # fmt: skip
+    kinds = {entry.name: entry for entry in load_catalogue("aws:us-east-1").instance_types}
+    catalogue = Catalogue(instance_types=tuple(kinds[entry] for entry in about["types"]), source="test")
+    now = datetime(2026, 5, 13, 15, 30, tzinfo=UTC)
+    return Question(cluster=replace(cluster, node_pools=tuple(pools)), catalogue=catalogue, settings=rules, now=now)
+
+
+@pytest.mark.parametrize(
+    ("folder", "best"),
+    [pytest.param(folder, row, id=f"{where}-{row['name']}")
+     for where, root in (("own", OWN), ("shared", SHARED / "quality")) for folder, row in _optima(root)],
+)  # fmt: skip
+def test_never_dearer_than_the_proven_optimum(folder: Path, best: dict[str, float]) -> None:
+    """No cost below the bound is possible, so it is not above the proven one; nor is it so low that it says nothing."""
+    question = _question(folder, str(best["name"]))
+    result = Decider().round(question)
+    assert result.value_at_most is not None
+    least = sum(map(as_float, result.prices.values())) - as_float(result.value_at_most)
+    assert least <= best["obj"] + 1e-9
+    assert least <= best["bound"] * (1 + PROVEN)
+    assert least >= 0.88 * best["obj"]
+
+
+def test_the_plan_says_how_much_of_it_is_reached() -> None:
+    """A scale-down planned to its end: most of what could be saved, and never more."""
+    found = plan_to_end(_question(OWN, "01-scaledown-30", replace(RECOMMENDED, pool_defaults=()))).optimal
+    assert found is not None
+    assert found.reached is not None
+    assert 0.9 <= found.reached <= 1
+
+
+def _open(context: RoundContext) -> tuple[object, ...]:
+    return tuple(dict.fromkeys((*context.passing(Method.EMPTY), *context.passing(Method.MULTI_NODE))))
+
+
+@settings(max_examples=100, deadline=None)
+@given(towns)
+def test_no_set_is_worth_more(town: Town) -> None:
+    """Every set of up to six nodes that passes, with up to four new ones, is worth no more than the bound."""
+    town.settings = VALUE_4
+    context = Decider().scene(town.question())
+    bound = value_at_most(context)
+    candidates = context.cost_order[:SETS_MAX]
+    for size in range(1, len(candidates) + 1):
+        for nodes in combinations(candidates, size):
+            move = cost_move(context, nodes, in_full=True)
+            if isinstance(move, Move):
+                assert bound is not None
+                assert move.approved.value <= bound + UNIT // 10**6
+
+
+@settings(max_examples=60, deadline=None)
+@given(towns)
+def test_the_search_is_skipped_only_where_nothing_better_exists(town: Town) -> None:
+    """With the bound and without it the same command is found, or one that is worth the same."""
+    town.settings = VALUE_4
+    own = by_value.best_of(Decider().scene(town.question())).move
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ValueBound, "at_most", lambda self, enough=0.0: 1e9)
+        other = by_value.best_of(Decider().scene(town.question())).move
+    assert (own and own.approved.value) == (other and other.approved.value)
+
+
+def _packed(count: int) -> Town:
+    """Machines of the only kind there is, each with room left for no pod."""
+    town = Town(kind("m", "0.10", cpu=4, memory=16), settings=VALUE_4)
+    town.pool(disruption={"consolidationSavingsThreshold": 0.001})
+    for number in range(count):
+        town.node(f"n{number}", "m")
+        town.fill(f"n{number}", 3, cpu="1200m")
+    return town
+
+
+def test_a_packed_cluster_is_not_searched() -> None:
+    """There the bound is nothing at all: no set is proposed, and nothing could be saved."""
+    context = Decider().scene(_packed(12).question())
+    assert value_at_most(context) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_value, "Growth", _never)
+        assert by_value.best_of(context).move is None
+    assert optimal_of((), 0) == Optimal(value=0, at_most=0)
+    assert Optimal(value=0, at_most=0).reached is None
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("a packed cluster was searched")
+
+
+def test_a_packed_cluster_wastes_nothing_and_is_not_simulated_for_it() -> None:
+    """With a price for disruption too: no node could go, which no simulation is needed to know."""
+    town = _packed(12)
+    town.pool(disruption={"consolidationSavingsThreshold": 0.02, "disruptionPrice": 0.01})
+    context = Decider().scene(town.question())
+    result = town.round()
+    assert set(result.could_save.values()) == {None}
+    by_value.best_of(context)
+    assert context.pods_simulated == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "at_most", "reached"),
+    [("0", "0", None), ("0", "1", 0.0), ("0.5", "1", 0.5), ("1", "1", 1.0)],
+)
+def test_the_share(value: str, at_most: str, reached: float | None) -> None:
+    """None where nothing is worth doing."""
+    assert Optimal(value=parse_money(value), at_most=parse_money(at_most)).reached == reached
+
+
+def test_nodes_that_may_not_go_count_for_nothing() -> None:
+    """No node passes the gates: there is no bound, and no sentence about one."""
+    town = _packed(2)
+    town.pool(disruption={"consolidateAfter": "Never"})
+    assert town.round().value_at_most is None
+    assert town.round().to_dict()["optimal"] is None
