@@ -22,6 +22,7 @@ def one(name: str) -> dict[str, Any]:
     from dovetail.api.catalogue import load_catalogue
     from dovetail.api.reading.decode import load_cluster
     from dovetail.lifecycle.engine import Engine
+    from dovetail.lifecycle.engine_state import EngineRole
     from dovetail.lifecycle.messages import ClockAdvanced, Event, ObjectObserved, ObjectVanished, Synced
     from dovetail.model.cluster import FIELD_OF
     from dovetail.model.settings import Settings
@@ -30,7 +31,7 @@ def one(name: str) -> dict[str, Any]:
     now = datetime.fromisoformat(json.loads((folder / "about.json").read_text())["now"])
     cluster = load_cluster([folder / "cluster.json.gz"])
     pools = tuple(pool.metadata.name for pool in cluster.node_pools)
-    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), observe=True)
+    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), EngineRole(observe=True))
     objects = [item for field in FIELD_OF.values() for item in getattr(cluster, field)]
     begin = time.process_time()
     for item in objects:

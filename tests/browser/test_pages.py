@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(find() is None, reason="no Chromium or no Playwright here: install chromium, and the dev group"),
 ]
-KINDS = ("simulate", "roll", "sweep", "plan", "whatif", "blockers")
+KINDS = ("simulate", "roll", "sweep", "plan", "whatif", "blockers", "to-end", "compare", "every", "explain")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "roll": ["simulate", "image-roll", "--until", "1h", "-o", "html"],
         "sweep": ["sweep", "issue-7146", "--grid", str(grid), "--until", "10m", "-o", "html"],
         "plan": [*plan, "--now", "2026-05-13T15:30:00Z", "-o", "html"],
+        "to-end": ["plan", *inputs, "--to-end", "-o", "html"],
+        "compare": ["plan", *inputs, "--compare", "karpenter-1.15", "-o", "html"],
+        "every": ["plan", *inputs, "--every-method", "--every-candidate", "-o", "html"],
+        "explain": ["explain", "--all", *inputs, "-o", "html"],
     }
     return {name: _written(folder / f"{name}.html", arguments) for name, arguments in made.items()}
 
@@ -59,6 +64,19 @@ def test_it_opens_clean_and_fits(pages: dict[str, Path], kind: str, scheme: str,
         assert browser.problems == []
         assert browser.outside == []
         assert browser.wide() <= width
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_heading_is_a_json_key(pages: dict[str, Path], kind: str) -> None:
+    """Tables, panels and fields are named in words, those that open by a click too."""
+    with tab() as browser:
+        browser.open(pages[kind])
+        browser.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        headings = browser.page.evaluate(
+            "[...document.querySelectorAll('th, dt, h2, h3, h4, legend, label')].map((each) => each.textContent.trim())"
+        )
+        assert headings
+        assert [heading for heading in headings if re.search("[a-z][A-Z]|[a-z]_[a-z]", heading)] == []
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core here: run `npm ci` in web/")

@@ -15,7 +15,7 @@ from dovetail.cli.main import build_parser, main
 from dovetail.cli.simulation.simulate import again
 from dovetail.decide.words import dollars
 from dovetail.model.money import parse_money
-from dovetail.sim.pages.comparison import Comparison, sentence
+from dovetail.sim.pages.comparison import PolicyPage, sentence
 from tests.cli.test_plan_command import _write
 from tests.support.design_world import Town, kind
 
@@ -57,7 +57,7 @@ def test_short_lives_are_not_a_part_of_the_new_nodes() -> None:
         short_lived_nodes=1,
         cost=10**18,
     )
-    said = sentence(Comparison(scenario="s", about="", seed=0, seconds=3600, results=[result]))
+    said = sentence(PolicyPage(scenario="s", about="", seed=0, seconds=3600, results=[result]))
     assert "of which" not in said
     assert "0 new nodes; 1 node lived under 15 minutes" in said
 

@@ -84,6 +84,7 @@ def test_words_and_page(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
         (["--set", "consolidateAfter=5m", "--for", "never"], "--for"),
         (["--set", "consolidateAfter=5m", "--for", "0s"], "--for"),
         (["--set", "budgets=[{nodes: 120%}]"], "budgets"),
+        (["--set", "consolidateAfter=5m", "--seeds", "0"], "--seeds is 0; write a number from 1"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -152,3 +153,37 @@ def _result(cost: float, disrupted: int, waited: float = 0.0):  # type: ignore[n
 def test_the_rule_of_the_recommendation(before, after, apply: bool) -> None:  # type: ignore[no-untyped-def]
     """Cheaper or calmer at the stated price of a restart; never at the price of waiting pods."""
     assert recommend(before, after).apply is apply
+
+
+@pytest.mark.parametrize(
+    ("saved", "apply"),
+    [
+        ((10, 9, 11), True),  # the same on every seed
+        ((10, -9, 1), False),  # the first seed alone would say yes
+        ((-1, 40, 42), False),  # too scattered, although the mean is far above zero
+        ((-10, -9, -11), False),
+    ],
+)
+def test_the_scatter_over_the_seeds_counts(saved: tuple[int, ...], apply: bool) -> None:
+    """The means decide, unless the seeds scatter by more than that."""
+    first, *others = [(_result(100, 50), _result(100 - amount, 50)) for amount in saved]
+    found = recommend(*first, others)
+    assert found.apply is apply
+    assert "on average over 3 seeds" in found.why
+
+
+def test_several_seeds(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Each run is there, the first seed's stays where it was, and the words say how far they scatter."""
+    asked = [*_write(_town(), tmp_path), "--set", "consolidateAfter=5m", "--for", "10m"]
+    assert main(["whatif", *asked, "-o", "json"]) == 0
+    alone = json.loads(capsysbinary.readouterr().out)
+    assert main(["whatif", *asked, "--seeds", "2", "-o", "json"]) == 0
+    both = json.loads(capsysbinary.readouterr().out)
+    assert alone["seeds"] == 1
+    assert [run["seed"] for run in both["runs"]] == [0, 1]
+    for key in ("baseline", "karpenter", "changed"):
+        assert both[key] == alone[key] == both["runs"][0][key]
+    costs = [float(run["changed"]["cost"]) - float(run["baseline"]["cost"]) for run in both["runs"]]
+    assert both["scatter"]["cost"]["mean"] == pytest.approx(sum(costs) / 2, abs=1e-3)
+    assert main(["whatif", *asked, "--seeds", "2"]) == 0
+    assert "Over 2 seeds the change makes" in capsysbinary.readouterr().out.decode()

@@ -10,10 +10,10 @@ from dovetail.decide.facts.cost import deletion_cost
 from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Taint
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, Steering
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, SteeringMode
 from tests.support.design_world import Town, kind
 
-PREFER = replace(DOVETAIL, steering=Steering.PREFER)
+PREFER = replace(DOVETAIL, steering=SteeringMode.PREFER)
 
 
 def _town(settings: Settings = PREFER) -> Town:
@@ -55,7 +55,9 @@ def test_one_victim_per_replica_set_in_its_fullest_zone_on_the_node_that_ought_t
 )
 def test_who_is_not_steered(case: str) -> None:
     """Nothing without the setting, nothing as Karpenter, nothing on nodes that are young, expected or not ours."""
-    settings = {"off": DOVETAIL, "karpenter-1.15": replace(KARPENTER_1_15, steering=Steering.PREFER)}.get(case, PREFER)
+    settings = {"off": DOVETAIL, "karpenter-1.15": replace(KARPENTER_1_15, steering=SteeringMode.PREFER)}.get(
+        case, PREFER
+    )
     town = _town(settings)
     if case == "young nodes":
         for name in tuple(town.nodes):

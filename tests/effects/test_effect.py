@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.writes import (
@@ -27,6 +27,7 @@ from dovetail.lifecycle.effects.writes import (
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CloseNode,
+    ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
     EvictPod,
@@ -50,7 +51,7 @@ from dovetail.model.objects import SelectorRequirement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONTEXT = EffectContext(now=NOW, seal=Seal((b"sixteen bytes and more",)))
-EVERY: tuple[Acted, ...] = (
+EVERY: tuple[ClusterInstruction, ...] = (
     TaintNode(id="1", command_id="c", node="n", record="r"),
     UntaintNode(id="1", command_id="c", node="n"),
     CreateNodeClaim(
@@ -97,11 +98,11 @@ OBJECTS = st.none() | st.dictionaries(KEYS, TREES, max_size=6)
 
 def test_every_instruction_that_acts_is_here() -> None:
     """The table below leaves none out."""
-    assert {type(asked) for asked in EVERY} == set(get_args(Acted))
+    assert {type(asked) for asked in EVERY} == set(get_args(ClusterInstruction))
 
 
 @pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
-def test_first_it_wants_to_see_the_object(asked: Acted) -> None:
+def test_first_it_wants_to_see_the_object(asked: ClusterInstruction) -> None:
     """Nothing is written blindly."""
     assert isinstance(effect(asked, {}, CONTEXT), Read)
 
@@ -109,7 +110,7 @@ def test_first_it_wants_to_see_the_object(asked: Acted) -> None:
 @pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
 @settings(max_examples=60, deadline=None)
 @given(objects=st.lists(OBJECTS, min_size=1, max_size=3))
-def test_no_object_is_too_strange(asked: Acted, objects: list[Any]) -> None:
+def test_no_object_is_too_strange(asked: ClusterInstruction, objects: list[Any]) -> None:
     """Whatever a server shows, there is an outcome, and what is to be written can be sent."""
     known: dict[Ref, Any] = {}
     for _ in range(4):

@@ -10,12 +10,13 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
-from dovetail.lifecycle.effects.effect import Acted
 from dovetail.lifecycle.effects.objects import Answer
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import (
     ClearRecord,
     ClockAdvanced,
+    ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
     Failure,
@@ -150,7 +151,7 @@ def test_leadership_lost_stops_everything_and_gained_again_resumes() -> None:
 
 def test_observe_mode_says_and_touches_nothing() -> None:
     """It proposes what it would do, and gives reports and wake-ups only."""
-    engine = Engine(CALM, EMPTY_CATALOGUE, observe=True, decider=ScriptedPlanner())
+    engine = Engine(CALM, EMPTY_CATALOGUE, EngineRole(observe=True), decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
     assert all(isinstance(item, Report | WakeAt) for _, item in driver.log)
     assert len(driver.reports("proposal")) == 1
@@ -170,7 +171,9 @@ def test_observing_covers_all_pools_unless_some_are_named(
 ) -> None:
     """Pools are labelled after the observe week: an observer looks at all of them until then, an actor never does."""
     for observe in (True, False):
-        engine = Engine(replace(CALM, pools=named), EMPTY_CATALOGUE, observe=observe, decider=ScriptedPlanner())
+        engine = Engine(
+            replace(CALM, pools=named), EMPTY_CATALOGUE, EngineRole(observe=observe), decider=ScriptedPlanner()
+        )
         for name in ("one", "two"):
             labels = {names.MANAGE: "true"} if name in labelled else {}
             engine.store.observe(NodePool(metadata=ObjectMeta(name=name, labels=labels)))
@@ -388,7 +391,7 @@ def test_decisions_wait_for_the_holds_of_a_new_pool(*, label_first: bool) -> Non
             return Failure.UNREACHABLE
 
         world.fail = judge
-        engine = Engine(CALM, EMPTY_CATALOGUE, holds_first=True, decider=ScriptedPlanner(limit=1))
+        engine = Engine(CALM, EMPTY_CATALOGUE, EngineRole(holds_first=True), decider=ScriptedPlanner(limit=1))
         driver = Driver(world, engine).begin()
         if not label_first:
             world.add_pool(managed=True)
@@ -529,7 +532,7 @@ def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
     world = world_with(a="delete")
     real = world.carry_out
 
-    def carry_out(instruction: Acted) -> Answer:
+    def carry_out(instruction: ClusterInstruction) -> Answer:
         if isinstance(instruction, DeleteNodeClaim):
             return InstructionFailed(id=instruction.id, failure=Failure.OCCUPIED, detail="pod d/p")
         return real(instruction)

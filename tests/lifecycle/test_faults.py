@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.lifecycle.commands.seal import admit
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import (
     ClearRecord,
     ClockAdvanced,
@@ -312,7 +313,7 @@ def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[I
 def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
     """A simulated Karpenter beside us carries its own commands on; neither undoes the other's."""
     world = world_with(a="replace")
-    other = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, decider=ScriptedPlanner())
+    other = Engine(CALM, EMPTY_CATALOGUE, EngineRole(controller="karpenter", holds=False), decider=ScriptedPlanner())
     theirs = Driver(world, other).begin().run(20)
     ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0))).begin().run(5)
     assert world.tainted() == ["a"]
@@ -325,7 +326,7 @@ def test_node_that_another_command_has_taken_is_left_to_it() -> None:
     """Two controllers at once: the later one gives way, and takes neither taint nor record off."""
     world = world_with(a="replace")
     ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(1)
-    theirs = Engine(CALM, EMPTY_CATALOGUE, controller="karpenter", holds=False, decider=ScriptedPlanner())
+    theirs = Engine(CALM, EMPTY_CATALOGUE, EngineRole(controller="karpenter", holds=False), decider=ScriptedPlanner())
     other = Driver(world, theirs).begin()
     world.fail = lambda item: Failure.UNREACHABLE if isinstance(item, TaintNode) else None
     ours.run(14)

@@ -9,10 +9,10 @@ from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
 from dovetail.lifecycle.messages import CloseNode, Failure, MarkPod, OpenNode, SettingsChanged, UnmarkPod
 from dovetail.model import names
 from dovetail.model.objects import Node, Pod
-from dovetail.model.settings import Steering
+from dovetail.model.settings import SteeringMode
 from tests.support.lifecycle_world import CALM, Driver, Found, ScriptedPlanner, World, engine_for
 
-PREFER = replace(CALM, steering=Steering.PREFER)
+PREFER = replace(CALM, steering=SteeringMode.PREFER)
 
 
 class _Steerer(ScriptedPlanner):

@@ -333,7 +333,9 @@ def test_objects_of_another_shape(tree: Any) -> None:
                 lease_namespace="default",
             )
             client.on_malformed = lambda path, why: counted.append(path)
-            told = await controller._carry_out(TaintNode(id="c/taint/n", command_id="c", node="n", record="{}"))
+            told = await controller._dispatcher.carry_out(
+                TaintNode(id="c/taint/n", command_id="c", node="n", record="{}")
+            )
             assert getattr(told, "failure", Failure.UNREACHABLE) is Failure.UNREACHABLE
 
     asyncio.run(context())

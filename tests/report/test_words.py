@@ -2,11 +2,12 @@
 
 import pytest
 
+from dovetail.model.command import Action
 from dovetail.model.money import parse_money
 from dovetail.report.page import name, page, table, text
 from dovetail.report.scripts import script
 from dovetail.report.svg import Dot, Series, bar_chart, histogram, line_chart, nice_step, scatter
-from dovetail.report.words import count, dollars, listing, safe, span
+from dovetail.report.words import action_words, count, dollars, listing, safe, span
 
 HOSTILE = [
     "a\nb",
@@ -106,3 +107,11 @@ def test_grid_steps_are_round(extent: float) -> None:
     assert extent / step <= 5.01
     digits = f"{step:e}".split("e")[0].rstrip("0").rstrip(".")
     assert digits in ("1", "2", "5")
+
+
+def test_every_action_has_words() -> None:
+    """Headings name an action without its key."""
+    shown = {action.value: action_words(action.value) for action in Action}
+    assert shown["deleteEmpty"] == "delete empty"
+    assert shown["replaceCost"] == "replace for cost"
+    assert all(words.islower() for words in shown.values())

@@ -3,7 +3,7 @@
 import re
 
 from dovetail.model.settings import KARPENTER_1_15
-from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.run_page import simulation_page
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, load_scenario
@@ -26,7 +26,7 @@ def test_promised_and_kept() -> None:
     assert sum(found.moved_again for found in result.outcomes) > 0, "this cluster is known for it"
     assert "outcomes" not in result.to_dict()
     page = simulation_page(
-        Comparison(scenario="x", about="", seed=0, seconds=result.seconds, results=(result,)), "the end"
+        PolicyPage(scenario="x", about="", seed=0, seconds=result.seconds, results=(result,)), "the end"
     )
     section = page.partition("Promised and kept")[2].partition("</table>")[0]
     cells = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>.*?</td>", section)]

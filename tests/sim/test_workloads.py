@@ -7,7 +7,7 @@ import pytest
 from dovetail.model import names
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.sim.world.clock import seconds
-from dovetail.sim.world.eviction import Answer
+from dovetail.sim.world.eviction import EvictionAnswer
 from dovetail.sim.world.world import World
 from tests.support.rogue import settle, small_world, work
 
@@ -29,7 +29,7 @@ def test_evicted_pod_is_made_anew_and_its_line_goes_on() -> None:
     settle(world)
     first = min(world.store.pods)
     line = world.workloads.line_of[first]
-    assert world.evictions.evict(first) is Answer.EVICTED
+    assert world.evictions.evict(first) is EvictionAnswer.EVICTED
     settle(world)
     assert first not in world.store.pods
     assert len(world.store.pods) == 2
@@ -129,11 +129,11 @@ def test_eviction_is_refused_until_the_pod_is_back() -> None:
     world.workloads.add(work(replicas=3))
     settle(world)
     first, second, _ = sorted(world.store.pods)
-    assert world.evictions.evict(first) is Answer.EVICTED
-    assert world.evictions.evict(second) is Answer.REFUSED
+    assert world.evictions.evict(first) is EvictionAnswer.EVICTED
+    assert world.evictions.evict(second) is EvictionAnswer.REFUSED
     settle(world)
-    assert world.evictions.evict(second) is Answer.EVICTED
-    assert world.evictions.evict("default/nobody") is Answer.GONE
+    assert world.evictions.evict(second) is EvictionAnswer.EVICTED
+    assert world.evictions.evict("default/nobody") is EvictionAnswer.GONE
 
 
 def test_pod_under_two_budgets_is_never_evicted() -> None:
@@ -148,4 +148,4 @@ def test_pod_under_two_budgets_is_never_evicted() -> None:
     )
     world.workloads.add(work(replicas=3))
     settle(world)
-    assert world.evictions.evict(min(world.store.pods)) is Answer.REFUSED
+    assert world.evictions.evict(min(world.store.pods)) is EvictionAnswer.REFUSED

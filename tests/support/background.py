@@ -12,6 +12,7 @@ from typing import Any
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.settings import load_settings
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Event
 from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.credentials import connect
@@ -129,9 +130,7 @@ class Inside:
         self.engine = Engine(
             load_settings(settings),
             load_catalogue(str(catalogue)),
-            identity=identity,
-            observe=observe,
-            holds_first=True,
+            EngineRole(identity=identity, observe=observe, holds_first=True),
         )
         self._clock, self._crd_seconds = clock, crd_seconds
 

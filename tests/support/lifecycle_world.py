@@ -13,15 +13,16 @@ from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
-from dovetail.lifecycle.effects.effect import Acted
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.invariants import violations
 from dovetail.lifecycle.messages import (
     ClearRecord,
     ClockAdvanced,
+    ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
     Event,
@@ -231,7 +232,7 @@ class World:
 
     # ------------------------------------------------------------ instructions
 
-    def carry_out(self, instruction: Acted) -> Answer:
+    def carry_out(self, instruction: ClusterInstruction) -> Answer:
         """Carry out an instruction by the rules that every shell obeys."""
         failure = self.fail(instruction)
         if failure is not None:
@@ -430,4 +431,4 @@ class Driver:
 
 def engine_for(settings: Settings = CALM, planner: ScriptedPlanner | None = None, identity: str = "one") -> Engine:
     """Make an engine that wants what the nodes' annotations say."""
-    return Engine(settings, EMPTY_CATALOGUE, identity=identity, decider=planner or ScriptedPlanner())
+    return Engine(settings, EMPTY_CATALOGUE, EngineRole(identity=identity), decider=planner or ScriptedPlanner())

@@ -24,7 +24,7 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.checks.small_clusters import small_catalogue
 from dovetail.sim.checks.watch import Watch
-from dovetail.sim.world.actuate import Acted, Answer
+from dovetail.sim.world.actuate import Answer, ClusterInstruction
 from dovetail.sim.world.clock import HOUR, SECOND, seconds
 from dovetail.sim.world.cloud import CloudTimes
 from dovetail.sim.world.workloads import Workload
@@ -87,7 +87,7 @@ class Rogue:
         self.watch = watch
         self.host = world.add_engine(name="rogue")
 
-    def do(self, asked: Acted) -> Answer:
+    def do(self, asked: ClusterInstruction) -> Answer:
         """Carry out one instruction, as a host would."""
         self.watch.instruction(self.host, asked)
         return self.host.actuator.carry_out(asked)

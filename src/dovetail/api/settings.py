@@ -34,7 +34,7 @@ from dovetail.model.settings import (
     Settings,
     Stabilization,
     StabilizationEnds,
-    Steering,
+    SteeringMode,
     WhenUnreachable,
 )
 from dovetail.model.timing.duration import DAY, HOUR, SECOND, parse_go_duration
@@ -203,7 +203,7 @@ def _dollars(value: Any, key: str, _: Settings) -> Money:
 
 def _steering(value: Any, key: str, base: Settings) -> StrEnum:
     # YAML reads the word Off as false.
-    found: StrEnum = _word(Steering)("Off" if value is False else value, key, base)
+    found: StrEnum = _word(SteeringMode)("Off" if value is False else value, key, base)
     return found
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 
 from dovetail import __version__
 from dovetail.api.findings import InputError, one_line
-from dovetail.cli.output import abandon_stdout, ready_streams
+from dovetail.cli.output import abandon_stdout, fitted, ready_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.
 _EPILOG: Final = """\
 examples:
   dovetail demo                                          see it work, no cluster needed
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns -A -o json > cluster.json
+  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns \\
+    -A -o json > cluster.json
   dovetail plan -f cluster.json                          what would be done next, and why
   dovetail explain ip-10-0-1-7 -f cluster.json           why this node stays (or goes)
   dovetail budgets -f cluster.json --days 7              when may what be disrupted
@@ -77,11 +78,12 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says wrong usage in one sentence, with exit status 2; its description fits a plain terminal."""
+    """Says wrong usage in one sentence, with exit status 2; description and examples fit a plain terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.description = self.description and textwrap.fill(self.description, 79)
+        self.epilog = self.epilog and fitted(self.epilog)
 
     def error(self, message: str) -> NoReturn:
         """Leave with one sentence that says what is wrong and where to look."""

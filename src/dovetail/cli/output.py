@@ -6,11 +6,14 @@ Only writing; what is written was made elsewhere.
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dovetail.api.findings import InputError
+
+_EXAMPLE: Final = re.compile(r"(?P<what> +\S.*?\S) {3,}(?P<why>\S.*)")
 
 
 def ready_streams() -> None:
@@ -89,3 +92,28 @@ def print_bytes(data: bytes) -> None:
 def abandon_stdout() -> None:
     """Send what is left of the output nowhere, so that the interpreter doesn't complain about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fitted(text: str, width: int = 80) -> str:
+    """Return help text in lines that fit: sentences wrapped, the words beside an example nearer, or below it."""
+    blocks = [_fitted_block(block.split("\n"), width) for block in text.split("\n\n")]
+    return "\n\n".join(blocks)
+
+
+def _fitted_block(lines: list[str], width: int) -> str:
+    if all(len(line) <= width for line in lines):
+        return "\n".join(lines)
+    if not any(line.startswith(" ") for line in lines):
+        return textwrap.fill(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+    parted = [_EXAMPLE.match(line) for line in lines]
+    column = max((match.end("what") for match in parted if match), default=0) + 2
+    near = all(column + len(match["why"]) <= width for match in parted if match)
+    shown = []
+    for line, match in zip(lines, parted, strict=True):
+        if match is None:
+            shown.append(line)
+        elif near:
+            shown.append(f"{match['what']:<{column}}{match['why']}")
+        else:
+            shown += [match["what"], f"      {match['why']}"]
+    return "\n".join(shown)

@@ -19,7 +19,7 @@ from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
 from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
-from dovetail.model.settings import Steering
+from dovetail.model.settings import SteeringMode
 
 YOUNG: Final = timedelta(minutes=5)
 """Nodes younger than this are neither closing nor have victims."""
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 def steer(context: RoundContext) -> SteeringPlan:
     """Return what ought to be closing and marked now; nothing where steering is off."""
-    if context.settings.steering is not Steering.PREFER or not context.settings.rules.steers:
+    if context.settings.steering is not SteeringMode.PREFER or not context.settings.rules.steers:
         return NOTHING
     ranked = sorted(filter(lambda facts: _is_open(context, facts), context.nodes), key=_rank)
     closing = _closing(context, ranked)

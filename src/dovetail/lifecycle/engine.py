@@ -18,10 +18,9 @@ from dovetail.lifecycle.command_runner import CommandRunner
 from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.decisions import Decision, RoundDecider
-from dovetail.lifecycle.engine_state import EngineState
+from dovetail.lifecycle.engine_state import DEFAULT_ROLE, EngineRole, EngineState
 from dovetail.lifecycle.holds import COME_FIRST, Holds
 from dovetail.lifecycle.messages import (
     AlertChanged,
@@ -51,8 +50,7 @@ from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
-from dovetail.model.settings import Settings
-from dovetail.model.settings import Steering as SteeringMode
+from dovetail.model.settings import Settings, SteeringMode
 
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
@@ -78,22 +76,17 @@ class Engine:
         self,
         settings: Settings,
         catalogue: Catalogue,
+        role: EngineRole = DEFAULT_ROLE,
         *,
-        identity: str = "dovetail",
-        observe: bool = False,
-        holds: bool = True,
-        holds_first: bool = False,
-        controller: str = DOVETAIL,
         decider: RoundDecider | None = None,
         verdicts_every: int = VERDICTS_EVERY,
     ) -> None:
-        self._state = EngineState(settings, catalogue, identity=identity, controller=controller, observe=observe)
+        self._state = EngineState(settings, catalogue, role)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
         exists, gone = self.store.has_machine, self.store.count_gone
         self._announcer = Announcer(verdicts_every, manages=self.manages, exists=exists, departures=gone)
-        self.holds = holds
-        self.holds_first = holds_first
+        self.role = role
         self.rounds = 0
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
@@ -341,7 +334,7 @@ class Engine:
 
     def _hold(self) -> None:
         state = self._state
-        if self.holds:
+        if self.role.holds:
             state.out.extend(self._holds.wanted(state.store, state.manages, state.elapsed))
         state.out.extend(self._conditions.wanted(state.store, state.settings, state.manages, state.elapsed))
         orders, settled = state.aftercare.look(state.store, state.elapsed, state.manages)
@@ -400,10 +393,10 @@ class Engine:
         state = self._state
         if not self._holds_until:
             return False
-        if state.acts and self.holds_first and self._holds.is_open:
+        if state.acts and self.role.holds_first and self._holds.is_open:
             return state.elapsed < self._holds_until
         self._holds_until = 0
-        if state.acts and self.holds_first:
+        if state.acts and self.role.holds_first:
             state.round_at = min(state.round_at, state.elapsed)
         return False
 

@@ -8,6 +8,7 @@ The engine's own clock (`elapsed`, nanoseconds) moves with `now`, but never back
 take, so that a wall clock that is set neither stretches a wait nor ends one.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,6 +19,7 @@ from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run, View
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
 from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
@@ -42,6 +44,25 @@ _TURN_MAX: Final = 60 * SECOND
 """How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRole:
+    """As whom an engine acts.
+
+    `identity`: the name of this process in records. `controller`: whose engine it is; the simulated Karpenter's runs
+    beside Dovetail's. `observe`: decide and report, write nothing. `holds`: keep Karpenter's own voluntary disruption
+    off the nodes; `holds_first`: before the first command.
+    """
+
+    identity: str = "dovetail"
+    controller: str = DOVETAIL
+    observe: bool = False
+    holds: bool = True
+    holds_first: bool = False
+
+
+DEFAULT_ROLE: Final = EngineRole()
+
+
 class EngineState:
     """Mutable; owned by one `Engine`.
 
@@ -50,14 +71,12 @@ class EngineState:
     `out` collects the instructions and reports of the event that is being handled.
     """
 
-    def __init__(
-        self, settings: Settings, catalogue: Catalogue, *, identity: str, controller: str, observe: bool
-    ) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, role: EngineRole) -> None:
         self.settings = settings
         self.catalogue = catalogue
-        self.identity = identity
-        self.controller = controller
-        self.observe = observe
+        self.identity = role.identity
+        self.controller = role.controller
+        self.observe = role.observe
         self.store = Store()
         self.is_leader = False
         self.is_synced = False

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.lifecycle.decisions import RoundDecider
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Event, Instruction
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import Settings
@@ -73,8 +74,8 @@ def encode_header(engine: Engine) -> bytes:
     header = Header(
         identity=engine.identity,
         observe=engine.observe,
-        holds=engine.holds,
-        holds_first=engine.holds_first,
+        holds=engine.role.holds,
+        holds_first=engine.role.holds_first,
         controller=engine.controller,
         settings=engine.settings,
         catalogue=engine.catalogue,
@@ -126,11 +127,13 @@ def replay(lines: Iterable[bytes], decider: Callable[[], RoundDecider] | None = 
             engine = Engine(
                 header.settings,
                 header.catalogue,
-                identity=header.identity,
-                observe=header.observe,
-                holds=header.holds,
-                holds_first=header.holds_first,
-                controller=header.controller,
+                EngineRole(
+                    identity=header.identity,
+                    observe=header.observe,
+                    holds=header.holds,
+                    holds_first=header.holds_first,
+                    controller=header.controller,
+                ),
                 decider=None if decider is None else decider(),
             )
             continue

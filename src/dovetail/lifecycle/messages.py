@@ -368,7 +368,7 @@ class WakeAt:
     at: datetime
 
 
-Instruction = (
+ClusterInstruction = (
     TaintNode
     | UntaintNode
     | CreateNodeClaim
@@ -388,6 +388,8 @@ Instruction = (
     | OpenNode
     | PublishEvent
     | SetPoolCondition
-    | WakeAt
-    | Report
 )
+"""What reads or changes objects of the cluster; `lifecycle.effects` says how."""
+
+Instruction = ClusterInstruction | WakeAt | Report
+"""All that an engine asks of its shell."""

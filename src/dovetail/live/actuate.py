@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, assert_never, get_args
+from typing import Final, assert_never
 
 import msgspec
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
 from dovetail.lifecycle.effects.writes import (
@@ -32,7 +32,12 @@ from dovetail.lifecycle.effects.writes import (
     Writes,
     text,
 )
-from dovetail.lifecycle.messages import Failure, Instruction, InstructionFailed, InstructionSucceeded
+from dovetail.lifecycle.messages import (
+    ClusterInstruction,
+    Failure,
+    InstructionFailed,
+    InstructionSucceeded,
+)
 from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import UnreachableError
 from dovetail.live.kubernetes.resources import BY_KIND, EVENT, Resource
@@ -41,7 +46,6 @@ from dovetail.live.last_look import read_pods_on
 __all__ = ["Actuator", "Answer"]
 
 _FAILURES: Final = {403: Failure.FORBIDDEN, 404: Failure.NOT_FOUND, 409: Failure.CONFLICT, 429: Failure.THROTTLED}
-_ACTED: Final = get_args(Acted)
 _RESOURCES: Final[dict[str, Resource]] = {**BY_KIND, EVENT.kind: EVENT}
 
 
@@ -57,11 +61,7 @@ class Actuator:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     writes: int = 0
 
-    def acts_on(self, instruction: Instruction) -> bool:
-        """Return whether this instruction is for the cluster at all (a wake-up or a report is not)."""
-        return isinstance(instruction, _ACTED)
-
-    async def carry_out(self, instruction: Any) -> Answer:
+    async def carry_out(self, instruction: ClusterInstruction) -> Answer:
         """Execute the instruction and return the event that answers it."""
         try:
             return await self._carry_out(instruction)
@@ -73,7 +73,7 @@ class Actuator:
         except UnreachableError as error:
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=str(error))
 
-    async def _carry_out(self, asked: Acted) -> Answer:
+    async def _carry_out(self, asked: ClusterInstruction) -> Answer:
         for attempt in range(1, CONFLICT_TRIES + 1):
             context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
             known: dict[Ref, Tree | None] = {}

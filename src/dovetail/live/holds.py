@@ -25,25 +25,25 @@ _CLAIMS_FIRST: Final = (BY_KIND["NodeClaim"], BY_KIND["Node"])
 
 
 @dataclass(slots=True)
-class Tally:
+class HoldTally:
     """What was changed, what was left alone, what could not be done."""
 
     changed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def plus(self, later: "Tally") -> "Tally":
+    def plus(self, later: "HoldTally") -> "HoldTally":
         """Return what two runs did together, the later one having the last word on what was left and what failed."""
-        return Tally([*self.changed, *later.changed], later.kept, later.failed)
+        return HoldTally([*self.changed, *later.changed], later.kept, later.failed)
 
 
 class UnknownPoolError(Exception):
     """A pool was named that does not exist; the message lists those that do."""
 
 
-async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
+async def hold(client: ApiClient, pools: Sequence[str]) -> HoldTally:
     """Hold every node of the pools."""
-    tally = Tally()
+    tally = HoldTally()
     await check_pools(client, pools)
     for resource in _CLAIMS_FIRST:
         for item in await listed_items(client, resource):
@@ -52,9 +52,9 @@ async def hold(client: ApiClient, pools: Sequence[str]) -> Tally:
     return tally
 
 
-async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
+async def release(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
     """Return the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
-    tally = Tally()
+    tally = HoldTally()
     if pools is not None:
         await check_pools(client, pools)
     for resource in _CLAIMS_FIRST:
@@ -73,7 +73,7 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> Tally:
     return tally
 
 
-async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally: Tally) -> None:
+async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally: HoldTally) -> None:
     """Take the marks of steering off pods, those of the pools' nodes or all (spec section 23)."""
     ours: dict[str, None] | None = None
     if pools is not None:
@@ -174,7 +174,7 @@ async def apply_change(
     resource: Resource,
     item: Tree,
     change: Callable[[Tree], Tree | None],
-    tally: Tally,
+    tally: HoldTally,
     *,
     subresource: str = "",
 ) -> None:

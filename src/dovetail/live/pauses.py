@@ -6,7 +6,7 @@ Spec section 16. Needs no running controller. Resuming also ends a halt that a p
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dovetail.live.holds import Tally, apply_change, check_pools, listed_items
+from dovetail.live.holds import HoldTally, apply_change, check_pools, listed_items
 from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.resources import BY_KIND
 from dovetail.model.names import HALTED, PAUSED, PAUSED_REASON
@@ -15,20 +15,20 @@ _POOL: Final = BY_KIND["NodePool"]
 Annotations = dict[str, str | None]
 
 
-async def pause(client: ApiClient, pools: Sequence[str] | None, until: str, reason: str) -> Tally:
+async def pause(client: ApiClient, pools: Sequence[str] | None, until: str, reason: str) -> HoldTally:
     """Pause pools, all for None, with "true" or a time as the end."""
     return await _annotate(client, pools, {PAUSED: until, PAUSED_REASON: reason or None})
 
 
-async def resume(client: ApiClient, pools: Sequence[str] | None) -> Tally:
+async def resume(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
     """Let pools go on, all for None."""
     return await _annotate(client, pools, dict.fromkeys((PAUSED, PAUSED_REASON, HALTED), None))
 
 
-async def _annotate(client: ApiClient, pools: Sequence[str] | None, wanted: Annotations) -> Tally:
+async def _annotate(client: ApiClient, pools: Sequence[str] | None, wanted: Annotations) -> HoldTally:
     if pools is not None:
         await check_pools(client, pools)
-    tally = Tally()
+    tally = HoldTally()
     for item in await listed_items(client, _POOL):
         if pools is None or item["metadata"]["name"] in pools:
             await apply_change(client, _POOL, item, lambda tree: _change(tree, wanted), tally)

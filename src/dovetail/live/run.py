@@ -1,15 +1,12 @@
 """The controller: watches feed the engine, the engine's instructions reach the cluster, the answers go back.
 
 The only loop of the live shell. The engine's own work happens in a thread, one batch of events at a time, so that the
-Lease is renewed and probes are answered while it thinks. Instructions of one command are carried out in order;
-different commands and holds don't wait for each other. On losing the Lease what has not begun is dropped: the successor
-finds everything on the objects.
+Lease is renewed and probes are answered while it thinks. `live.dispatch` carries out its instructions.
 """
 
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +14,7 @@ from functools import partial
 from heapq import heappop, heappush
 from math import inf
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Final
 
 from dovetail.decide.outcome import RoundResult
 from dovetail.lifecycle.commands.seal import Seal, admit
@@ -25,21 +22,19 @@ from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     ClockAdvanced,
     Event,
-    Failure,
     Instruction,
-    InstructionFailed,
     LeadershipGained,
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
-    PublishEvent,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
 from dovetail.lifecycle.reports import Report
-from dovetail.live.actuate import Actuator, Answer
-from dovetail.live.kubernetes.client import UNREADABLE, ApiClient
+from dovetail.live.actuate import Actuator
+from dovetail.live.dispatch import Dispatcher
+from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.lease import LeaderElection
 from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource, as_asked, plural_in
 from dovetail.live.kubernetes.watch import Informer
@@ -54,7 +49,6 @@ from dovetail.model.objects import Node, NodeClaim, NodePool
 
 _BATCH_MAX: Final = 2000
 _QUEUE_MAX: Final = 20_000
-_WRITES_AT_ONCE: Final = 16
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
@@ -63,7 +57,6 @@ _NOTHING_MANAGED: Final = (
     f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
     "settings, or start with --observe to look at all"
 )
-_ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,9 +83,6 @@ class Controller:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     crd_seconds: float = 60.0
     fault: BaseException | None = None
-    _lanes: dict[str, "deque[Any]"] = field(default_factory=dict)
-    _acting: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
-    _events_failed: dict[str, None] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _election: LeaderElection | None = None
     _tasks: Tasks = field(init=False)
@@ -106,12 +96,11 @@ class Controller:
     _rounds_seen: tuple[int, int] = (0, 0)
     _round_ended: float = 0.0
     _held: dict[str, None] = field(default_factory=dict)
-    _actuator: Actuator = field(init=False)
-    _slots: asyncio.Semaphore = field(init=False)
+    _dispatcher: Dispatcher = field(init=False)
 
     def __post_init__(self) -> None:
         self._queue = asyncio.Queue(maxsize=_QUEUE_MAX)
-        self._actuator = Actuator(
+        actuator = Actuator(
             client=self.client,
             identity=self.identity,
             # Only an observer has none, and it writes nothing.
@@ -121,7 +110,13 @@ class Controller:
             clock=lambda: self.clock(),
         )
         self._tasks = Tasks(failed=self._failed)
-        self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._dispatcher = Dispatcher(
+            actuator=actuator,
+            log=self.log,
+            metrics=self.metrics,
+            spawn=lambda work, name: self._tasks.spawn(work, name),
+            answer=self.put,
+        )
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
             self.telemetry = Telemetry(log=self.log, metrics=self.metrics)
@@ -217,11 +212,7 @@ class Controller:
     async def _lost(self) -> None:
         self._leading = False
         self.log.warning("no longer leading; another process may act", identity=self.identity)
-        for task in self._acting.values():
-            task.cancel()
-        # A task that is cancelled before its first step never cleans up: its lane would take instructions for ever.
-        self._acting.clear()
-        self._lanes.clear()
+        self._dispatcher.drop_all()
         await self.put(LeadershipLost())
 
     async def _first_sync(self) -> None:
@@ -406,52 +397,8 @@ class Controller:
         elif isinstance(instruction, Report):
             assert self.telemetry is not None
             self.telemetry.take(instruction)
-        elif self._actuator.acts_on(instruction):
-            lane = getattr(instruction, "command_id", "") or instruction.id
-            if lane not in self._lanes:
-                self._lanes[lane] = deque()
-                self._acting[lane] = self._tasks.spawn(self._work(lane), f"act {lane}")
-            self._lanes[lane].append(instruction)
-
-    async def _work(self, lane: str) -> None:
-        """Carry out one command's instructions in order; ends when there are no more."""
-        queue = self._lanes[lane]
-        try:
-            while queue:
-                instruction = queue.popleft()
-                async with self._slots:
-                    if not self.may_act:
-                        continue  # not ours any more; the next leader sees what was done and what was not
-                    answer = await self._carry_out(instruction)
-                await self._answered(instruction, answer)
-        finally:
-            if self._lanes.get(lane) is queue:
-                del self._lanes[lane]
-                del self._acting[lane]
-
-    async def _carry_out(self, instruction: Any) -> Answer:
-        """Execute one instruction."""
-        try:
-            return await self._actuator.carry_out(instruction)
-        except _ODD_SHAPES as error:
-            # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
-            why = f"an object of an unexpected shape: {type(error).__name__}: {error}"
-            self.client.on_malformed(type(instruction).__name__, why)
-            return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=why)
-
-    async def _answered(self, instruction: Any, answer: Answer) -> None:
-        kind, command = type(instruction).__name__, getattr(instruction, "command_id", "")
-        failed = isinstance(answer, InstructionFailed)
-        outcome = answer.failure.value if isinstance(answer, InstructionFailed) else "done"
-        self.metrics.actions.labels(kind, outcome).inc()
-        if isinstance(instruction, PublishEvent) and failed:
-            # Nothing depends on an event for people; said once for each cause, not once for each event.
-            if outcome not in self._events_failed:
-                self._events_failed[outcome] = None
-                self.log.warning("events can't be written", why=getattr(answer, "detail", ""))
-            return
-        self.log.debug("carried out", command=command, instruction=kind, id=instruction.id, outcome=outcome)
-        await self._queue.put(answer)
+        else:
+            self._dispatcher.take(instruction)
 
     def _failed(self, name: str, fault: BaseException) -> None:
         """A fault of ours: let it be seen, and a supervisor start us anew."""

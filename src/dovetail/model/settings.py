@@ -51,7 +51,7 @@ class Search(StrEnum):
     VALUE = "value"
 
 
-class Steering(StrEnum):
+class SteeringMode(StrEnum):
     """Whether nodes are helped to empty by themselves (spec section 23)."""
 
     OFF = "Off"
@@ -116,7 +116,7 @@ class Settings:
     evictions_in_order: bool = False
     jobs_wait: bool = False
     waste_floor: Money = 0
-    steering: Steering = Steering.OFF
+    steering: SteeringMode = SteeringMode.OFF
     steering_writes_per_minute: int = 60
     replacement_timeout: int = 9 * _MINUTE + 30 * _SECOND
     launch_timeout: int = _MINUTE
@@ -164,7 +164,7 @@ RECOMMENDED: Final = Settings(
     stabilization=Stabilization(empty=30 * _SECOND),
     stabilization_ends=StabilizationEnds.LANDED,
     evictions_in_order=True,
-    steering=Steering.PREFER,
+    steering=SteeringMode.PREFER,
     jobs_wait=True,
     waste_floor=10**16,
     pool_defaults=tuple(RECOMMENDED_DISRUPTION.items()),

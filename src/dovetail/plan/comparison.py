@@ -38,7 +38,7 @@ RULES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ProfileDifference:
     """A node that the two profiles judge differently."""
 
     node: str
@@ -49,12 +49,12 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ProfileComparison:
     """What another profile would do, and where it differs."""
 
     own: RoundResult
     other: RoundResult
-    differences: tuple[Difference, ...]
+    differences: tuple[ProfileDifference, ...]
 
     def to_dict(self) -> Json:
         """Return `compare` as the contract promises it."""
@@ -74,7 +74,7 @@ class Comparison:
         }
 
 
-def compare(own: RoundResult, other: RoundResult) -> Comparison:
+def compare(own: RoundResult, other: RoundResult) -> ProfileComparison:
     """Compare two rounds on the same input."""
     theirs = {entry.node: entry for entry in other.verdicts}
     found = []
@@ -82,7 +82,7 @@ def compare(own: RoundResult, other: RoundResult) -> Comparison:
         his = theirs.get(mine.node)
         if his is not None and mine.verdict != his.verdict:
             found.append(
-                Difference(
+                ProfileDifference(
                     node=mine.node,
                     node_pool=mine.node_pool,
                     verdict=mine.verdict,
@@ -90,7 +90,7 @@ def compare(own: RoundResult, other: RoundResult) -> Comparison:
                     why=_why(own.profile.value, mine, other.profile.value, his),
                 )
             )
-    return Comparison(own=own, other=other, differences=tuple(found))
+    return ProfileComparison(own=own, other=other, differences=tuple(found))
 
 
 def _why(profile: str, mine: NodeVerdict, other_profile: str, his: NodeVerdict) -> str:
@@ -108,7 +108,7 @@ def _sentence(verdict: NodeVerdict) -> str:
 # ---------------------------------------------------------------- in words
 
 
-def comparison_text(comparison: Comparison, *, wide: bool = False) -> str:
+def comparison_text(comparison: ProfileComparison, *, wide: bool = False) -> str:
     """Return the comparison in words: actions, pools, nodes that differ."""
     own, other = comparison.own, comparison.other
     mine, theirs = own.profile.value, other.profile.value
@@ -159,7 +159,7 @@ def _now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
     )
 
 
-def _pool_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+def _pool_rows(comparison: ProfileComparison) -> list[tuple[str, ...]]:
     pools = sorted({entry.node_pool for entry in comparison.own.verdicts})
     rows: list[tuple[str, ...]] = []
     for pool in pools:
@@ -174,14 +174,14 @@ def _going(verdicts: Iterable[NodeVerdict]) -> str:
     return f"{sum(entry.verdict == ELIGIBLE for entry in verdicts):,}"
 
 
-def _one_of_each(differences: Iterable[Difference]) -> list[Difference]:
-    kinds: dict[tuple[str, str], Difference] = {}
+def _one_of_each(differences: Iterable[ProfileDifference]) -> list[ProfileDifference]:
+    kinds: dict[tuple[str, str], ProfileDifference] = {}
     for entry in differences:
         kinds.setdefault((entry.verdict, entry.other_verdict), entry)
     return list(kinds.values())
 
 
-def _examples(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
+def _examples(differences: tuple[ProfileDifference, ...]) -> tuple[ProfileDifference, ...]:
     """Return a dozen: one of each kind first, then the first by name; in order of name."""
     chosen = {entry.node: entry for entry in _one_of_each(differences)[:_SHOWN]}
     for entry in differences:

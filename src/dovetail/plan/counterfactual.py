@@ -42,7 +42,7 @@ TIMES_MAX = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class NodeAnswer:
     """How a node fares: every method's chain, the one that decides, and what would be done with the node."""
 
     facts: NodeFacts
@@ -87,7 +87,7 @@ class Counterfactual:
     gate: str
 
 
-def ask(question: Question, node: str, decider: Decider | None = None) -> Answer | None:
+def ask(question: Question, node: str, decider: Decider | None = None) -> NodeAnswer | None:
     """Run the core and return one node's part of the answer; None if there is no such node."""
     context = (decider or Decider(memory=False)).scene(question)
     facts = context.by_name.get(node)
@@ -98,11 +98,11 @@ def ask(question: Question, node: str, decider: Decider | None = None) -> Answer
     chains = chains_of(context, runs, facts, batch, thorough=True)
     chain = deciding(chains)
     if not chain.open:
-        return Answer(facts=facts, chains=chains, deciding=chain, command=None, now=False, context=context)
+        return NodeAnswer(facts=facts, chains=chains, deciding=chain, command=None, now=False, context=context)
     command = next((c for c in runs[chain.method].commands if node in c.nodes), None)
     now = command is not None
     command = command or _alone(context, chain.method, facts)
-    return Answer(facts=facts, chains=chains, deciding=chain, command=command, now=now, context=context)
+    return NodeAnswer(facts=facts, chains=chains, deciding=chain, command=command, now=now, context=context)
 
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
@@ -114,7 +114,7 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command |
     return command_of(context, method, move) if isinstance(move, Move) else None
 
 
-def counterfactuals(question: Question, node: str) -> tuple[Answer | None, tuple[Counterfactual, ...]]:
+def counterfactuals(question: Question, node: str) -> tuple[NodeAnswer | None, tuple[Counterfactual, ...]]:
     """Return the node's answer now and, where it stays, what came of each change that suggests itself."""
     decider = Decider()
     now = ask(question, node, decider)
@@ -133,7 +133,7 @@ def counterfactuals(question: Question, node: str) -> tuple[Answer | None, tuple
     return now, tuple(found)
 
 
-def _told(if_: str, before: Answer, after: Answer) -> Counterfactual:
+def _told(if_: str, before: NodeAnswer, after: NodeAnswer) -> Counterfactual:
     if after.eligible:
         return Counterfactual(if_=if_, opens=True, then=_fate(after), gate="eligible")
     still = after.last.gate is before.last.gate
@@ -141,7 +141,7 @@ def _told(if_: str, before: Answer, after: Answer) -> Counterfactual:
     return Counterfactual(if_=if_, opens=False, then=f"{then}: {after.last.why}", gate=after.last.gate.value)
 
 
-def _fate(answer: Answer) -> str:
+def _fate(answer: NodeAnswer) -> str:
     command = answer.command
     if command is None:
         return f"it would go ({answer.deciding.method.value})"
@@ -156,18 +156,18 @@ def _fate(answer: Answer) -> str:
 Changes = Iterator[tuple[str, Question]]
 
 
-def _changes(question: Question, answer: Answer) -> Changes:
+def _changes(question: Question, answer: NodeAnswer) -> Changes:
     gate = answer.last.gate
     if gate in _BY_GATE:
         yield from _BY_GATE[gate](question, answer)
     yield from _later(question, answer)
 
 
-def _pod_veto(question: Question, answer: Answer) -> Changes:
+def _pod_veto(question: Question, answer: NodeAnswer) -> Changes:
     """Take away do-not-disrupt, pod by pod, until another gate decides."""
     named: list[str] = []
     changed = question
-    current: Answer | None = answer
+    current: NodeAnswer | None = answer
     while current is not None and current.last.gate is Gate.POD_DO_NOT_DISRUPT and len(named) < PODS_MAX:
         assert current.facts.protection is not None
         name = pod_name(current.facts.protection.pod)
@@ -188,11 +188,11 @@ def _with_pods(question: Question, name: str, change: Callable[[Pod], Pod]) -> Q
     return replace(question, cluster=replace(question.cluster, pods=pods))
 
 
-def _pdb(question: Question, answer: Answer) -> Changes:
+def _pdb(question: Question, answer: NodeAnswer) -> Changes:
     """Let the PDB allow one disruption; where a pod has several, leave it one that allows one."""
     changed = question
     named: list[str] = []
-    current: Answer | None = answer
+    current: NodeAnswer | None = answer
     while current is not None and current.last.gate is Gate.PDB and len(named) < PODS_MAX:
         veto = current.facts.pdb_veto
         assert veto is not None
@@ -220,7 +220,7 @@ def _allowing(pdb: PodDisruptionBudget) -> PodDisruptionBudget:
     return msgspec.structs.replace(pdb, status=status)
 
 
-def _node_veto(question: Question, answer: Answer) -> Changes:
+def _node_veto(question: Question, answer: NodeAnswer) -> Changes:
     """Take do-not-disrupt off the node and its claim."""
     unwanted = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
 
@@ -235,17 +235,17 @@ def _node_veto(question: Question, answer: Answer) -> Changes:
     yield "if the node had no do-not-disrupt", changed
 
 
-def _policy(question: Question, answer: Answer) -> Changes:
+def _policy(question: Question, answer: NodeAnswer) -> Changes:
     yield _with_policy(question, answer, "consolidationPolicy", "WhenEmptyOrUnderutilized")
 
 
-def _consolidate_after(question: Question, answer: Answer) -> Changes:
+def _consolidate_after(question: Question, answer: NodeAnswer) -> Changes:
     policy = answer.facts.policy
     if policy is not None and policy.consolidate_after is None:
         yield _with_policy(question, answer, "consolidateAfter", "15s")
 
 
-def _threshold(question: Question, answer: Answer) -> Changes:
+def _threshold(question: Question, answer: NodeAnswer) -> Changes:
     """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
     refusal, facts = answer.last.figures, answer.facts
     cost = facts.disruption_cost(answer.context.now)
@@ -257,7 +257,7 @@ def _threshold(question: Question, answer: Answer) -> Changes:
     yield _with_policy(question, answer, "consolidationSavingsThreshold", text)
 
 
-def _budget(question: Question, answer: Answer) -> Changes:
+def _budget(question: Question, answer: NodeAnswer) -> Changes:
     """Allow one node more for the reason, whichever budgets stand against it."""
     reason = REASON_OF[answer.deciding.method].value
     used = answer.last.figures.get("used", 0)
@@ -267,7 +267,7 @@ def _budget(question: Question, answer: Answer) -> Changes:
     yield f"if the budgets of NodePool {answer.facts.pool_name} allowed {used + 1} nodes for {reason}", changed
 
 
-def _topology(question: Question, answer: Answer) -> Changes:
+def _topology(question: Question, answer: NodeAnswer) -> Changes:
     """Drop the topology budgets and keep the flat ones."""
     pool = answer.facts.pool
     assert pool is not None
@@ -280,18 +280,18 @@ def _topology(question: Question, answer: Answer) -> Changes:
     yield f"if NodePool {answer.facts.pool_name} had no budget per {answer.last.figures.get('topologyKey')}", changed
 
 
-def _preferences(question: Question, _: Answer) -> Changes:
+def _preferences(question: Question, _: NodeAnswer) -> Changes:
     if question.settings.preference_policy is PreferencePolicy.RESPECT:
         changed = replace(question, settings=replace(question.settings, preference_policy=PreferencePolicy.IGNORE))
         yield "if preferences of pods were ignored (setting preferencePolicy: Ignore)", changed
 
 
-def _spot(question: Question, _: Answer) -> Changes:
+def _spot(question: Question, _: NodeAnswer) -> Changes:
     changed = replace(question, settings=replace(question.settings, spot_to_spot_consolidation=True))
     yield "if spotToSpotConsolidation were on", changed
 
 
-def _flexibility(question: Question, answer: Answer) -> Changes:
+def _flexibility(question: Question, answer: NodeAnswer) -> Changes:
     count = answer.last.figures.get("types", 0)
     assert isinstance(count, int)
     changed = replace(question, settings=replace(question.settings, spot_minimum_types=count))
@@ -300,7 +300,7 @@ def _flexibility(question: Question, answer: Answer) -> Changes:
         yield _with_policy(question, answer, "consolidationSavingsThreshold", "0")
 
 
-def _resume(question: Question, answer: Answer) -> Changes:
+def _resume(question: Question, answer: NodeAnswer) -> Changes:
     """Take the pause off, wherever it is."""
     if question.settings.paused:
         yield "if the setting paused were off", replace(question, settings=replace(question.settings, paused=False))
@@ -308,7 +308,7 @@ def _resume(question: Question, answer: Answer) -> Changes:
     yield _without_marks(question, answer, f"if NodePool {answer.facts.pool_name} were resumed")
 
 
-def _health(question: Question, answer: Answer) -> Changes:
+def _health(question: Question, answer: NodeAnswer) -> Changes:
     """Take the alert, the halt or the limits off."""
     if question.alert:
         yield "if the alert gate had nothing to hold", replace(question, alert="")
@@ -320,7 +320,7 @@ def _health(question: Question, answer: Answer) -> Changes:
     yield f"if NodePool {answer.facts.pool_name} had no health limits", changed
 
 
-def _without_marks(question: Question, answer: Answer, text: str) -> tuple[str, Question]:
+def _without_marks(question: Question, answer: NodeAnswer, text: str) -> tuple[str, Question]:
     pool = answer.facts.pool
     assert pool is not None
     kept = {k: v for k, v in pool.metadata.annotations.items() if k not in (names.PAUSED, names.HALTED)}
@@ -329,16 +329,16 @@ def _without_marks(question: Question, answer: Answer, text: str) -> tuple[str, 
     return text, replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 
-def _allow_windows(question: Question, answer: Answer) -> Changes:
+def _allow_windows(question: Question, answer: NodeAnswer) -> Changes:
     _, changed = _with_policy(question, answer, "windows", [])
     yield f"if NodePool {answer.facts.pool_name} had no windows", changed
 
 
-def _min_node_age(question: Question, answer: Answer) -> Changes:
+def _min_node_age(question: Question, answer: NodeAnswer) -> Changes:
     yield _with_policy(question, answer, "minNodeAge", "0s")
 
 
-def _pod_window(question: Question, answer: Answer) -> Changes:
+def _pod_window(question: Question, answer: NodeAnswer) -> Changes:
     """Take the windows off the node's pods."""
     wanted = {id(pod) for pod, _ in answer.facts.pod_windows}
 
@@ -350,7 +350,7 @@ def _pod_window(question: Question, answer: Answer) -> Changes:
     yield "if its pods had no windows of their own", replace(question, cluster=replace(question.cluster, pods=pods))
 
 
-_BY_GATE: dict[Gate, Callable[[Question, Answer], Changes]] = {
+_BY_GATE: dict[Gate, Callable[[Question, NodeAnswer], Changes]] = {
     Gate.PAUSED: _resume,
     Gate.HEALTH: _health,
     Gate.WINDOW: _allow_windows,
@@ -372,7 +372,7 @@ _BY_GATE: dict[Gate, Callable[[Question, Answer], Changes]] = {
 }
 
 
-def _with_policy(question: Question, answer: Answer, key: str, value: Any) -> tuple[str, Question]:
+def _with_policy(question: Question, answer: NodeAnswer, key: str, value: Any) -> tuple[str, Question]:
     """Write a policy field where it wins: into the annotation where there is one, else into the spec."""
     pool = answer.facts.pool
     assert pool is not None
@@ -386,7 +386,7 @@ def _with_policy(question: Question, answer: Answer, key: str, value: Any) -> tu
 # ---------------------------------------------------------------- time alone
 
 
-def _later(question: Question, answer: Answer) -> Changes:
+def _later(question: Question, answer: NodeAnswer) -> Changes:
     """Ask again at the next times at which this node's answer could change by itself."""
     context = answer.context
     times = {*node_times(answer.facts, context), *_crossings(answer), *_windows(context, answer)}
@@ -395,7 +395,7 @@ def _later(question: Question, answer: Answer) -> Changes:
         yield f"at {clock(when)} (in {wait})", replace(question, now=when)
 
 
-def _windows(context: RoundContext, answer: Answer) -> Iterator[datetime]:
+def _windows(context: RoundContext, answer: NodeAnswer) -> Iterator[datetime]:
     policy = answer.facts.policy
     if policy is None or answer.last.gate not in (Gate.BUDGET, Gate.TOPOLOGY_BUDGET, Gate.WINDOW):
         return
@@ -408,7 +408,7 @@ def _windows(context: RoundContext, answer: Answer) -> Iterator[datetime]:
         when = upcoming
 
 
-def _crossings(answer: Answer) -> Iterator[datetime]:
+def _crossings(answer: NodeAnswer) -> Iterator[datetime]:
     """Return when ageing has lowered the required savings to what the move saves (S1, Lifetime remaining)."""
     facts, figures = answer.facts, answer.last.figures
     if answer.last.gate is not Gate.SAVINGS_THRESHOLD or not facts.expire_after or facts.policy is None:

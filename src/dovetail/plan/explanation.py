@@ -18,7 +18,7 @@ from dovetail.model.money import format_money
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
 from dovetail.model.timing.duration import format_duration
 from dovetail.model.verdicts import ELIGIBLE, Gate
-from dovetail.plan.counterfactual import Answer, Counterfactual, counterfactuals
+from dovetail.plan.counterfactual import Counterfactual, NodeAnswer, counterfactuals
 from dovetail.plan.node_detail import NodeDetail, detail_of
 from dovetail.plan.summary import LINE_MAX, prices_text
 from dovetail.report.table import paragraph, text_table
@@ -33,7 +33,7 @@ class Explanation:
     """Why one node stays or goes: its answer, and what came of each change that suggests itself."""
 
     question: Question
-    answer: Answer
+    answer: NodeAnswer
     opened: tuple[Counterfactual, ...]
 
     @property
@@ -57,7 +57,7 @@ def explain(question: Question, node: str) -> Explanation:
     return Explanation(question=question, answer=answer, opened=opened)
 
 
-def explanation_document(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> Json:
+def explanation_document(question: Question, answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> Json:
     """Return everything as JSON."""
     facts = answer.facts
     return {
@@ -124,7 +124,7 @@ def _price(facts: NodeFacts) -> str:
     return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
 
 
-def explanation_text(question: Question, answer: Answer, opened: tuple[Counterfactual, ...]) -> str:
+def explanation_text(question: Question, answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> str:
     """Return everything in words."""
     facts = answer.facts
     detail = detail_of(answer.context, facts)
@@ -176,7 +176,7 @@ def _figure_lines(detail: NodeDetail) -> list[str]:
     return paragraph("; ".join(filter(None, parts)))
 
 
-def _blocker_lines(answer: Answer, detail: NodeDetail) -> list[str]:
+def _blocker_lines(answer: NodeAnswer, detail: NodeDetail) -> list[str]:
     """Return all that is in the way, where that is more than the gate that decided."""
     if answer.eligible or len(detail.blockers) <= 1:
         return []
@@ -217,7 +217,7 @@ def _chain_lines(chain: Chain) -> list[str]:
     return lines
 
 
-def _other_lines(answer: Answer) -> list[str]:
+def _other_lines(answer: NodeAnswer) -> list[str]:
     lines = ["", "Other methods:"]
     for method, chain in answer.chains.items():
         if chain is not answer.deciding:
@@ -228,7 +228,7 @@ def _other_lines(answer: Answer) -> list[str]:
     return lines if len(lines) > 2 else []
 
 
-def _preference_lines(answer: Answer) -> list[str]:
+def _preference_lines(answer: NodeAnswer) -> list[str]:
     held = answer.preferences
     if not held:
         return []
@@ -251,7 +251,7 @@ def _policy_lines(policy: DisruptionPolicy | None) -> list[str]:
     return lines
 
 
-def _opening_lines(answer: Answer, opened: tuple[Counterfactual, ...]) -> list[str]:
+def _opening_lines(answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> list[str]:
     if answer.eligible:
         return []
     if not opened:

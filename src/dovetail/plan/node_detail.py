@@ -25,7 +25,7 @@ _RESOURCES = ("cpu", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class PodLanding:
     """Where a pod of the node would go: a node that exists, a new one, or nowhere."""
 
     pod: str
@@ -47,7 +47,7 @@ class NodeDetail:
     utilisation: dict[str, float]
     pods: int
     daemons: int
-    landings: tuple[Landing, ...]
+    landings: tuple[PodLanding, ...]
     new_nodes: tuple[str, ...]
     blockers: tuple[GateResult, ...]
 
@@ -96,18 +96,18 @@ def detail_of(context: RoundContext, facts: NodeFacts) -> NodeDetail:
     )
 
 
-def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[Landing, ...], tuple[str, ...]]:
+def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[PodLanding, ...], tuple[str, ...]]:
     if context.index_of(facts) < 0 or not facts.reschedulable:
         return (), ()
     found = context.simulate((facts,), for_cost=True)
     owners = Owners(context.snapshot.cluster)
     own = {pod_name(pod): pod for pod in facts.reschedulable}
-    landings: dict[str, Landing] = {}
+    landings: dict[str, PodLanding] = {}
 
     def add(name: str, node: str | None = None, new: str | None = None, why: str = "") -> None:
         if name in own:
             owner = owners.of(own[name])
-            landings[name] = Landing(pod=name, owner=f"{owner.kind} {owner.name}", node=node, new=new, why=why)
+            landings[name] = PodLanding(pod=name, owner=f"{owner.kind} {owner.name}", node=node, new=new, why=why)
 
     for placement in found.placements:
         for pod in placement.pods:

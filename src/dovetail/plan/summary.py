@@ -65,7 +65,7 @@ def plan_text(
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
     size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {total_price(result)}"
     lines = [
-        f"{clock(result.now)}, profile {result.profile.value}: {size}",
+        *paragraph(f"{clock(result.now)}, profile {result.profile.value}: {size}"),
         "",
         *_actions(result, wide=wide),
         *paragraph(optimal_text(optimal_of(result.commands, result.value_at_most))),

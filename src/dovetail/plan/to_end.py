@@ -20,7 +20,7 @@ ROUNDS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RoundStep:
     """One round: its commands, what they opened, and the running totals once they have ended."""
 
     round: int
@@ -38,7 +38,7 @@ class ToEnd:
 
     first: RoundResult
     last: RoundResult
-    steps: tuple[Step, ...]
+    steps: tuple[RoundStep, ...]
     nodes: int
     cost: Money
     complete: bool
@@ -103,7 +103,7 @@ def plan_to_end(question: Question, rounds_max: int = ROUNDS_MAX) -> ToEnd:
     first = result = decider.round(question)
     start = cost = sum(result.prices.values())
     nodes = len(result.prices)
-    steps: list[Step] = []
+    steps: list[RoundStep] = []
     moved = opened = 0
     while result.commands and len(steps) < rounds_max:
         applied = apply_commands(question.cluster, result.commands, question.catalogue, question.now, opened + 1)
@@ -113,7 +113,7 @@ def plan_to_end(question: Question, rounds_max: int = ROUNDS_MAX) -> ToEnd:
         commands, result = result.commands, decider.round(question)
         cost, nodes = sum(result.prices.values()), len(result.prices)
         steps.append(
-            Step(
+            RoundStep(
                 round=len(steps) + 1,
                 commands=commands,
                 launched=applied.launched,

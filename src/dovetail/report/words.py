@@ -5,12 +5,13 @@ shown as a visible escape; nothing is dropped silently. Knows nothing of where t
 top of this (`report.page`).
 """
 
+import re
 from collections.abc import Iterable
 
 from dovetail.model.money import Money, format_money
 from dovetail.model.text import safe
 
-__all__ = ["count", "dollars", "exact", "listing", "safe", "span"]
+__all__ = ["action_words", "count", "dollars", "exact", "listing", "safe", "span"]
 
 
 def dollars(amount: Money, places: int = 4) -> str:
@@ -29,6 +30,12 @@ def exact(amount: Money) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 node`, `3 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def action_words(action: str) -> str:
+    """Return an action's name for headings: `delete empty`, `replace for cost`."""
+    verb, what = re.findall("[A-Z]?[a-z]+", action)
+    return f"{verb} for cost" if what == "Cost" else f"{verb} {what.lower()}"
 
 
 def listing(items: Iterable[str], shown_max: int = 3) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dovetail.model.timing.duration import format_duration
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import Comparison as Story
+from dovetail.sim.pages.comparison import PolicyPage as Story
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.workers import Progress, run_in_workers

@@ -9,28 +9,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, assert_never
 
+from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.lifecycle.outcome import CommandOutcome
-from dovetail.lifecycle.reports import (
-    BudgetChanged,
-    CommandAdvanced,
-    CommandDropped,
-    CommandFound,
-    CommandProposed,
-    CostActionUndone,
-    InstructionNotDone,
-    LeadershipChanged,
-    MovesBlocked,
-    PoolBacksOff,
-    RecordIgnored,
-    Report,
-    RoundEnded,
-    VerdictsChanged,
-    ViewIsOld,
-    Warned,
-)
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.sim.checks.promises import Violation
@@ -70,12 +53,13 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class LedgerSeries:
     """Samples at even steps, for plots; all lists are as long as `seconds`, which counts from the start of the run.
 
-    `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`, `pending`: pods that are there and
-    those without a node; `pods_disrupted`: moved in the step; `nodes_disrupted`: taken by a command within the step;
-    `gates`: per gate how many nodes it held at that time (the engine says so at most once a minute).
+    `nodes`: machines that run; `cost_per_hour`: what they cost, dollars; `pods`: pods that are there; `pending`: the
+    most that had no node at once, since the sample before; `pods_disrupted`: moved in the step; `nodes_disrupted`:
+    taken by a command within the step; `gates`: per gate how many nodes it held at that time (the engine says so at
+    most once a minute).
     """
 
     step_seconds: float
@@ -113,7 +97,7 @@ class Result:
     moves: dict[int, int]
     commands: tuple[ActionMark, ...]
     lives: tuple[Life, ...]
-    series: Series
+    series: LedgerSeries
     commands_failed: int = 0
     events: int = 0
     rounds: int = 0
@@ -160,13 +144,14 @@ class RunLedger:
         self._moves: dict[str, int] = {}
         self._pods_disrupted = 0
         self._waiting: dict[str, int] = {}
+        self._most_waiting = 0
         self._waited = 0
         self._commands: dict[str, ActionMark] = {}
         self._details: dict[str, tuple[int, float]] = {}
         self._failed = 0
         self._outcomes: list[CommandOutcome] = []
         self._gates: dict[str, dict[str, int]] = {}
-        self._series = Series(step_seconds=step / SECOND)
+        self._series = LedgerSeries(step_seconds=step / SECOND)
         self._last_pods = 0
         self._last_nodes = 0
         self._nodes_disrupted = 0
@@ -196,6 +181,7 @@ class RunLedger:
                     self._waited += self.world.now - max(since, self._began)
             elif change.old is None:
                 self._waiting[change.key] = self.world.now
+                self._most_waiting = max(self._most_waiting, len(self._waiting))
         elif change.kind == "NodeClaim" and change.new is not None and change.key not in self._lives:
             instance = self.world.cloud.instances.get(change.key)
             if instance is not None:
@@ -247,30 +233,30 @@ class RunLedger:
         self._moves[line] = self._moves.get(line, 0) + 1
         self._pods_disrupted += 1
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: reports.Report) -> None:
         match report:
-            case VerdictsChanged():
+            case reports.VerdictsChanged():
                 self._gates[report.pool] = dict(report.counts)
-            case CommandAdvanced():
+            case reports.CommandAdvanced():
                 self._details[report.command_id] = (len(report.replacements), report.savings or 0.0)
                 self._failed += report.phase is Phase.FAILED
-            case CommandFound():
+            case reports.CommandFound():
                 self._details[report.command_id] = (0, 0.0)
             case CommandOutcome():
                 self._outcomes.append(report)
             case (
-                InstructionNotDone()
-                | PoolBacksOff()
-                | CostActionUndone()
-                | CommandProposed()
-                | CommandDropped()
-                | RoundEnded()
-                | BudgetChanged()
-                | MovesBlocked()
-                | Warned()
-                | RecordIgnored()
-                | LeadershipChanged()
-                | ViewIsOld()
+                reports.InstructionNotDone()
+                | reports.PoolBacksOff()
+                | reports.CostActionUndone()
+                | reports.CommandProposed()
+                | reports.CommandDropped()
+                | reports.RoundEnded()
+                | reports.BudgetChanged()
+                | reports.MovesBlocked()
+                | reports.Warned()
+                | reports.RecordIgnored()
+                | reports.LeadershipChanged()
+                | reports.ViewIsOld()
             ):
                 pass
             case _:
@@ -332,7 +318,8 @@ class RunLedger:
         series.nodes.append(self._running)
         series.cost_per_hour.append(round(self.world.cloud.rate / _DOLLAR, 6))
         series.pods.append(len(self.world.store.pods))
-        series.pending.append(len(self._waiting))
+        series.pending.append(self._most_waiting if self._began < self.world.now else len(self._waiting))
+        self._most_waiting = len(self._waiting)
         series.pods_disrupted.append(self._pods_disrupted - self._last_pods)
         series.nodes_disrupted.append(self._nodes_disrupted - self._last_nodes)
         self._last_pods, self._last_nodes = self._pods_disrupted, self._nodes_disrupted

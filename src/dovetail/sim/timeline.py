@@ -29,7 +29,7 @@ _OVER: Final = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True, kw_only=True)
-class Machine:
+class MachineLife:
     """One machine: what it was, when it ran, and what became of it.
 
     `leaving` is when it was first marked to go; `command` the place in `Timeline.commands` of what took it, or -1.
@@ -103,7 +103,7 @@ class WorkloadShape:
 class Timeline:
     """A whole run."""
 
-    machines: tuple[Machine, ...] = ()
+    machines: tuple[MachineLife, ...] = ()
     workloads: tuple[WorkloadShape, ...] = ()
     stays: Stays = field(default_factory=Stays)
     commands: tuple[Taken, ...] = ()
@@ -116,7 +116,7 @@ class Recorder:
     def __init__(self, world: World) -> None:
         self.world = world
         self._began = 0
-        self._machines: list[Machine] = []
+        self._machines: list[MachineLife] = []
         self._place: dict[str, int] = {}
         self._lost: dict[str, str] = {}
         self._workloads: dict[tuple[str, int, int, bool], int] = {}
@@ -195,7 +195,7 @@ class Recorder:
         room = instance.kind.allocatable()
         self._place[instance.claim] = len(self._machines)
         self._machines.append(
-            Machine(
+            MachineLife(
                 name=instance.claim,
                 pool=pool,
                 zone=instance.zone,
@@ -278,7 +278,7 @@ class Recorder:
         if taken.outcome == "under way":
             taken.ended, taken.outcome = self._at(), "undone"
 
-    def _machine_of(self, node: str) -> Machine | None:
+    def _machine_of(self, node: str) -> MachineLife | None:
         place = self._place.get(self.world.store.claim_of.get(node, node))
         return None if place is None else self._machines[place]
 
@@ -292,7 +292,7 @@ class Recorder:
             return when if when == STAYS else max(0.0, round(when - shift, 1))
 
         places: dict[int, int] = {}
-        machines: list[Machine] = []
+        machines: list[MachineLife] = []
         for place, machine in enumerate(self._machines):
             if machine.ended != STAYS and machine.ended <= shift:
                 continue

@@ -26,7 +26,7 @@ _LEASE_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Kubelets:
+class StandInKubelets:
     """The kubelets of all nodes whose provider IDs begin with `machines`."""
 
     writer: Writer

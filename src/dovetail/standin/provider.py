@@ -34,7 +34,7 @@ from dovetail.scheduling.place import place
 from dovetail.scheduling.pods.events import event_nodes
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
-from dovetail.standin.kubelets import Kubelets
+from dovetail.standin.kubelets import StandInKubelets
 from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
 from dovetail.standin.trees import Tree, condition_tree, ready_condition, stamp, true_condition
 from dovetail.standin.writer import Work, Writer
@@ -93,11 +93,11 @@ class Provider:
     _awaited: dict[str, float] = field(default_factory=dict)
     _provisioned_at: int = -1
     writer: Writer = field(init=False)
-    kubelets: Kubelets = field(init=False)
+    kubelets: StandInKubelets = field(init=False)
 
     def __post_init__(self) -> None:
         self.writer = Writer(client=self.client, log=self.log)
-        self.kubelets = Kubelets(writer=self.writer, store=self.store, machines=self.machines)
+        self.kubelets = StandInKubelets(writer=self.writer, store=self.store, machines=self.machines)
 
     def observe(self, event: Event) -> None:
         """Keep the view current; notes when pods come to and leave nodes."""

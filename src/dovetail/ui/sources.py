@@ -47,7 +47,7 @@ class Status:
     ended: bool = False
 
 
-class Source(Protocol):
+class DocumentSource(Protocol):
     """Something to look at."""
 
     def start(self) -> None:

@@ -19,6 +19,8 @@ Line = list[Segment]
 TABS: Final = ("nodes", "commands", "next", "checks", "events")
 SORTS: Final = ("verdict", "name", "price", "fill", "age", "pods")
 _NAME_MAX: Final = 120
+_WHY_MIN: Final = 12
+"""Where less is left of a line, the reason of a node's verdict is left out; enter opens the node."""
 _STEPS: Final = ("taint", "launch", "ready", "drain", "gone")
 WIDTH_MIN, HEIGHT_MIN = 40, 10
 
@@ -274,7 +276,9 @@ def _nodes(document: Json, screen: Screen, width: int, room: int) -> list[Line]:
     shown = max(1, room - 1)
     first = max(0, min(row - shown // 2, len(rows) - shown))
     name = max(16, min(34, width // 3))
-    head = f"{'NODE':<{name}} {'VERDICT':<20} {'FILL':>5} {'PODS':>4} {'$/H':>8} {'AGE':>7}  WHY"
+    head = f"{'NODE':<{name}} {'VERDICT':<20} {'FILL':>5} {'PODS':>4} {'$/H':>8} {'AGE':>7}"
+    with_why = width - len(head) >= _WHY_MIN
+    head += "  WHY" if with_why else ""
     lines: list[Line] = [[(head, "dim")]]
     for place in rows[first : first + shown]:
         taken = nodes["action"][place] >= 0
@@ -285,8 +289,9 @@ def _nodes(document: Json, screen: Screen, width: int, room: int) -> list[Line]:
         style = "chosen" if place == rows[row] else "accent" if taken else "good" if verdict == "eligible" else "plain"
         text = (
             f"{set_cell_size(safe(nodes['name'][place], _NAME_MAX), name)} {set_cell_size(verdict, 20)} "
-            f"{fill(nodes, place):>5.0%} {pods[place]:>4} {price:>8} {age:>7}  {why}"
+            f"{fill(nodes, place):>5.0%} {pods[place]:>4} {price:>8} {age:>7}"
         )
+        text += f"  {why}" if with_why else ""
         lines.append([(text, style)])
     if not rows:
         lines.append([("No node matches.", "dim")])

@@ -20,7 +20,7 @@ from dovetail.plan.view import changes_of, moves_of
 from dovetail.ui.commands import commands_of
 from dovetail.ui.document import live_document, sample_of
 from dovetail.ui.history import History
-from dovetail.ui.sources import Source, Status
+from dovetail.ui.sources import DocumentSource, Status
 
 Json = dict[str, Any]
 _EVERY_SECONDS: Final = 1.0
@@ -31,7 +31,7 @@ _SHARE: Final = 3.0
 class Watcher:
     """Keeps `document` and `version` up to date until stopped."""
 
-    def __init__(self, source: Source, history: History, every: float = _EVERY_SECONDS) -> None:
+    def __init__(self, source: DocumentSource, history: History, every: float = _EVERY_SECONDS) -> None:
         self.source = source
         self.version = 0
         self.document: Json | None = None

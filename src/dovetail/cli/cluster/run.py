@@ -102,6 +102,7 @@ def _address(flag: str, text: str) -> tuple[str, int]:
 async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", where: list[tuple[str, int]]) -> int:
     from dovetail.api.settings import load_settings
     from dovetail.lifecycle.engine import Engine
+    from dovetail.lifecycle.engine_state import EngineRole
     from dovetail.live.alert_gate import NOT_ASKED, watch_alerts
     from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
     from dovetail.live.kubernetes.crd_check import look_at_crd
@@ -142,7 +143,7 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
         from dovetail.standin.provider import simulated_provider
 
         background_tasks.append(simulated_provider(catalogue))
-    engine = Engine(settings, catalogue, identity=identity, observe=observe, holds_first=True)
+    engine = Engine(settings, catalogue, EngineRole(identity=identity, observe=observe, holds_first=True))
     if settings.alert_gate is not None:
         engine.alert = NOT_ASKED
     namespace = args.lease_namespace or _own_namespace(client)

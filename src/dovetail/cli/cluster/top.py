@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(watcher: "Watcher") -> int:
-    from dovetail.ui.terminal import HEIGHT_MIN, Screen, plain, render
+    from dovetail.report.table import WIDTH
+    from dovetail.ui.terminal import HEIGHT_MIN, WIDTH_MIN, Screen, plain, render
 
     began = time.monotonic()
     while watcher.document is None:
@@ -70,7 +72,8 @@ def _once(watcher: "Watcher") -> int:
             raise InputError(watcher.problem or "there is nothing to see yet")
         time.sleep(0.05)
     rows = len(watcher.document["plan"]["nodes"]["name"])
-    print(plain(render(watcher.document, watcher.problem, Screen(), 160, max(HEIGHT_MIN, rows + 6))[:-1]), end="")
+    width = max(WIDTH_MIN, shutil.get_terminal_size((WIDTH, 0)).columns)
+    print(plain(render(watcher.document, watcher.problem, Screen(), width, max(HEIGHT_MIN, rows + 6))[:-1]), end="")
     return 0
 
 

@@ -9,7 +9,7 @@ from dovetail.cli.inputs import add_input_options
 from dovetail.cli.live_cluster import add_cluster_options
 
 if TYPE_CHECKING:
-    from dovetail.ui.sources import Source
+    from dovetail.ui.sources import DocumentSource
 
 _EPILOG = """\
 It listens on localhost. To listen anywhere else, set a token with --token-file and open the
@@ -107,7 +107,7 @@ def _token(path: str | None) -> str | None:
     return token
 
 
-def source_of(args: argparse.Namespace) -> "Source":
+def source_of(args: argparse.Namespace) -> "DocumentSource":
     """Return what the options say to watch."""
     if args.scenario is not None:
         return _simulation(args)
@@ -119,7 +119,7 @@ def source_of(args: argparse.Namespace) -> "Source":
     return _cluster(args)
 
 
-def _simulation(args: argparse.Namespace) -> "Source":
+def _simulation(args: argparse.Namespace) -> "DocumentSource":
     from dovetail.cli.simulation.simulate import chosen_policies
     from dovetail.sim.scenarios.scenario import load_scenario
     from dovetail.ui.sources import SPEEDS, SimulationSource
@@ -133,7 +133,7 @@ def _simulation(args: argparse.Namespace) -> "Source":
     return SimulationSource(scenario, policy, args.seed, args.speed)
 
 
-def _cluster(args: argparse.Namespace) -> "Source":
+def _cluster(args: argparse.Namespace) -> "DocumentSource":
     from dovetail.cli.inputs import load_catalogue_option, load_settings_option
     from dovetail.live.kubernetes.credentials import CredentialsError, connect
     from dovetail.ui.sources import ClusterSource

@@ -1,6 +1,7 @@
 """`dovetail place`: where the pending pods would go."""
 
 import argparse
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.inputs import add_input_options, add_output_option, load_question, naming_the_culprit, note_problems
@@ -76,9 +77,19 @@ def _text(document: dict[str, Any]) -> str:
             f"a new {types[0] if types else 'node'}{more} of NodePool {entry['nodePool']} takes {_some(entry['pods'])}"
         )
     lines.extend(f"{entry['pod']} finds no place: {entry['why']}" for entry in document["unplaced"])
-    return "\n".join(safe(line, LINE_MAX) for line in lines) or "No pod is waiting for a place."
+    wrapped = (row for line in lines for row in _wrapped(safe(line, LINE_MAX)))
+    return "\n".join(wrapped) or "No pod is waiting for a place."
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return one entry in lines that fit a plain terminal, all but the first indented."""
+    from dovetail.report.table import WIDTH
+
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _some(pods: list[str]) -> str:
+    from dovetail.report.words import count
+
     shown = ", ".join(pods[:3])
-    return shown if len(pods) <= 3 else f"{shown} and {len(pods) - 3} more pods"
+    return shown if len(pods) <= 3 else f"{shown} and {count(len(pods) - 3, 'more pod')}"

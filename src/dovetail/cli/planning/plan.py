@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.decide.document import Json
     from dovetail.decide.outcome import RoundResult
     from dovetail.decide.question import Question
-    from dovetail.plan.comparison import Comparison
+    from dovetail.plan.comparison import ProfileComparison
     from dovetail.plan.to_end import ToEnd
 
 _EPILOG = """\
@@ -154,7 +154,7 @@ def print_plan(args: argparse.Namespace, question: "Question") -> None:
         print_document(_document(result, to_end, comparison), args.output)
 
 
-def _document(result: "RoundResult", to_end: "ToEnd | None", comparison: "Comparison | None") -> "Json":
+def _document(result: "RoundResult", to_end: "ToEnd | None", comparison: "ProfileComparison | None") -> "Json":
     document = result.to_dict()
     if to_end is not None:
         document.update(to_end.steps_document())
@@ -164,7 +164,7 @@ def _document(result: "RoundResult", to_end: "ToEnd | None", comparison: "Compar
 
 
 def _sections(
-    args: argparse.Namespace, result: "RoundResult", to_end: "ToEnd | None", comparison: "Comparison | None"
+    args: argparse.Namespace, result: "RoundResult", to_end: "ToEnd | None", comparison: "ProfileComparison | None"
 ) -> list[str]:
     from dovetail.plan.pages import page_sections
 
@@ -185,7 +185,7 @@ def _text(
     question: "Question",
     result: "RoundResult",
     to_end: "ToEnd | None",
-    comparison: "Comparison | None",
+    comparison: "ProfileComparison | None",
 ) -> list[str]:
     from dovetail.plan.summary import candidates_lines, methods_lines, plan_text, prices_text
 

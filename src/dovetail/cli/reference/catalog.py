@@ -123,10 +123,13 @@ def _region_tree(entry: "Region") -> dict[str, Any]:
 
 
 def _region_lines(found: "list[Region]", *, detailed: bool) -> Iterator[str]:
+    from dovetail.report.table import paragraph
+
     if detailed:
         for entry in found:
             yield f"{entry.catalogue}: {entry.types:,} types, prices of {entry.as_of}"
-            yield from (f"  not known: {gap}" for gap in entry.gaps.split("; ") if gap)
+            for gap in entry.gaps.split("; ") if entry.gaps else ():
+                yield from paragraph(f"not known: {gap}", indent="  ")
         return
     yield f"{'CATALOG':<28} {'PRICES OF':<11} {'TYPES':>6}  GAPS"
     for entry in found:

@@ -13,12 +13,13 @@ from dovetail.cli.progress import progress_bar
 from dovetail.model.settings import RECOMMENDED_DISRUPTION, RECOMMENDED_NAME
 
 if TYPE_CHECKING:
-    from dovetail.sim.whatif import Answer, WhatIf
+    from dovetail.sim.whatif import WhatIf, WhatIfAnswer
 
 _EPILOG = """\
 FIELD is a field of spec.disruption: consolidateAfter, consolidationPolicy,
 consolidationGracePeriod, consolidationSavingsThreshold, expireAfter, budgets.
-The three runs share one world and one seed: only the policy differs.
+The three runs share one world and one seed: only the policy differs. --seeds 5
+repeats all three on four further seeds and shows how far chance moves them.
 
 examples:
   dovetail snapshot -o cluster.json.gz
@@ -32,6 +33,7 @@ examples:
 """
 _BASE = f"base={RECOMMENDED_NAME}"
 _LONGEST_HOURS = 24 * 31
+_MOST_SEEDS = 100
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -64,6 +66,13 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--for", dest="length", metavar="D", default="24h", help="how long to replay, such as 6h (default: 24h)"
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="the world's seed (default: 0)")
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        type=int,
+        default=1,
+        help="replay on so many seeds, which shows how the outcome scatters (default: 1)",
+    )
     add_input_options(parser)
     add_cluster_options(parser)
     add_output_option(parser, ("text", "json", "html", "yaml"), "text")
@@ -82,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
     fields, length = read_changes(word for word in args.changes if word != _BASE), _length(args.length)
     if recommended:
         fields = {**RECOMMENDED_DISRUPTION, **fields}
+    if not 1 <= args.seeds <= _MOST_SEEDS:
+        raise InputError(f"--seeds is {args.seeds}; write a number from 1 to {_MOST_SEEDS}")
     question = load_question(args, capture=lambda: capture_live(args))
     known = [pool.metadata.name for pool in question.cluster.node_pools]
     pools = tuple(one_of(name, known, "NodePool") for name in args.pools)
@@ -95,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         pools=pools,
         length=length,
         seed=args.seed,
+        seeds=args.seeds,
     )
     check(asked)
     _announce(asked, estimate_seconds(asked, cores()))
@@ -129,14 +141,15 @@ def _announce(asked: "WhatIf", seconds: float) -> None:
         came = count(window.arrivals, "pod")
         what = f"replaying {length} up to {window.end:%Y-%m-%d %H:%M} UTC, in which {came} came"
     nodes = count(len(asked.cluster.nodes), "node")
+    seeds = f" on {asked.seeds} seeds" if asked.seeds > 1 else ""
     print(
-        f"note: {what}; {nodes}, 3 policies; about {span(max(1, seconds))} on an idle machine",
+        f"note: {what}; {nodes}, 3 policies{seeds}; about {span(max(1, seconds))} on an idle machine",
         file=sys.stderr,
         flush=True,
     )
 
 
-def _write(answer: "Answer", args: argparse.Namespace) -> None:
+def _write(answer: "WhatIfAnswer", args: argparse.Namespace) -> None:
     if args.output == "json":
         print_json(answer.to_dict())
     elif args.output == "yaml":
@@ -163,13 +176,15 @@ def _again(args: argparse.Namespace) -> str:
     words += [word for pool in args.pools for word in ("--pool", pool)]
     if args.catalog:
         words += ["--catalog", args.catalog]
-    return shlex.join([*words, "--for", args.length, "--seed", str(args.seed)])
+    words += ["--for", args.length, "--seed", str(args.seed)]
+    return shlex.join([*words, "--seeds", str(args.seeds)] if args.seeds > 1 else words)
 
 
-def whatif_lines(answer: "Answer") -> list[str]:
+def whatif_lines(answer: "WhatIfAnswer") -> list[str]:
     """Return the table, the recommendation and how to apply it."""
     from dovetail.report.table import paragraph, text_table
     from dovetail.report.words import dollars, span
+    from dovetail.sim.whatif import scatter_sentence
 
     rows = [
         (
@@ -186,6 +201,7 @@ def whatif_lines(answer: "Answer") -> list[str]:
     ]
     head = ("POLICY", "COST", "", "RESTARTS", "TWICE+", "NEW NODES", "<15M", "WAITED")
     lines = text_table(head, rows, right=range(1, 8), flexible=(0,))
+    lines += ["", *paragraph(scatter_sentence(answer))]
     recommendation = answer.recommendation
     lines += ["", *paragraph(f"{'Apply it' if recommendation.apply else 'Not recommended'}. {recommendation.why}")]
     broken = [entry for result in answer.results for entry in result.violations[:2]]

@@ -4,7 +4,7 @@
 starts again if something changed in between. So the real cluster, the simulated one and the worlds of the tests obey
 the same rules, and a fault in the simulator meets the rules that production has (spec sections 9 and 10).
 
-To add an instruction: a class in `messages`, its name in `Acted`, and a case in `effect`; mypy finds what is missing.
+To add one: a class in `messages`, its name in `ClusterInstruction`, a case in `effect`; mypy finds what is missing.
 
 | instruction | the object is gone | the object is another command's or a person's |
 |---|---|---|
@@ -44,6 +44,7 @@ from dovetail.lifecycle.effects.writes import (
 from dovetail.lifecycle.messages import (
     ClearRecord,
     CloseNode,
+    ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
     EvictPod,
@@ -63,30 +64,8 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 
-Acted = (
-    TaintNode
-    | UntaintNode
-    | CreateNodeClaim
-    | DeleteNodeClaim
-    | SetDisruptionReason
-    | EvictPod
-    | SurgeDeployment
-    | ClearRecord
-    | NoteDisruption
-    | ForgetDisruption
-    | HaltPool
-    | HoldNode
-    | ReleaseNode
-    | MarkPod
-    | UnmarkPod
-    | CloseNode
-    | OpenNode
-    | PublishEvent
-    | SetPoolCondition
-)
 
-
-def effect(asked: Acted, known: Known, context: EffectContext) -> Outcome:
+def effect(asked: ClusterInstruction, known: Known, context: EffectContext) -> Outcome:
     """Return what to do about an instruction, given the objects read so far."""
     match asked:
         case TaintNode():

@@ -9,7 +9,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from dovetail.lifecycle.effects.effect import Acted, effect
+from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.writes import (
     Done,
@@ -22,7 +22,7 @@ from dovetail.lifecycle.effects.writes import (
     Writes,
     apply_merge_patch,
 )
-from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionSucceeded
+from dovetail.lifecycle.messages import ClusterInstruction, Failure, InstructionFailed, InstructionSucceeded
 from dovetail.model.objects import KINDS, AnyObject
 
 Answer = InstructionSucceeded | InstructionFailed
@@ -53,7 +53,7 @@ class Objects(Protocol):
         ...
 
 
-def perform(asked: Acted, objects: Objects, context: EffectContext) -> Answer:
+def perform(asked: ClusterInstruction, objects: Objects, context: EffectContext) -> Answer:
     """Carry out an instruction and return the event that answers it."""
     detail = ""
     for _ in range(CONFLICT_TRIES):

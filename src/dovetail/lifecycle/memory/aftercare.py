@@ -29,6 +29,13 @@ class _Moved:
     before: Before
     within: dict[str, int]
     due: dict[str, int] | None = None
+    counted: tuple[int, dict[str, int]] | None = None
+
+    def gaps(self, store: Store) -> dict[str, int]:
+        """Return how many ready pods each owner lacks; counted once for each version of the store."""
+        if self.counted is None or self.counted[0] != store.version:
+            self.counted = (store.version, missing(self.before, store))
+        return self.counted[1]
 
 
 class Aftercare:
@@ -71,7 +78,7 @@ class Aftercare:
         """Return the pools that wait for moved pods, and which."""
         found: dict[str, str] = {}
         for ident, moved in self._moved.items():
-            gaps = {} if moved.due is None else missing(moved.before, store)
+            gaps = {} if moved.due is None else moved.gaps(store)
             if gaps:
                 for pool in moved.due or ():
                     named = ", ".join(_names(gaps, store))
@@ -85,7 +92,7 @@ class Aftercare:
         for ident, moved in tuple(self._moved.items()):
             if moved.due is None:
                 continue
-            gaps = missing(moved.before, store)
+            gaps = moved.gaps(store)
             if not gaps:
                 del self._moved[ident]
                 settled = True

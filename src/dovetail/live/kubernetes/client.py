@@ -89,6 +89,19 @@ class ListResponse:
     resource_version: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One HTTP request, whoever sends it."""
+
+    method: str
+    path: str
+    timeout: aiohttp.ClientTimeout
+    params: Mapping[str, str] | None = None
+    body: bytes | None = None
+    content_type: str = ""
+    fence: Fence | None = None
+
+
 class ApiClient:
     """One connection pool to one API server. `async with ApiClient(connection) as client:`."""
 
@@ -140,10 +153,19 @@ class ApiClient:
         Writes are sent once unless the server did nothing and said so (429, old token). With a `fence`, no attempt is
         sent once it says no: a retry may come long after the first attempt, in another leader's time.
         """
+        request = _Request(
+            method=method,
+            path=path,
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10),
+            params=params,
+            body=body,
+            content_type=content_type,
+            fence=fence,
+        )
         for attempt in range(1, tries + 1):
             wait = self.backoff(attempt)
             try:
-                answer = await self._once(method, path, body, content_type, params, fence)
+                answer = await self._once(request)
                 self._check(path, answer)
             except ApiError as error:
                 again = error.status == 429 or error.renewed or (error.status in _AWAY and method == "GET")
@@ -234,7 +256,7 @@ class ApiClient:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=quiet_seconds)
         token = await self.connection.tokens.token()
         try:
-            async with self._ask("GET", path, token, timeout=timeout, params=query) as answer:
+            async with self._ask(_Request(method="GET", path=path, timeout=timeout, params=query), token) as answer:
                 await self._raise_for(answer, token)
                 opened()
                 pending = b""
@@ -254,54 +276,33 @@ class ApiClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        content_type: str,
-        params: Mapping[str, str] | None,
-        fence: Fence | None,
-    ) -> bytes:
+    async def _once(self, request: _Request) -> bytes:
         token = await self.connection.tokens.token()
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS, sock_connect=10)
-        kind = content_type if body is not None else ""
         try:
-            asked = self._ask(method, path, token, timeout=timeout, params=params, body=body, kind=kind, fence=fence)
+            asked = self._ask(request, token)
             async with asked as answer:
                 await self._raise_for(answer, token)
                 return await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        token: str,
-        *,
-        timeout: aiohttp.ClientTimeout,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        kind: str = "",
-        fence: Fence | None = None,
-    ) -> "contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]":
+    def _ask(self, request: _Request, token: str) -> "contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]":
         whole: CIMultiDict[str] = CIMultiDict(self.connection.headers)
-        if kind:
-            whole["Content-Type"] = kind
+        if request.body is not None and request.content_type:
+            whole["Content-Type"] = request.content_type
         if token:
             whole["Authorization"] = f"Bearer {token}"
         return self._open_session().request(
-            method,
-            self.connection.server + path,
-            data=body,
-            params=params,
+            request.method,
+            self.connection.server + request.path,
+            data=request.body,
+            params=request.params,
             headers=whole,
-            timeout=timeout,
+            timeout=request.timeout,
             proxy=self.connection.proxy,
             server_hostname=self.connection.server_name,
             allow_redirects=False,
-            trace_request_ctx=fence,
+            trace_request_ctx=request.fence,
         )
 
     async def _raise_for(self, answer: aiohttp.ClientResponse, token: str) -> None:

@@ -15,7 +15,7 @@ from dovetail.model.command import Command
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.plan.summary import FIRST_STEP, optimal_text, price_text, prices_text, total_price
 from dovetail.report import page as html
-from dovetail.report.words import count, dollars
+from dovetail.report.words import action_words, count, dollars
 
 Json = dict[str, Any]
 _NOTHING = "<p>Nothing: no node passes every gate at this moment.</p>"
@@ -83,7 +83,8 @@ def _command(command: Command) -> str:
     nodes = ", ".join(html.name(node) for node in command.nodes[:12])
     if len(command.nodes) > 12:
         nodes += f" and {len(command.nodes) - 12} more"
-    parts = [f"<h3>{html.text(command.action.value)}: {count(len(command.nodes), 'node')}</h3><p>{nodes}</p>"]
+    title = f"{action_words(command.action.value)}: {count(len(command.nodes), 'node')}"
+    parts = [f"<h3>{html.text(title.capitalize())}</h3><p>{nodes}</p>"]
     facts = [f"saves {dollars(command.savings)} per hour"]
     if command.required_savings:
         facts.append(f"{dollars(command.required_savings)} asked for")

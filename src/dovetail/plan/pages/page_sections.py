@@ -4,7 +4,7 @@ Markup of what was decided elsewhere. Sits in plan; `plan.pages.page` puts them 
 """
 
 from dovetail.decide.outcome import RoundResult
-from dovetail.plan.comparison import Comparison
+from dovetail.plan.comparison import ProfileComparison
 from dovetail.plan.summary import optimal_text
 from dovetail.plan.to_end import ToEnd
 from dovetail.report import page as html
@@ -89,7 +89,7 @@ def to_end_section(plan: ToEnd) -> str:
     return f"<h2>To the end</h2><p>{html.text(said + left + reached, 1000)}</p>{table}"
 
 
-def comparison_section(comparison: Comparison) -> str:
+def comparison_section(comparison: ProfileComparison) -> str:
     """Return what the other profile would do, and the nodes that differ."""
     other = comparison.other.profile.value
     commands = comparison.other.commands

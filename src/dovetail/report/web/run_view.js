@@ -293,7 +293,7 @@ function allPlots(document, state) {
     plot({ ...shared, title: "Nodes", says: "Machines that run.", lines: lines((run) => run.series.nodes), format: whole }),
     plot({ ...shared, title: "Cost per hour", says: "What they cost.", lines: lines((run) => run.series.costPerHour), format: (value) => dollars(value) }),
     plot({ ...shared, title: "Pods moved so far", says: "A line that keeps climbing is churn.", lines: lines((run) => soFar(run.series.podsDisrupted)), format: whole }),
-    plot({ ...shared, title: "Waiting pods", says: "Pods without a node.", lines: lines((run) => run.series.pending), format: whole }),
+    plot({ ...shared, title: "Waiting pods", says: "The most pods without a node at once, since the point before.", lines: lines((run) => run.series.pending), format: whole }),
   ];
 }
 

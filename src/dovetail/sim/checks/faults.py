@@ -26,7 +26,7 @@ from dovetail.model import names
 from dovetail.model.command import Action, Method
 from dovetail.model.money import parse_money
 from dovetail.model.objects import BudgetSpec
-from dovetail.sim.world.actuate import Acted, Answer
+from dovetail.sim.world.actuate import Answer, ClusterInstruction
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.host import Host, Line
 from dovetail.sim.world.world import World
@@ -75,7 +75,7 @@ class FaultyLine(Line):
             return [(delay, event), (delay + dice.randrange(1, odds.latest + 1), event)]
         return [(delay, event)]
 
-    def call(self, asked: Acted, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
+    def call(self, asked: ClusterInstruction, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
         """Refuse a call, or carry it out and lose or falsify the answer."""
         odds, dice = self.odds, self.dice
         if self.well:
@@ -106,14 +106,14 @@ class Crashes:
         host.before_act = self._before
         host.after_act = self._after
 
-    def _before(self, host: Host, asked: Acted) -> bool:
+    def _before(self, host: Host, asked: ClusterInstruction) -> bool:
         self.calls += 1
         if self.points.get(self.calls) is False:
             host.restart(self.wait)
             return False
         return True
 
-    def _after(self, host: Host, asked: Acted) -> bool:
+    def _after(self, host: Host, asked: ClusterInstruction) -> bool:
         if self.points.get(self.calls) is True:
             host.restart(self.wait)
             return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail.lifecycle.messages import CloseNode, Instruction, MarkPod, OpenNode, UnmarkPod
 from dovetail.model import names
 from dovetail.model.objects import Pod
-from dovetail.model.settings import Steering
+from dovetail.model.settings import SteeringMode
 from dovetail.sim.checks.promises import Checker
 from dovetail.sim.world.clock import MINUTE
 from dovetail.sim.world.host import Host
@@ -44,7 +44,7 @@ class SteeringChecker(Checker):
         self._writes = [at for at in self._writes if at > now - MINUTE] + [now]
         if len(self._writes) > 2 * settings.steering_writes_per_minute:
             self.broken(f"{len(self._writes)} writes of steering in a minute")
-        if settings.steering is Steering.OFF and isinstance(instruction, MarkPod | CloseNode):
+        if settings.steering is SteeringMode.OFF and isinstance(instruction, MarkPod | CloseNode):
             self.broken("steering is off, and something was marked")
 
     def ended(self) -> None:

@@ -19,7 +19,7 @@ from dovetail.model import names
 from dovetail.model.objects import (
     is_true,
 )
-from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, Steering
+from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, SteeringMode
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
 from dovetail.sim.checks.promises import Violation
 from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, draw_pool, small_catalogue
@@ -121,7 +121,7 @@ class Trial:
             replacements_max=dice.choice((1, 4)),
             evictions_in_order=dice.random() < 0.5,
             stabilization_ends=dice.choice(tuple(StabilizationEnds)),
-            steering=dice.choice(tuple(Steering)),
+            steering=dice.choice(tuple(SteeringMode)),
             jobs_wait=dice.random() < 0.5,
         )
 

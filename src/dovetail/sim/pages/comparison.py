@@ -17,7 +17,7 @@ YARDSTICK = "karpenter-1.15"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class PolicyPage:
     """Several policies on one world. `pair`: the two to put side by side; by default the yardstick and the best."""
 
     scenario: str
@@ -45,7 +45,7 @@ class Comparison:
         )
 
 
-def sentence(comparison: Comparison) -> str:
+def sentence(comparison: PolicyPage) -> str:
     """Return what a manager wants to know, in one or two sentences."""
     before, after = comparison.yardstick, comparison.best
     began = (

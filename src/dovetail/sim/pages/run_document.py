@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dovetail.report.words import count, dollars, listing
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.story import featured, story
-from dovetail.sim.timeline import Machine, Stays, Taken, Timeline
+from dovetail.sim.timeline import MachineLife, Stays, Taken, Timeline
 
 Json = dict[str, Any]
 _DOLLAR: Final = 10**18
@@ -18,7 +18,7 @@ STAYS_MAX: Final = 120_000
 """How many pods' stays one page holds; beyond, only the two policies that the page opens with have them, or none."""
 
 
-def run_document(comparison: Comparison, title: str) -> Json:
+def run_document(comparison: PolicyPage, title: str) -> Json:
     """Return the whole document."""
     results = comparison.results
     pair = featured(comparison)
@@ -81,7 +81,7 @@ def _policy(result: Result, *, pods: bool) -> Json:
     }
 
 
-def _machines(machines: Sequence[Machine]) -> Json:
+def _machines(machines: Sequence[MachineLife]) -> Json:
     return {
         "name": [entry.name for entry in machines],
         "pool": [entry.pool for entry in machines],

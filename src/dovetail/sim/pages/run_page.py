@@ -6,15 +6,15 @@ Made from `Result`s only; runs nothing.
 from collections.abc import Sequence
 
 from dovetail.report import page as html
-from dovetail.report.words import count, dollars
+from dovetail.report.words import action_words, count, dollars
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import COLUMNS, Comparison, rows
+from dovetail.sim.pages.comparison import COLUMNS, PolicyPage, rows
 from dovetail.sim.pages.run_document import run_document
 from dovetail.sim.pages.story import featured, story
 
 
 def simulation_page(
-    comparison: Comparison, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
+    comparison: PolicyPage, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
 ) -> str:
     """Return the page of a comparison; `lead` and `sections`, which stand above the tables, are markup."""
     pair = featured(comparison)
@@ -64,7 +64,9 @@ def _actions(results: Sequence[Result]) -> str:
         [html.text(entry.policy), *(f"{entry.actions.get(kind, 0):,}" for kind in kinds), f"{entry.commands_failed:,}"]
         for entry in results
     ]
-    return "<h3>Actions</h3>" + html.table(["policy", *kinds, "undone"], table, range(1, len(kinds) + 2))
+    return "<h3>Actions</h3>" + html.table(
+        ["policy", *map(action_words, kinds), "undone"], table, range(1, len(kinds) + 2)
+    )
 
 
 def _outcomes(results: Sequence[Result]) -> str:
@@ -100,5 +102,9 @@ def _violations(results: Sequence[Result]) -> str:
     broken = [(entry.policy, violation) for entry in results for violation in entry.violations]
     if not broken:
         return '<p class="good">✓ No promise was broken: budgets, PDBs, pods, launches and taints were watched.</p>'
-    table = [[html.text(policy), html.text(str(violation.figures()), 500)] for policy, violation in broken[:50]]
-    return f'<p class="bad">✗ {count(len(broken), "broken promise")}</p>' + html.table(["policy", "what"], table)
+    table = [
+        [html.text(policy), html.text(entry.rule), f"{entry.at:,.0f} s", html.text(entry.what, 500)]
+        for policy, entry in broken[:50]
+    ]
+    columns = ["policy", "promise", "at", "what was seen"]
+    return f'<p class="bad">✗ {count(len(broken), "broken promise")}</p>' + html.table(columns, table)

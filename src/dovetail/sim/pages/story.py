@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from dovetail.report.words import count, dollars, listing, span
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import Comparison
-from dovetail.sim.timeline import STAYS, Machine
+from dovetail.sim.pages.comparison import PolicyPage
+from dovetail.sim.timeline import STAYS, MachineLife
 
 _DOLLAR = 10**18
 
@@ -27,7 +27,7 @@ def theme(results: Sequence[Result]) -> str:
     return "cost" if taken["cost"] or taken["empty"] else "none"
 
 
-def featured(comparison: Comparison) -> tuple[Result, ...]:
+def featured(comparison: PolicyPage) -> tuple[Result, ...]:
     """Return the policies to put side by side: the yardstick, and the best of the others for what the run is about."""
     if comparison.pair:
         return comparison.pair
@@ -52,7 +52,7 @@ def featured(comparison: Comparison) -> tuple[Result, ...]:
     return (before, comparison.best)
 
 
-def leaving(result: Result, fate: str) -> list[Machine]:
+def leaving(result: Result, fate: str) -> list[MachineLife]:
     """Return the machines that left for that reason, in the order in which they were marked."""
     found = [entry for entry in result.timeline.machines if entry.fate == fate]
     return sorted(found, key=lambda entry: (entry.leaving, entry.name))
@@ -68,16 +68,16 @@ def nodes_at_once(result: Result, fate: str) -> int:
     return max((len(group) for group in _together(result, fate)), default=0)
 
 
-def _together(result: Result, fate: str) -> list[list[Machine]]:
+def _together(result: Result, fate: str) -> list[list[MachineLife]]:
     machines = leaving(result, fate)
     return [[other for other in machines if other.leaving <= entry.leaving < _end(other, result)] for entry in machines]
 
 
-def _end(machine: Machine, result: Result) -> float:
+def _end(machine: MachineLife, result: Result) -> float:
     return result.seconds + 1 if machine.ended == STAYS else machine.ended
 
 
-def story(comparison: Comparison) -> tuple[str, ...]:
+def story(comparison: PolicyPage) -> tuple[str, ...]:
     """Return three sentences; two where there is only one policy."""
     about = theme(comparison.results)
     pair = featured(comparison)
@@ -118,7 +118,7 @@ def _roll(result: Result, fate: str, seconds: float) -> str:
     )
 
 
-def _turns(machines: Sequence[Machine]) -> int:
+def _turns(machines: Sequence[MachineLife]) -> int:
     """Return how many stretches of one zone the order of leaving has."""
     zones = [entry.zone for entry in machines]
     return sum(place == 0 or zones[place - 1] != zone for place, zone in enumerate(zones))

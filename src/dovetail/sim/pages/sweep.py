@@ -11,7 +11,7 @@ from dovetail import __version__
 from dovetail.report import page as html
 from dovetail.report.words import count
 from dovetail.sim.ledger import Result
-from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.run_document import run_document
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def sweep_document(found: Json, title: str, results: Sequence[Result] = (), star
     pair = _pair(found, results)
     run = None
     if pair and start is not None:
-        shown = Comparison(
+        shown = PolicyPage(
             scenario=found["scenario"], about="", seed=pair[0].seed, seconds=pair[0].seconds, results=pair, start=start
         )
         run = run_document(shown, title)

@@ -3,18 +3,18 @@
 import json
 
 from dovetail.report import page as html
-from dovetail.sim.pages.comparison import Comparison
+from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.run_page import simulation_page
-from dovetail.sim.whatif import Answer
+from dovetail.sim.whatif import WhatIfAnswer, scatter_sentence
 from dovetail.sim.world.clock import SECOND
 
 
-def whatif_page(answer: Answer, footer: str) -> str:
+def whatif_page(answer: WhatIfAnswer, footer: str) -> str:
     """Return the whole page."""
     changes = ", ".join(f"{key} {value}" for key, value in answer.asked.fields.items())
     recommendation = answer.recommendation
     title = f"What if {changes}?"
-    story = Comparison(
+    story = PolicyPage(
         scenario=title,
         about="",
         seed=answer.asked.seed,
@@ -30,7 +30,7 @@ def whatif_page(answer: Answer, footer: str) -> str:
         story,
         footer,
         title=title,
-        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)}",
+        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)} {html.text(scatter_sentence(answer))}",
         sections=(
             html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"),
         ),

@@ -21,7 +21,7 @@ from dovetail.sim.scenarios.sections import (
     PoolStep,
     ScenarioFile,
     SickStep,
-    Step,
+    StepSection,
     WorkloadSection,
 )
 from dovetail.sim.world.clock import Span
@@ -39,7 +39,7 @@ _POOL_PATHS: Final = (
 )
 
 
-class Reader(Protocol):
+class FieldReader(Protocol):
     """Whoever knows the lines of the file."""
 
     def fail(self, path: str, problem: str) -> InputError:
@@ -51,13 +51,13 @@ class Reader(Protocol):
         ...
 
 
-def check_scenario(reader: Reader, wire: ScenarioFile) -> None:
+def check_scenario(reader: FieldReader, wire: ScenarioFile) -> None:
     """Raise for the first mistake."""
     _Checks(reader, wire).run()
 
 
 class _Checks:
-    def __init__(self, reader: Reader, wire: ScenarioFile) -> None:
+    def __init__(self, reader: FieldReader, wire: ScenarioFile) -> None:
         self.reader, self.wire = reader, wire
         self.pools = [pool.name for pool in wire.pools]
 
@@ -197,7 +197,7 @@ class _Checks:
 
     # ------------------------------------------------------------ steps
 
-    def _check_step(self, step: Step, path: str) -> None:
+    def _check_step(self, step: StepSection, path: str) -> None:
         if (step.at is None) == (step.every is None):
             self._fail(path, "a step needs either `at` or `every`; write `at: 20m`")
         for name, text in (("at", step.at), ("from", step.from_), ("until", step.until)):
@@ -211,7 +211,7 @@ class _Checks:
             self._fail(path, f"a step does one thing; write one of: {words}")
         self._check_action(step, path)
 
-    def _check_action(self, step: Step, path: str) -> None:
+    def _check_action(self, step: StepSection, path: str) -> None:
         for name, replicas in (step.scale or {}).items():
             self._at_least(replicas, 0, f"{path}.scale.{name}")
         if step.image is not None:
@@ -245,7 +245,7 @@ class _Checks:
         self._refuse(disruption_findings(step.disruption, f"{path}.disruption"))
 
 
-def _options(given: Any, path: str, reader: Reader) -> Iterator[tuple[str, Any]]:
+def _options(given: Any, path: str, reader: FieldReader) -> Iterator[tuple[str, Any]]:
     """Yield a value, or each of those that one is drawn from, with its path."""
     if not isinstance(given, tuple):
         yield path, given

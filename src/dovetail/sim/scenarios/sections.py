@@ -190,7 +190,7 @@ class SickStep(_Strict, frozen=True, kw_only=True):
     for_: str = msgspec.field(name="for", default="1h")
 
 
-class Step(_Strict, frozen=True, kw_only=True):
+class StepSection(_Strict, frozen=True, kw_only=True):
     """Something from outside, once (`at`) or again and again (`every`, from `from` until `until`)."""
 
     at: str | None = None
@@ -254,6 +254,6 @@ class ScenarioFile(_Strict, frozen=True, kw_only=True):
     trace: TraceSection | None = None
     cluster: str | None = None
     arrivals: str | ArrivalsSection | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepSection, ...] = ()
     policies: dict[str, PolicySection]
     moral: str = ""

@@ -28,7 +28,7 @@ from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.scenarios.captured import load_captured, start_from
 from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError
 from dovetail.sim.scenarios.scenario_objects import disruption_of, pod_spec, pool_of
-from dovetail.sim.scenarios.sections import CurveSection, SickStep, Step, WorkloadSection
+from dovetail.sim.scenarios.sections import CurveSection, SickStep, StepSection, WorkloadSection
 from dovetail.sim.scenarios.simulated_cloud import catalogue_of, times_of
 from dovetail.sim.scenarios.spans import span
 from dovetail.sim.scenarios.traces import add_trace
@@ -186,7 +186,7 @@ class Stage:
 
     # ------------------------------------------------------------ steps
 
-    def _plan(self, step: Step) -> None:
+    def _plan(self, step: StepSection) -> None:
         """Put a step on the clock; times count from the end of the warm-up."""
         zero = self.scenario.warm_up
         if step.at is not None:
@@ -204,7 +204,7 @@ class Stage:
 
         self.world.clock.at(zero + span(step.from_).low, again)
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: StepSection) -> None:
         if step.scale is not None:
             for name, replicas in step.scale.items():
                 self._scale(name, replicas)
@@ -252,7 +252,7 @@ class Stage:
         for key in self._matching(pattern):
             self._set_size(key, replicas)
 
-    def _change(self, step: Step) -> None:
+    def _change(self, step: StepSection) -> None:
         wanted = step.change
         assert wanted is not None
         keys = self._matching(wanted.matching)
@@ -270,7 +270,7 @@ class Stage:
             if zone in ("", offering.zone) and capacity_type in ("", offering.capacity_type)
         ]
 
-    def _dry(self, step: Step) -> None:
+    def _dry(self, step: StepSection) -> None:
         wanted = step.out_of_stock
         assert wanted is not None
         self.world.outside(f"{wanted.type} out of stock")
@@ -278,14 +278,14 @@ class Stage:
         for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
             self.world.cloud.run_dry(offering, until)
 
-    def _price(self, step: Step) -> None:
+    def _price(self, step: StepSection) -> None:
         wanted = step.price
         assert wanted is not None
         exact = parse_money(Decimal(str(wanted.price)))
         for offering in self._offerings(wanted.type, wanted.zone, wanted.capacity_type):
             self.world.cloud.set_price(offering, exact, wanted.price)
 
-    def _pool(self, step: Step) -> None:
+    def _pool(self, step: StepSection) -> None:
         wanted = step.pool
         assert wanted is not None
         if wanted.labels:

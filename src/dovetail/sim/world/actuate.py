@@ -11,24 +11,23 @@ from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import Record
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.effects.effect import Acted
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
 from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
-from dovetail.lifecycle.messages import Failure, InstructionSucceeded, PublishEvent
+from dovetail.lifecycle.messages import ClusterInstruction, Failure, InstructionSucceeded, PublishEvent
 from dovetail.model import names
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import Clock
-from dovetail.sim.world.eviction import Answer as Eviction
+from dovetail.sim.world.eviction import EvictionAnswer as Eviction
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
 """All controllers of a simulated cluster share one key, as the replicas of a real one do."""
 
-__all__ = ["SEAL", "Acted", "Actuator", "Answer", "claim_from", "record_on"]
+__all__ = ["SEAL", "Actuator", "Answer", "ClusterInstruction", "claim_from", "record_on"]
 
 
 class Actuator:
@@ -44,7 +43,7 @@ class Actuator:
         self.karpenter = karpenter
         self.holds = holds
 
-    def carry_out(self, asked: Acted) -> Answer:
+    def carry_out(self, asked: ClusterInstruction) -> Answer:
         """Execute the instruction now, and answer."""
         if isinstance(asked, PublishEvent):
             return InstructionSucceeded(id=asked.id)

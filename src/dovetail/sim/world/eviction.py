@@ -20,7 +20,7 @@ from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import Change, WorldStore
 
 
-class Answer(StrEnum):
+class EvictionAnswer(StrEnum):
     """What the eviction API says."""
 
     EVICTED = "evicted"
@@ -70,16 +70,16 @@ class Evictions:
             )
         return found
 
-    def evict(self, key: str) -> Answer:
+    def evict(self, key: str) -> EvictionAnswer:
         """Ask for an eviction; where it is granted the pod starts to terminate at once."""
         pod = self.store.pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
-            return Answer.GONE
+            return EvictionAnswer.GONE
         if pod.status.phase in ("Running", "") and not self._allowed(key, pod):
-            return Answer.REFUSED
+            return EvictionAnswer.REFUSED
         self.on_evicted(key, pod)
         self.kubelets.stop(key)
-        return Answer.EVICTED
+        return EvictionAnswer.EVICTED
 
     def _allowed(self, key: str, pod: Pod) -> bool:
         guards = self.guards_of(key, pod)

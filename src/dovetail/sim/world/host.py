@@ -30,7 +30,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.reports import Report
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import Settings
-from dovetail.sim.world.actuate import SEAL, Acted, Actuator, Answer
+from dovetail.sim.world.actuate import SEAL, Actuator, Answer, ClusterInstruction
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.store import Change, WorldStore
@@ -49,7 +49,7 @@ class Line:
         """Return what arrives of an event, and after which delay (nanoseconds)."""
         return [(self.watch_delay, event)]
 
-    def call(self, asked: Acted, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
+    def call(self, asked: ClusterInstruction, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
         """Carry out a call, or not; what comes back, and after which delay."""
         return [(self.call_delay, act())]
 
@@ -91,8 +91,8 @@ class Host:
         self.events_sent = 0
         self.on_instruction: list[Callable[[Host, Instruction], None]] = []
         self.on_report: list[Callable[[Report], None]] = []
-        self.before_act: Callable[[Host, Acted], bool] = lambda host, asked: True
-        self.after_act: Callable[[Host, Acted], bool] = lambda host, asked: True
+        self.before_act: Callable[[Host, ClusterInstruction], bool] = lambda host, asked: True
+        self.after_act: Callable[[Host, ClusterInstruction], bool] = lambda host, asked: True
         self._owed: dict[tuple[str, str], _Owed] = {}
         self._life = 0
         self._wake: Alarm | None = None
@@ -226,7 +226,7 @@ class Host:
             self._wake.cancel()
         self._wake = self.clock.at(max(due, self.clock.now + 1), self._tick, self._life)
 
-    def _act(self, asked: Acted) -> None:
+    def _act(self, asked: ClusterInstruction) -> None:
         if not self.before_act(self, asked):
             return
         for hear in self.on_instruction:

@@ -14,6 +14,7 @@ from msgspec.structs import replace as change
 from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
@@ -201,9 +202,7 @@ class World:
             return Engine(
                 settings,
                 catalogue,
-                identity=identity,
-                holds=not karpenter,
-                controller=kind,
+                EngineRole(identity=identity, holds=not karpenter, controller=kind),
                 decider=decider,
                 verdicts_every=verdicts_every,
             )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dovetail.model import names
 from dovetail.model.objects import Pod, Taint
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
-from dovetail.sim.world.eviction import Answer, Evictions
+from dovetail.sim.world.eviction import EvictionAnswer, Evictions
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.store import Change, WorldStore
@@ -152,7 +152,7 @@ class Draining:
             pod = self.store.pods.get(key)
             if pod is None:
                 continue
-            refused = self.shapes.of(key, pod).do_not_disrupt or self.evictions.evict(key) is Answer.REFUSED
+            refused = self.shapes.of(key, pod).do_not_disrupt or self.evictions.evict(key) is EvictionAnswer.REFUSED
             if refused:
                 pause = drain.pauses[key] = min(2 * drain.pauses.get(key, _FIRST_PAUSE // 2), _LONGEST_PAUSE)
                 again = pause if again is None else min(again, pause)
