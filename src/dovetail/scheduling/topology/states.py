@@ -207,11 +207,14 @@ class GroupState:
         return Requirement(key=group.key, values=chosen)
 
     def _draw(self, count: int) -> int:
-        """Which of several equal domains: the first by name or, where a salt was given, any, anew for every pod."""
+        """Return which of several equal domains: the first by name or, with a salt, any, anew for every pod.
+
+        The rule goes in by its words, not its number: a number says what was simulated before on the same snapshot.
+        """
         if count == 1 or not self.salt:
             return 0
         self.draws += 1
-        drawn = sha256(f"{self.salt}/{self.group.id}/{self.draws}".encode()).digest()
+        drawn = sha256(f"{self.salt}/{self.group.text}/{self.draws}".encode()).digest()
         return int.from_bytes(drawn[:8]) % count
 
     def _host_takes(self, claim: int, allowed: Requirement | None, own: int) -> bool:
