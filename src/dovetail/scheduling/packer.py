@@ -50,7 +50,7 @@ class Packer:
         self.rules = ClaimRules(frame, self.states, strict_reserved=options.strict_reserved)
         self.touched: dict[int, Touched] = {}
         self.claims: list[Claim] = []
-        self._grown: Claim | None = None
+        self._grown: tuple[Claim, ...] = ()
         self.opened = 0
         self.own_claims = 0
         self.stopped = False
@@ -209,9 +209,7 @@ class Packer:
             self._put_on_node(entry, variant, node)
             return True
         steady = variant.steady and self.rules.reservations is None
-        if self._grown is not None:
-            put_in_order(self.claims, self._grown)
-            self._grown = None
+        put_in_order(self.claims, *self._grown)
         for claim in self.claims:
             if variant.id in claim.refused or (not self.count_all and not may_share(entry, claim)):
                 continue
@@ -401,7 +399,7 @@ class Packer:
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
-        self._grown = claim
+        self._grown = (claim,)
         claim.variants.append(variant)
         claim.reqs = fit.reqs
         claim.types = fit.types

@@ -66,14 +66,15 @@ class Claim:
         """Return whether it was opened for pods of nodes that leave in any case."""
 
 
-def put_in_order(claims: list[Claim], grown: Claim) -> None:
-    """Put the new nodes with the fewest pods first, where one has just come or grown; equals stay in their order."""
-    at, count = claims.index(grown), len(grown.pods)
-    del claims[at]
-    if at == len(claims):  # the newest comes after its equals
-        claims.insert(bisect_right(claims, count, key=_count_pods), grown)
-    else:  # one that has grown stays before those that were behind it
-        claims.insert(bisect_left(claims, count, at, key=_count_pods), grown)
+def put_in_order(claims: list[Claim], *grown: Claim) -> None:
+    """Put the new nodes with the fewest pods first, where one has come or grown since; equals stay in their order."""
+    for claim in grown:
+        at, count = claims.index(claim), len(claim.pods)
+        del claims[at]
+        if at == len(claims):  # the newest comes after its equals
+            claims.insert(bisect_right(claims, count, key=_count_pods), claim)
+        else:  # one that has grown stays before those that were behind it
+            claims.insert(bisect_left(claims, count, at, key=_count_pods), claim)
 
 
 def _count_pods(claim: Claim) -> int:
