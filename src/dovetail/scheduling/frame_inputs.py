@@ -38,7 +38,7 @@ class FrameInputs:
     virtual: Sequence[int]
 
     def is_like(self, earlier: "FrameInputs") -> bool:
-        """Return whether a frame of the earlier inputs is one of these, too; `bindings` must come from the earlier ones.
+        """Return whether a frame of the earlier inputs is one of these too; `bindings` must come from the earlier ones.
 
         Where ties are drawn, a draw depends on what a frame was asked before: such a frame is never taken over.
         """

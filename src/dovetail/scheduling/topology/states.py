@@ -207,11 +207,14 @@ class GroupState:
         return Requirement(key=group.key, values=chosen)
 
     def _draw(self, count: int) -> int:
-        """Choose one of several equal domains: the first by name or, with a salt, a random one for every pod."""
+        """Choose one of several equal domains: the first by name or, with a salt, a random one for every pod.
+
+        The rule enters by its text, not its number: a number depends on what was simulated before on the same snapshot.
+        """
         if count == 1 or not self.salt:
             return 0
         self.draws += 1
-        drawn = sha256(f"{self.salt}/{self.group.id}/{self.draws}".encode()).digest()
+        drawn = sha256(f"{self.salt}/{self.group.text}/{self.draws}".encode()).digest()
         return int.from_bytes(drawn[:8]) % count
 
     def _host_takes(self, claim: int, allowed: Requirement | None, own: int) -> bool:
