@@ -61,7 +61,7 @@ def simulate(
 def _settle(
     snapshot: Snapshot, engine: Packer, entries: Sequence[Entry], leaving: Sequence[Entry], under_way: UnderWay
 ) -> Sequence[Entry]:
-    """Prepare all pods, put those of leaving nodes where it was planned; return those without such a place."""
+    """Put pods of leaving nodes where it was planned, with all pods prepared; return those without such a place."""
     whole = len(leaving) > _FEW and len(leaving) == sum(len(pods) for _, pods in snapshot.leaving)
     if not whole or snapshot.settings.ties:
         engine.prepare((*leaving, *entries))
