@@ -77,7 +77,7 @@ def _settle(
 
 
 def _settled(snapshot: Snapshot, leaving: Sequence[Entry], under_way: UnderWay) -> Settled | None:
-    """Work out once per snapshot where all pods of leaving nodes are by plan; None where it depends on more."""
+    """Return where all pods of leaving nodes are by plan, found once per snapshot; None where it depends on more."""
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)

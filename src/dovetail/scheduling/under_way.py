@@ -42,7 +42,7 @@ class Settled:
     __slots__ = ("_launched", "_nodes", "_touched", "unsettled")
 
     def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
-        """`scratch`: takes nothing away, and has nothing placed."""
+        """Put them into `scratch`, which takes nothing away and has nothing placed."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
         self._nodes = frozenset(scratch.touched)
