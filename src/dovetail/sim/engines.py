@@ -26,7 +26,7 @@ def run_tasks(tasks: Sequence[Task], engine: str, progress: Progress | None = No
 
 
 def run_one(task: Task) -> Result:
-    """One run; module level, so that a worker elsewhere can import it."""
+    """Run one simulation; at module level, so that a worker elsewhere can import it."""
     scenario, policy, seed, until = task
     return run_scenario(scenario, policy, seed, until)
 

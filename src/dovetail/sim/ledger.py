@@ -158,8 +158,8 @@ class RunLedger:
         self._at_start = 0
         self._recorder = Recorder(world)
         for change in world.store.history():
-            self._hear(change)
-        world.store.listen(self._hear)
+            self._on_report(change)
+        world.store.listen(self._on_report)
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -172,7 +172,7 @@ class RunLedger:
 
     # ------------------------------------------------------------ counting
 
-    def _hear(self, change: Change) -> None:
+    def _on_report(self, change: Change) -> None:
         if change.kind == "Pod":
             pod = change.new
             if pod is None or pod.spec.node_name:  # type: ignore[union-attr]

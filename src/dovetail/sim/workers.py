@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 0.5
 
 
 def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Progress | None = None) -> list[Any]:
-    """Do all tasks in `workers` processes; results in the order of the tasks."""
+    """Run all tasks in `workers` processes; return the results in the order of the tasks."""
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
         # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
@@ -51,7 +51,7 @@ def _start(work: Work) -> tuple[SpawnProcess, Connection]:
 
 
 def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progress | None) -> list[Any]:
-    """Give every idle worker the next task until all are done."""
+    """Send every idle worker the next task until all are done."""
     results: dict[int, Any] = {}
     shares = [0.0] * len(tasks)
     waiting = iter(range(len(tasks)))
@@ -107,7 +107,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _serve(work: Work, pipe: Connection) -> None:
-    """Do one task after the other until the pipe is closed."""
+    """Run one task after the other until the pipe is closed."""
     if hasattr(signal, "pthread_sigmask"):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))

@@ -108,15 +108,15 @@ class Watcher:
         self._shown = (question, status)
         self.problem = status.problem
         self.document = document
-        self._tell()
+        self._notify()
         return True
 
     def _trouble(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         for listener in self._listeners:
             listener()

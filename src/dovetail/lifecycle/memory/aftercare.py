@@ -120,7 +120,7 @@ class Aftercare:
         return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
 
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
-        """Word the end of halts whose owners have as many ready pods as they had."""
+        """Build the end of halts whose owners have as many ready pods as before."""
         orders = []
         for pool in store.node_pools():
             halt = read_halt(pool) if manages(pool.metadata.name) else None

@@ -107,7 +107,7 @@ def _owners(pod: Pod) -> list[str]:
 
 
 def _back_for(watched: _Watched, store: Store) -> list[NodeClaim]:
-    """Return the NodeClaims, not ours, that have come since and carry, or wait for, pods of the moved ones' owners."""
+    """Return the new NodeClaims of other controllers that carry, or wait for, pods of the moved pods' owners."""
     fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
     waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
     return [

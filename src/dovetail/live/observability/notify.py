@@ -141,7 +141,7 @@ class Notifier:
         self._there.set()
 
     async def background_task(self, controller: "Controller") -> None:
-        """As a part that runs beside a controller; hears of every report from then on."""
+        """Run beside a controller; receives every report from then on."""
         assert controller.telemetry is not None
         controller.telemetry.notify = self.take
         await self.run()

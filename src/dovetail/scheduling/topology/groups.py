@@ -48,7 +48,7 @@ class NodeFilter:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Equal for equal filters."""
+        """Return a key that is equal for equal filters."""
         tolerated = frozenset((t.key, t.operator, t.value, t.effect) for t in self.tolerations)
         return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
 
@@ -91,7 +91,10 @@ class Domains:
         mentioned: Iterable[str] = (),
         ties: int = 0,
     ) -> None:
-        """`mentioned`: values that only pods ask for; such a domain exists once a pod is placed there."""
+        """Start with the known domains.
+
+        `mentioned`: values that only pods ask for, domains once a pod is placed there.
+        """
         self.key = key
         values, codes = columns.labels(key)
         self.names: list[str] = sorted({*values, *universe, *mentioned})
@@ -103,7 +106,7 @@ class Domains:
         self.taints = universe
 
     def openable(self, tolerations: tuple[Toleration, ...] | None) -> list[int]:
-        """Domains that new nodes could be in; with tolerations, only those behind taints that are tolerated."""
+        """Return domains that new nodes could be in; with tolerations, only those behind taints that are tolerated."""
         return [
             self.place[name]
             for name, sets in self.taints.items()
@@ -112,7 +115,7 @@ class Domains:
 
 
 def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> dict[str, list[tuple[Taint, ...]]]:
-    """The values of a label that pools and their types could give a node, with the taints that stand before each."""
+    """Return the values of a label that pools and their types could give a node, with the taints of each."""
     found: dict[str, list[tuple[Taint, ...]]] = {}
 
     def insert(values: Iterable[str], taints: tuple[Taint, ...]) -> None:

@@ -207,7 +207,7 @@ class SurgeChecker(Checker):
                 self.broken(f"Deployment {key} rolls and has {ready} ready pods; {wanted} were to stay")
 
     def outside(self) -> None:
-        """Something else may take pods now."""
+        """Note that something else may take pods now."""
         self._rolling.clear()
 
     def evicted(self, key: str, pod: Pod) -> None:
