@@ -26,8 +26,14 @@ POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 0.5
 
 
-def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Progress | None = None) -> list[Any]:
-    """Do all tasks in `workers` processes; results in the order of the tasks."""
+def run_in_workers(
+    work: Work,
+    tasks: Sequence[Any],
+    workers: int,
+    progress: Progress | None = None,
+    done: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
+    """Do all tasks in `workers` processes; results in the order of the tasks. `done` hears of each as it comes."""
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
         # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
@@ -35,7 +41,7 @@ def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Pro
         resource_tracker.ensure_running()
         with _signals_held():
             crew.extend(_start(work) for _ in range(min(workers, len(tasks))))
-        return _hand_out(tasks, [pipe for _, pipe in crew], progress)
+        return _hand_out(tasks, [pipe for _, pipe in crew], progress, done)
     finally:
         with _signals_held():  # a second Ctrl-C must not stop the cleaning up
             _end(crew)
@@ -50,7 +56,12 @@ def _start(work: Work) -> tuple[SpawnProcess, Connection]:
     return process, ours
 
 
-def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progress | None) -> list[Any]:
+def _hand_out(
+    tasks: Sequence[Any],
+    pipes: Sequence[Connection],
+    progress: Progress | None,
+    done: Callable[[int, Any], None] | None,
+) -> list[Any]:
     """Give every idle worker the next task until all are done."""
     results: dict[int, Any] = {}
     shares = [0.0] * len(tasks)
@@ -72,6 +83,8 @@ def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progr
                 following = next(waiting, None)
                 if following is not None:
                     pipe.send((following, tasks[following]))
+                if done is not None:
+                    done(index, value)
         if progress is not None:
             progress(sum(shares) / len(tasks))
     return [results[index] for index in range(len(tasks))]
