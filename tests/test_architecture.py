@@ -22,6 +22,21 @@ PARAMETERS_MAX = 7
 
 RHYMING = {"Actuator"}
 """The live shell and the simulator have one each, and one contract test runs over both."""
+_ALLOWED_VERBS = """
+Add Advance Allow Answer Append Apply Approve Ask Attach Await Back Begin Build Buy Call Cancel Capture Carry Change
+Check Choose Clear Close Collect Compare Compile Compute Connect Convert Copy Count Crash Create Cut Decide Declare
+Decode Delete Deliver Divide Draw Drop Encode End Evict Exclude Execute Explain Feed Fill Filter Find Finish Follow
+Forget Format Handle Hash Hold Include Initialize Insert Interrupt Iterate Judge Keep Kill Leave List Load Log Look
+Loop Make Mark Match Measure Merge Mix Move Nominate Note Open Order Parse Pass Patch Pause Place Plan Play Print Put
+Queue Raise Read Record Refuse Register Release Remember Remove Render Renew Replace Replay Report Reset Resume Return
+Roll Run Save Schedule Score Search Send Serve Set Show Simulate Skip Sort Split Start Stop Store Sum Switch Taint
+Take Test Try Turn Unpack Update Use Validate Wait Warn Watch Weigh Write Yield
+"""
+VERBS = frozenset(_ALLOWED_VERBS.split())
+"""How a docstring of a function may begin; another ordinary verb is welcome."""
+_READERS_STOPPED_AT = "beside ground hear once podmemory say scene shelf somebody tell tie whether whygoing word"
+ODD_NAMES = frozenset(_READERS_STOPPED_AT.split())
+"""Words that nobody would search for; `Decider.scene` is a name of the contract."""
 WALL_CLOCK = ("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today")
 
 
@@ -109,6 +124,25 @@ def test_a_name_means_one_thing() -> None:
                 where.setdefault(node.name, []).append(_name(path))
     for name, places in where.items():
         assert len(places) == 1 or name in RHYMING, f"{name} is in {places}"
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    """A function's docstring begins with the imperative of an ordinary verb (Return, Build, Check, ...)."""
+    for path in _modules():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node) or "Return").split()
+                assert words[0].rstrip(":,.") in VERBS, f"{_name(path)}:{node.lineno} begins with {words[0]!r}"
+
+
+def test_names_are_ordinary() -> None:
+    """No function or class has one of the names that made readers stop."""
+    for path in _modules():
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                plain = node.name.replace("_", "").lower()
+                known = (_name(path), node.name) == ("decide/decider.py", "scene")
+                assert known or plain not in ODD_NAMES, f"{_name(path)}:{node.lineno} is called {node.name}"
 
 
 @pytest.mark.parametrize("room", CORE)

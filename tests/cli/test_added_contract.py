@@ -7,20 +7,10 @@ from typing import Any
 import pytest
 
 from dovetail.cli.main import main
-from tests.cli.test_plan_command import _write
+from tests.cli.test_plan_command import ACTION, _write
 from tests.cli.test_replay_command import _recording
 from tests.support.design_world import Town, kind
 
-ACTION = {
-    "action",
-    "nodes",
-    "replacements",
-    "placements",
-    "savingsPerHour",
-    "requiredSavingsPerHour",
-    "disruptionCost",
-    "pods",
-}
 REPLACEMENT = {"nodePool", "instanceTypes", "capacityTypes", "zones", "requirements"}
 RESULT = {
     "policy",

@@ -15,7 +15,7 @@ from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import moves, single_node
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.model.verdicts import Gate
 from tests.support.design_world import Town
 from tests.support.golden_cases import GoldenCase, golden_cases
@@ -144,3 +144,24 @@ def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         refused += isinstance(outcome, Refusal)
     assert refused > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"), [(DOVETAIL, False), (KARPENTER_1_15, True)], ids=["dovetail", "karpenter"]
+)
+def test_pods_of_leaving_nodes_count_in_karpenter_alone(settings: Settings, refused: bool) -> None:
+    """A leaving node's pod needs a new node as dear as the candidate: not the command's in Dovetail's rules."""
+    town = Town(*KINDS, settings=settings)
+    town.pool(disruption={"consolidateAfter": "0s"})
+    ready = [{"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}]
+    for name in ("asked", "rest"):
+        town.node(name, "s", conditions=ready)
+        town.pod(f"{name}-1", name, cpu="300m")
+    town.node("goes", "s")
+    town.pod("large", "goes", cpu="1900m")
+    town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
+    context = RoundContext(town.question())
+    outcome = moves.cost_move(context, (context.by_name["asked"],))
+    assert isinstance(outcome, Refusal) == refused
+    in_full = moves.cost_move(context, (context.by_name["asked"],), in_full=True)
+    assert isinstance(in_full, Refusal) == refused

@@ -234,3 +234,11 @@ def test_growth_comes_near_the_best_set() -> None:
         shares.append(found / best if best else 1.0)
     assert sum(shares) / len(shares) >= 0.99
     assert sum(share == 1.0 for share in shares) >= 0.9 * len(shares)
+
+
+def test_of_equal_sets_the_first_found_stays() -> None:
+    """Sets that are worth the same don't replace one another: the answer doesn't wander from round to round."""
+    for worths, first in (([1.0, 1.0, 1.0, 1.0], (3,)), ([1.0, 1.001, 1.0, 1.0], (1,))):
+        sack = _Additive(worths, [1.0] * 4, 1.0)
+        search = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: True)
+        assert search.run([range(4)], known=[(3,), (1,), (2,)]) == first

@@ -39,3 +39,14 @@ def test_the_action_that_cost_actions_wait_for_longest_is_named() -> None:
     pacing.finished(Method.EMPTY, windows, 55 * SECOND, ("batch", "web"))
     assert pacing.settles_by(56 * SECOND) == "an action of method empty in NodePools batch, web"
     assert (pacing.settles_at(65 * SECOND), pacing.settles_by(65 * SECOND)) == (None, "")
+
+
+def test_a_memory_ends_at_its_very_time() -> None:
+    """At that moment it is gone: the engine wakes up for it once, not again and again at the same time."""
+    windows = Stabilization(empty=10 * SECOND, expired=0, drifted=0, cost=20 * SECOND)
+    pacing = Pacing()
+    pacing.finished(Method.EMPTY, windows, 0, ("web",))
+    assert not pacing.expire(10 * SECOND - 1)
+    assert pacing.times() == [10 * SECOND]
+    assert pacing.expire(10 * SECOND)
+    assert pacing.times() == []

@@ -76,6 +76,9 @@ def test_times_move_with_a_clock_that_is_set() -> None:
     assert before == {"n1": T0 - timedelta(seconds=5)}
     assert events.times(T0 + timedelta(seconds=2), 12 * SECOND) is before
     assert events.times(T0 - timedelta(hours=3), 12 * SECOND) == {"n1": T0 - timedelta(hours=3, seconds=7)}
+    events.forget("n2")
+    again = events.times(T0, 10 * SECOND)
+    assert again == before
     events.forget("n1")
     assert events.times(T0, 10 * SECOND) == {}
 

@@ -111,3 +111,4 @@ def test_a_rate_gives_back_what_it_took() -> None:
     pool = _with('{budgets: [{nodes: "5"}, {nodes: "3", per: 1h}]}', recent_disruptions=json.dumps(gone))
     found = [(s.begin.strftime("%H:%M"), s.allowed) for s in pool.stretches[Reason.EMPTY]]
     assert found == [("07:30", 1), ("07:50", 2), ("08:20", 3)]
+    assert pool.used == 0, "nothing is leaving now"

@@ -11,7 +11,10 @@ from datetime import timedelta
 
 import pytest
 
+from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods import single_node
 from dovetail.decide.refusals.standing import StandingView
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -86,6 +89,12 @@ def _threshold_changes(town: Town, dice: random.Random) -> None:
     town.pool(disruption={"consolidateAfter": "0s", "consolidationSavingsThreshold": dice.choice([0.001, 0.1])})
 
 
+def _other_pool_comes_or_goes(town: Town, dice: random.Random) -> None:
+    """A pool of cheap spot machines: what no node of the first pool notices, but what its pods could move to."""
+    if town.pools.pop("other", None) is None:
+        town.pool("other", capacity=(names.SPOT,), disruption={"consolidateAfter": "0s"})
+
+
 def _settings_change(town: Town, dice: random.Random) -> None:
     town.settings = replace(town.settings, batch_maximum=dice.choice([2, 100]))
 
@@ -101,6 +110,7 @@ CHANGES: tuple[Change, ...] = (
     _node_comes,
     _node_goes,
     _price_changes,
+    _other_pool_comes_or_goes,
     _time_passes,
     _time_goes_back,
     _threshold_changes,
@@ -149,3 +159,31 @@ def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
             dice.choice([_pod_comes, _pod_goes, _node_comes, _time_passes])(town, dice)
         decider.round(town.question(catalogue=catalogue))
         compare(first, oracle.round(before))
+
+
+def _scenes_of_one_node(*, crowded_first: bool) -> tuple[RoundContext, RoundContext]:
+    """Return two scenes of one decider: in one the pods of `asked` have room on `rest`, in the other they have none."""
+    town, decider = Town(*KINDS), Decider()
+    town.pool(disruption={"consolidateAfter": "0s"})
+    catalogue, scenes = town.catalogue, []
+    for name in ("asked", "rest"):
+        town.node(name, "s", conditions=[_READY_TO_GO])
+    town.pod("moves", "asked", cpu="1500m")
+    for crowded in (crowded_first, not crowded_first):
+        town.pods = {key: pod for key, pod in town.pods.items() if pod.metadata.name != "more"}
+        if crowded:
+            town.pod("more", "rest", cpu="1500m")
+        scenes.append(decider.scene(town.question(catalogue=catalogue)))
+        assert scenes[-1].standing is not None  # it is looked at in this order
+    return scenes[0], scenes[1]
+
+
+@pytest.mark.parametrize("crowded_first", [True, False])
+@pytest.mark.parametrize("late_first", [True, False])
+def test_a_scene_that_is_over_neither_asks_nor_tells(crowded_first: bool, late_first: bool) -> None:
+    """What an earlier scene finds out late is no memory of the later one, nor the other way round."""
+    earlier, later = _scenes_of_one_node(crowded_first=crowded_first)
+    assert earlier.by_name["asked"] is later.by_name["asked"]  # so it is the scene alone that tells them apart
+    for scene in (earlier, later) if late_first else (later, earlier):
+        outcome = single_node.unscored(scene, scene.by_name["asked"])
+        assert isinstance(outcome, Refusal) == (crowded_first == (scene is earlier))

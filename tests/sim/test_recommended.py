@@ -1,15 +1,18 @@
 """The built-in policy `recommended`: a base for policies, settings and grids, and what it is made of."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from dovetail.api.crds.definitions import crds
 from dovetail.api.findings import InputError
-from dovetail.api.policy import effective_policy
+from dovetail.api.policy import FILLED_IN, effective_policy
 from dovetail.api.settings import load_settings, settings_of
 from dovetail.cli.main import main
+from dovetail.model import names
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, RECOMMENDED_DISRUPTION, Search, SteeringMode
@@ -44,6 +47,43 @@ def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
     assert silent.origins["disruptionPrice"] == "settings"
     assert (loud.disruption_price, loud.origins["disruptionPrice"]) == (parse_money(1), "spec")
     assert effective_policy(_pool(), DOVETAIL).disruption_price is None
+
+
+@pytest.mark.parametrize(
+    ("disruption", "annotation", "threshold", "origin"),
+    [
+        ({}, None, 0.02, "settings"),
+        ({"consolidationSavingsThreshold": 0.01}, None, 0.02, "settings"),
+        ({"consolidationSavingsThreshold": 0.011}, None, 0.011, "spec"),
+        ({"consolidationSavingsThreshold": 0}, None, 0, "spec"),
+        ({"consolidationSavingsThreshold": 0.01}, "consolidationSavingsThreshold: 0.01", 0.01, "annotation"),
+    ],
+    ids=["nothing", "what the CRD fills in", "another value", "none", "the annotation says so"],
+)
+def test_what_the_crd_fills_in_is_nobodys_word(
+    disruption: dict[str, float], annotation: str | None, threshold: float, origin: str
+) -> None:
+    """On a cluster with Dovetail's CRD every pool has 0.01; under the recommended settings it counts as not set."""
+    pool = _pool(**disruption)
+    if annotation is not None:
+        meta = msgspec.structs.replace(pool.metadata, annotations={names.POLICY_ANNOTATION: annotation})
+        pool = msgspec.structs.replace(pool, metadata=meta)
+    policy = effective_policy(pool, replace(RECOMMENDED))
+    assert policy.savings_threshold == parse_money(threshold)
+    assert policy.origins["consolidationSavingsThreshold"] == origin
+    assert (
+        effective_policy(_pool(consolidationSavingsThreshold=0.01), DOVETAIL).origins["consolidationSavingsThreshold"]
+        == "spec"
+    )
+
+
+def test_what_counts_as_filled_in_is_what_the_crd_fills_in() -> None:
+    """The defaults of the CRD's own schema, for every field that the settings may give pools."""
+    (tree,) = [tree for tree in crds() if tree["metadata"]["name"] == "nodepools.karpenter.sh"]
+    schema = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields = schema["disruption"]["properties"]
+    given = ("consolidateAfter", "consolidationGracePeriod", "consolidationSavingsThreshold", "disruptionPrice")
+    assert {key: fields[key]["default"] for key in given if "default" in fields[key]} == FILLED_IN
 
 
 @pytest.mark.parametrize(

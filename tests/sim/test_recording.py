@@ -1,17 +1,17 @@
 """The simulator is held against a recording of the real Karpenter."""
 
 from dataclasses import replace
+from functools import cache
+from math import sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 import pytest
 
-from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.recording import (
     Course,
-    Recording,
     agreement,
     course,
     load_kwok_types,
@@ -27,29 +27,39 @@ TYPES = SHARED / "tools" / "types.json"
 MORE = Path(__file__).parent / "recordings"
 OWN = tuple(MORE / f"off-peak-{number}.json.gz" for number in range(2, 6))
 UP_AND_DOWN = MORE / "up-and-down.json.gz"
-SEEDS = range(20)
+RUNS = 60
+"""Single runs scatter by 15 % in commands, pods moved and nodes; a mean of sixty is known within 2 %."""
 
 
-def runs(recording: Recording, catalogue: Catalogue, after_minutes: int = 6) -> tuple[Course, list[Result]]:
-    """Twenty runs of a recording and their mean course."""
-    results = [replay(recording, catalogue, seed=seed) for seed in SEEDS]
-    return course([agreement(recording, result, after_minutes) for result in results]), results
+@cache
+def runs(path: Path, count: int = RUNS) -> tuple[Course, list[Result]]:
+    """Return many runs of a recording and their mean course from the sixth minute on."""
+    recording, catalogue = load_recording(path), load_kwok_types(TYPES)
+    results = [replay(recording, catalogue, seed=seed) for seed in range(count)]
+    return course([agreement(recording, result, 6) for result in results]), results
+
+
+def node_errors(path: Path) -> list[float]:
+    """Return the standard error of the mean number of nodes, minute by minute."""
+    recording, (_, results) = load_recording(path), runs(path)
+    by_minute = zip(*(agreement(recording, result, 6).simulated for result in results), strict=True)
+    return [stdev(nodes) / sqrt(len(nodes)) for nodes in by_minute]
 
 
 @needs_shared
 @pytest.mark.slow
+@pytest.mark.xdist_group("off-peak")
 def test_karpenters_course_is_met() -> None:
     """The mean course stays near the recorded one: nodes, commands, pods moved, kinds of action, short lives.
 
     One recording is one throw of the dice (Karpenter's ties, the scheduler's, the order of evictions, the place of the
-    polls), and single runs scatter around it. So the mean of twenty runs is compared, not rounded: nodes within 15 % at
-    every minute from the seventh on. At the sixth, 18 %: of five real runs of these very steps this one has most nodes
-    then (12 to 15; docs/simulator.md). All else within 25 %.
+    polls), and single runs scatter around it. So the mean of sixty runs is compared, not rounded: nodes within 15 % at
+    every minute from the seventh on, and what one standard error of that mean makes. At the sixth, 18 %: of five real
+    runs of these very steps this one has most nodes then (12 to 15; docs/simulator.md). All else within 25 %.
     """
-    recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
-    found, results = runs(recording, catalogue)
-    for minute, (there, here, _, _) in zip(found.minutes, found.nodes, strict=True):
-        assert abs(here - there) <= (0.15 if minute > 6 else 0.18) * there + 1e-9, f"minute {minute}"
+    found, results = runs(RECORDING)
+    for minute, (there, here, _, _), error in zip(found.minutes, found.nodes, node_errors(RECORDING), strict=True):
+        assert abs(here - there) <= (0.15 if minute > 6 else 0.18) * there + error, f"minute {minute}"
     figures = {what: (there, here) for what, there, here, _, _ in found.figures}
     for what in ("commands", "pods moved", "deletes", "replaces", "lives under 15 min"):
         there, here = figures[what]
@@ -62,34 +72,33 @@ def test_karpenters_course_is_met() -> None:
 
 @needs_shared
 @pytest.mark.slow
+@pytest.mark.xdist_group("off-peak")
 def test_mean_of_real_runs_is_met() -> None:
-    """Five real runs of the same steps: their mean is met within 17 % until minute 23, commands and pods in 15 %."""
-    catalogue = load_kwok_types(TYPES)
+    """Five real runs of the same steps: their mean is met within 15 % until minute 23, commands and pods in 10 %."""
     recordings = [load_recording(path) for path in (RECORDING, *OWN)]
-    found, _ = runs(recordings[0], catalogue)
+    found, _ = runs(RECORDING)
     for minute, (_, here, _, _) in zip(found.minutes, found.nodes, strict=True):
         there = mean(recording.nodes_at(60 * minute) for recording in recordings)
         if minute <= 23:  # at the 24th the mean of the runs is 22 % less
-            assert abs(here - there) <= 0.17 * there, f"minute {minute}"
+            assert abs(here - there) <= 0.15 * there, f"minute {minute}"
     commands = mean(len(recording.commands) for recording in recordings)
     moved = mean(sum(entry["pods"] for entry in recording.commands) for recording in recordings)
     figures = {what: here for what, _, here, _, _ in found.figures}
-    assert abs(figures["commands"] - commands) <= 0.15 * commands
-    assert abs(figures["pods moved"] - moved) <= 0.15 * moved
+    assert abs(figures["commands"] - commands) <= 0.1 * commands
+    assert abs(figures["pods moved"] - moved) <= 0.1 * moved
 
 
 @needs_shared
 @pytest.mark.slow
 def test_another_course_is_met() -> None:
-    """Other deployments, another pool, steps up and down: nodes within 15 % but for one minute, figures within 28 %."""
-    recording, catalogue = load_recording(UP_AND_DOWN), load_kwok_types(TYPES)
-    found, results = runs(recording, catalogue)
+    """Other deployments, another pool, steps up and down: nodes within 15 % but for one minute, figures within 25 %."""
+    found, results = runs(UP_AND_DOWN, 40)
     far = [
         m for m, (there, here, _, _) in zip(found.minutes, found.nodes, strict=True) if abs(here - there) > 0.15 * there
     ]
     assert len(far) <= 1
     for what, there, here, _, _ in found.figures:
-        assert abs(here - there) <= 0.28 * there, what
+        assert abs(here - there) <= 0.25 * there, what
     assert not any(result.violations for result in results)
 
 

@@ -1,7 +1,13 @@
 """Surge in the simulator: a Deployment with one replica leaves a drifted node without a gap."""
 
+from dataclasses import replace
+
+from dovetail.lifecycle.messages import SurgeDeployment
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import parse_scenario
+from dovetail.sim.world.clock import MINUTE
+from tests.sim.test_checkers import watched
+from tests.support.rogue import rules, settle, small_world, work
 
 SCENARIO = """
 name: surge
@@ -38,3 +44,17 @@ def test_a_pod_that_cant_be_evicted_moves_by_a_rolling_update() -> None:
     count = lambda actions: sum(number for name, number in actions.items() if name.endswith("Drifted"))  # noqa: E731
     assert count(with_surge) == 2
     assert count(without) == 1
+
+
+def test_a_rollout_that_loses_a_pod_is_seen() -> None:
+    """A pod of the rolling Deployment is taken away: fewer are ready than before. Without that nothing is wrong."""
+    for lost in (False, True):
+        world = small_world()
+        world.rollouts.add(replace(work("shop", 3), surges=True))
+        settle(world)
+        watch, rogue = watched(world)
+        rogue.do(SurgeDeployment(id="one/surge", command_id="one", namespace="default", name="shop", mark="x one"))
+        if lost:
+            world.kubelets.stop(world.workloads.pods_of("ReplicaSet", "default/shop")[0])
+        world.run(world.now + 5 * MINUTE)
+        assert rules(watch) == (["surge"] if lost else [])

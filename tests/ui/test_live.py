@@ -105,7 +105,8 @@ def test_what_comes_next_is_in_the_future(states: list[dict[str, Any]]) -> None:
 
 def _command(ident: str, nodes: tuple[str, ...], came: tuple[str, ...] = (), action: str = "replaceCost") -> CommandNow:
     return CommandNow(
-        id=ident, by="dovetail", action=action, reason="Cost", since=_START, nodes=nodes, replacements=came,
+        id=ident, by="dovetail", action=action, reason="Cost", since=_START, nodes=nodes,
+        replacements=tuple(f"{name}-claim" for name in came), coming=came,
         steps=("done", "done", "done", "now", "later"), pods_left=0,
     )  # fmt: skip
 

@@ -45,6 +45,8 @@ _CONSOLIDATION: Final = (
     "consolidationSavingsThreshold",
     "disruptionPrice",
 )
+FILLED_IN: Final = {"consolidateAfter": "15s", "consolidationSavingsThreshold": 0.01}
+"""What the CRD puts into a pool that says nothing; nobody can tell it from the same value written by a person."""
 _CLOSES: Final = {
     "minNodeAge": "nothing is consolidated until it is mended",
     **dict.fromkeys(_CONSOLIDATION, "nothing is consolidated until it is mended"),
@@ -83,8 +85,10 @@ def _policy(
     if not extended:
         return _karpenter_policy(written, template_expiry, static)
     reading = _Reading(static=static)
-    reading.add_layer(dict(defaults), "settings.poolDefaults", "settings")
-    reading.add_layer(written, _SPEC_PATH, "spec")
+    given = dict(defaults)
+    reading.add_layer(given, "settings.poolDefaults", "settings")
+    own = {key: value for key, value in written.items() if key not in given or value != FILLED_IN.get(key)}
+    reading.add_layer(own, _SPEC_PATH, "spec")
     if annotation is not None:
         try:
             reading.add_layer(read_annotation(annotation), _ANNOTATION_PATH, "annotation")

@@ -185,7 +185,7 @@ def _duration(value: Any, key: str, shortest: int, longest: int) -> int:
     return length
 
 
-def _word(words: type[StrEnum]) -> _Reader:
+def _enum(words: type[StrEnum]) -> _Reader:
     def read(value: Any, key: str, _: Settings) -> StrEnum:
         try:
             return words(value)
@@ -203,7 +203,7 @@ def _dollars(value: Any, key: str, _: Settings) -> Money:
 
 def _steering(value: Any, key: str, base: Settings) -> StrEnum:
     # YAML reads the word Off as false.
-    found: StrEnum = _word(SteeringMode)("Off" if value is False else value, key, base)
+    found: StrEnum = _enum(SteeringMode)("Off" if value is False else value, key, base)
     return found
 
 
@@ -261,7 +261,7 @@ def _alert_gate(value: Any, key: str, base: Settings) -> AlertGate | None:
         )
     if not isinstance(query, str) or not query.strip():
         raise InputError(f'{key}.query is {shown(query)}; write a PromQL query such as ALERTS{{severity="page"}}')
-    reach = _word(WhenUnreachable)(value.get("whenUnreachable", "Hold"), f"{key}.whenUnreachable", base)
+    reach = _enum(WhenUnreachable)(value.get("whenUnreachable", "Hold"), f"{key}.whenUnreachable", base)
     return AlertGate(
         url=url.rstrip("/"),
         query=query,
@@ -277,15 +277,15 @@ _DEFAULTED: Final = (
     "disruptionPrice",
 )
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
-    "candidateOrder": ("candidate_order", _word(CandidateOrder)),
+    "candidateOrder": ("candidate_order", _enum(CandidateOrder)),
     "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
     "spotToSpotConsolidation": ("spot_to_spot_consolidation", _flag),
     "spotMinimumTypes": ("spot_minimum_types", _whole(0, 1000)),
     "batchMaximum": ("batch_maximum", _whole(1, 10_000)),
-    "search": ("search", _word(Search)),
+    "search": ("search", _enum(Search)),
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
-    "stabilizationEnds": ("stabilization_ends", _word(StabilizationEnds)),
+    "stabilizationEnds": ("stabilization_ends", _enum(StabilizationEnds)),
     "steering": ("steering", _steering),
     "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
     "wasteFloor": ("waste_floor", _dollars),
@@ -295,8 +295,8 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
-    "preferencePolicy": ("preference_policy", _word(PreferencePolicy)),
-    "minValuesPolicy": ("min_values_policy", _word(MinValuesPolicy)),
+    "preferencePolicy": ("preference_policy", _enum(PreferencePolicy)),
+    "minValuesPolicy": ("min_values_policy", _enum(MinValuesPolicy)),
     "nominatedNodes": ("nominated_nodes", _names),
     "markedForDeletionNodes": ("marked_for_deletion_nodes", _names),
     "pools": ("pools", _names),

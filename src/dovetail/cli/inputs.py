@@ -117,7 +117,7 @@ def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster
 
 
 def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -> None:
-    """Tell on standard error what `plan` has among its warnings: names that nobody has, pools that launch nothing."""
+    """Print to standard error what `plan` lists as warnings: unknown names, pools that launch nothing."""
     from dovetail.api.manifests.pool_rules import launch_problems
     from dovetail.api.settings import unknown_names
     from dovetail.report.words import safe
@@ -222,7 +222,7 @@ def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> da
 
 @contextlib.contextmanager
 def patience(doing: str) -> Iterator[None]:
-    """Tell a person at a terminal what is being done, once it takes longer than two seconds."""
+    """Print to a terminal what is being done, once it takes longer than two seconds."""
     if not sys.stderr.isatty():
         yield
         return

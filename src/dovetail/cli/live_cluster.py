@@ -25,7 +25,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
-    """Do something with a client of the chosen cluster; what goes wrong on the way becomes one sentence."""
+    """Run `work` with a client of the chosen cluster; raise InputError with one sentence on failure."""
     import asyncio  # slow to load, and most commands read files
 
     from dovetail.live.kubernetes.client import ApiClient, ApiError

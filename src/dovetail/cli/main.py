@@ -112,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except InputError as error:
-        return _say(str(error))
+        return _refuse(str(error))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
             raise
         return _stopped(error)
     except MemoryError:
-        return _say("not enough memory for this input")
+        return _refuse("not enough memory for this input")
     except Exception as error:
         if os.environ.get("DOVETAIL_DEBUG"):
             raise
@@ -204,7 +204,7 @@ def _wanted(arguments: Sequence[str]) -> str | None:
     return next((word for word in arguments if not word.startswith("-")), None)
 
 
-def _say(sentence: str) -> int:
+def _refuse(sentence: str) -> int:
     print(f"dovetail: {sentence}", file=sys.stderr)
     return 2
 
@@ -213,16 +213,16 @@ def _stopped(error: OSError) -> int:
     """Return what the machine refused: a file that it names, or else the answer."""
     why = (error.strerror or str(error)).lower()
     if error.filename is not None:
-        return _say(one_line(f"{error.filename} can't be used ({why}); check it, and its rights"))
+        return _refuse(one_line(f"{error.filename} can't be used ({why}); check it, and its rights"))
     if error.errno not in _UNWRITABLE:
         return _fault(error)
-    status = _say(f"the answer can't be written ({why}); make room, or write it elsewhere")
+    status = _refuse(f"the answer can't be written ({why}); make room, or write it elsewhere")
     abandon_stdout()
     return status
 
 
 def _fault(error: Exception) -> int:
-    return _say(f"a fault in dovetail ({type(error).__name__}: {_one_line(error)}); DOVETAIL_DEBUG=1 shows where")
+    return _refuse(f"a fault in dovetail ({type(error).__name__}: {_one_line(error)}); DOVETAIL_DEBUG=1 shows where")
 
 
 def _one_line(error: Exception) -> str:

@@ -111,7 +111,7 @@ class RoundContext:
 
     @cached
     def by_name(self) -> dict[str, NodeFacts]:
-        """Nodes by name."""
+        """Return nodes by name."""
         return {facts.name: facts for facts in self.nodes}
 
     @cached
@@ -173,12 +173,12 @@ class RoundContext:
 
     @cached
     def chains(self) -> Chains:
-        """Gates 1 to 7 of every node, for every method."""
+        """Return gates 1 to 7 of every node, for every method."""
         return Chains(self.by_name, self.gate_context, lambda: self.awaited)
 
     @cached
     def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
-        """The nodes that pods which wait would land on, and these pods: pending ones, and those of leaving nodes.
+        """Return the nodes that waiting pods would land on, and these pods: pending, or of leaving nodes.
 
         Karpenter nominates such nodes and no object shows it. Asked only where a node could be deleted as empty.
         """
@@ -201,7 +201,7 @@ class RoundContext:
 
     @cached
     def closed(self) -> tuple[int, ...]:
-        """Nodes that a cost action may not move pods to."""
+        """Return nodes that a cost action may not move pods to."""
         hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
         return tuple(self.index_of(facts) for facts in hidden)
 
@@ -269,7 +269,7 @@ class RoundContext:
 
     @cached
     def cost_order(self) -> tuple[NodeFacts, ...]:
-        """Cost candidates in the order they are taken: lowest disruption cost, or highest savings ratio; then name."""
+        """Return cost candidates in order: lowest disruption cost, or highest savings ratio; ties by name."""
         waiting = [facts for facts in self.passing(Method.MULTI_NODE) if self.regrown_until(facts) is None]
         return tuple(in_cost_order(waiting, self.settings, self.now))
 
@@ -403,7 +403,7 @@ class Chains(Mapping[str, dict[Method, Chain]]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the nodes, by name."""
+        """Iterate over the nodes by name."""
         return iter(self._nodes)
 
     def __len__(self) -> int:

@@ -25,16 +25,7 @@ def plan_document(result: RoundResult) -> Json:
         "actions": [action(command) for command in result.commands],
         "methods": [_method(entry) for entry in result.methods],
         "nodes": _nodes(result.verdicts),
-        "budgets": [
-            {
-                "nodePool": row.node_pool,
-                "reason": row.reason.value,
-                "allowed": row.allowed,
-                "used": row.used,
-                "left": row.left,
-            }
-            for row in result.budgets
-        ],
+        "budgets": budget_rows(result),
         "warnings": list(result.warnings),
         "karpenter": {
             "featureGates": dict(result.feature_gates),
@@ -108,6 +99,20 @@ def requirement(item: SelectorRequirement) -> Json:
     if item.min_values is not None:
         shown["minValues"] = item.min_values
     return shown
+
+
+def budget_rows(result: RoundResult) -> list[Json]:
+    """Return what each pool's budget allows for each reason, as the contract writes it."""
+    return [
+        {
+            "nodePool": row.node_pool,
+            "reason": row.reason.value,
+            "allowed": row.allowed,
+            "used": row.used,
+            "left": row.left,
+        }
+        for row in result.budgets
+    ]
 
 
 def _method(entry: MethodResult) -> Json:

@@ -142,7 +142,7 @@ class RoundResult:
 
     @cached
     def could_save(self) -> Mapping[str, Money | None]:
-        """What the going of nodes would save per hour, by node, where their pool prices disruption (section 22)."""
+        """Return what removing each node would save per hour, if its pool prices disruption (section 22)."""
         return self.compute_could_save()
 
     @cached

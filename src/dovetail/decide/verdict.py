@@ -73,7 +73,7 @@ def chains_of(
 
 
 def _go_on(context: RoundContext, run: MethodRun, facts: NodeFacts, chain: Chain, *, thorough: bool) -> Chain:
-    """Gates 8 to 10."""
+    """Return the chain with gates 8 to 10."""
     method = run.method
     if method in _COST and context.stabilizing:
         return chain.then(_stabilizing(context))

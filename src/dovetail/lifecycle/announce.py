@@ -43,7 +43,7 @@ _ATTODOLLARS: Final = 10**18
 
 
 def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
-    """Word an event; its id follows from what it says."""
+    """Build an event; its id follows from its text."""
     digest = sha256(f"{reason}\x00{message}".encode()).hexdigest()[:10]
     ident = f"event/{kind}/{name}/{digest}"
     return PublishEvent(id=ident, kind=kind, name=name, reason=reason, message=message, warning=warning)
@@ -52,7 +52,7 @@ def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = 
 def command_report(
     run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int, view: View | None = None
 ) -> CommandAdvanced:
-    """Word one step of a command; with a view, also what metrics count of its nodes and replacements."""
+    """Build the report of one step of a command; with a view, also what metrics count of its nodes."""
     undone = () if view is None or target is not Phase.ROLLING_BACK else run.replacements
     return CommandAdvanced(
         command_id=run.id,
@@ -99,7 +99,7 @@ def _snake(word: str) -> str:
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
-    """Tell people on the nodes concerned that a command has begun, or was undone."""
+    """Yield events on the nodes concerned: a command has begun, or was rolled back."""
     if target is Phase.TAINTING:
         verb = "are" if len(run.replacements) > 1 else "is"
         coming = f" once {some_of(run.replacements)} {verb} ready" if run.replacements else ""
@@ -151,7 +151,7 @@ class Announcer:
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
-        """Say that an object carries a command record that is ignored, once for as long as it does."""
+        """Report that an object carries a command record that is ignored, once for as long as it does."""
         if not event.distrusted and not self._distrusted:
             return []
         kind, name = type(event.object).__name__, event.object.metadata.name
@@ -175,7 +175,7 @@ class Announcer:
         self._unsaid.pop((kind, name), None)
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
-        """Say a round's verdicts, once, when it is time; also of one after which nothing has changed."""
+        """Report a round's verdicts once, when they are due; also if nothing has changed since."""
         self._keep_blocked(result, elapsed)
         last = self._verdicts_at
         if (
@@ -211,7 +211,7 @@ class Announcer:
                 yield BudgetChanged(pool=row.node_pool, reason=row.reason, allowed=allowed, used=used, left=left)
 
     def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
-        """Tell of moves that were not blocked before.
+        """Yield reports of moves that were not blocked before.
 
         A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
         from round to round and says nothing new.

@@ -266,7 +266,7 @@ class CommandRunner:
             self._state.round_at = at
 
     def _blame(self, run: Run, view: View) -> None:
-        """Let pools wait, the longer the more often: those whose replacements did not come, those that refuse us."""
+        """Back off pools whose replacements did not come or that refuse writes, longer each time."""
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
         if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
             return  # nobody's fault: another controller was quicker, or a pod was

@@ -45,7 +45,7 @@ class Conditions:
     def wanted(
         self, store: Store, settings: Settings, manages: Callable[[str], bool], elapsed: int
     ) -> list[SetPoolCondition]:
-        """Word the conditions that are due."""
+        """Build the instructions for conditions that are due."""
         asked = []
         for name in sorted(self._open):
             pool = store.get(NodePool, name)
@@ -64,14 +64,14 @@ def _need(pool: NodePool, settings: Settings) -> SetPoolCondition | None:
     if not problems:
         if now is None or now.status == "True":
             return None
-        return _word(pool.metadata.name, "True", "Readable", "The disruption policy can be read.")
+        return _build(pool.metadata.name, "True", "Readable", "The disruption policy can be read.")
     message = " ".join(problems)[:_MESSAGE_MAX]
     if now is not None and now.status == "False" and now.message == message:
         return None
-    return _word(pool.metadata.name, "False", "Unreadable", message)
+    return _build(pool.metadata.name, "False", "Unreadable", message)
 
 
-def _word(pool: str, status: str, reason: str, message: str) -> SetPoolCondition:
+def _build(pool: str, status: str, reason: str, message: str) -> SetPoolCondition:
     digest = sha256(message.encode()).hexdigest()[:10]
     return SetPoolCondition(
         id=f"condition/{pool}/{status}/{digest}",

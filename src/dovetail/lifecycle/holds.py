@@ -49,7 +49,7 @@ class Holds:
         return self._next_at
 
     def wanted(self, store: Store, manages: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
-        """Word the holds and releases that are due. Looks at changed nodes only, at all open ones when one is due."""
+        """Build the holds and releases that are due. Looks at changed nodes only, at all open ones when one is due."""
         if self._next_at is not None and self._next_at <= elapsed:
             self._dirty |= self._open
             self._next_at = None

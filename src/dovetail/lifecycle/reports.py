@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 4
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Word a list of names: all of a few, the first few of many; the figures of a report hold them all."""
+    """Return names as text: all of a few, the first few of many; the figures of a report hold them all."""
     if len(names) <= _NAMED_MAX:
         return ", ".join(names)
     return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"

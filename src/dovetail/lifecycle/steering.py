@@ -48,7 +48,7 @@ class Steering:
         return known
 
     def wanted(self, plan: SteeringPlan, store: Store, elapsed: int, writes_per_minute: int) -> list[Write]:
-        """Word the writes that are due, as many as the rate allows."""
+        """Build the writes that are due, as many as the rate allows."""
         self._writes = [at for at in self._writes if at > elapsed - MINUTE]
         asked: list[Write] = []
         for write in (*self._nodes(plan, store, elapsed), *self._pods(plan, store, elapsed)):

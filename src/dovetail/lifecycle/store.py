@@ -274,7 +274,10 @@ class Store:
 
 
 def _is_older(new: str, known: str) -> bool:
-    """Whether a resource version is before another; only numbers can be compared, anything else counts as newer."""
+    """Return whether a resource version is before another.
+
+    Only numbers can be compared, anything else counts as newer.
+    """
     return new.isdigit() and known.isdigit() and int(new) < int(known)
 
 

@@ -46,7 +46,7 @@ def anonymise(trees: list[Tree]) -> list[Tree]:
 
 
 def _with_named_claims(trees: list[Tree]) -> list[Tree]:
-    """Ephemeral volumes by the name of their claim: it is made of two names, which would no longer fit together."""
+    """Return pods with ephemeral volumes named by their claim: its name is made of two, which would no longer match."""
     claims = {
         (tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
         for tree in trees
@@ -138,12 +138,12 @@ def _requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
 
 
 def _field_requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
-    """The only field that can be asked for is a node's name."""
+    """Return a field requirement with its node's name replaced; no other field can be asked for."""
     return {**entry, "values": [rename("name", value) for value in entry.get("values") or ()]}
 
 
 def _annotation(key: str, value: str, rename: Callable[[str, str], str]) -> str:
-    """Of the annotations that are kept, two name things: our policy may name labels, a claim's volume its node."""
+    """Return an annotation with names replaced: the policy may name labels, a claim's volume its node."""
     if key == _SELECTED_NODE:
         return rename("name", value)
     if key != names.POLICY_ANNOTATION:

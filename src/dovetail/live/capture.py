@@ -160,7 +160,7 @@ _IN_TREE_VOLUMES: Final = ("awsElasticBlockStore", "gcePersistentDisk", "azureDi
 
 
 def _cut(tree: Any) -> None:
-    """Everywhere in the object, templates included: annotations that no rule reads, messages, names of containers."""
+    """Remove annotations that no rule reads, messages and container names, everywhere in the object."""
     if isinstance(tree, dict):
         _cut_annotations(tree)
         for key in ("message", "generateName", "finalizers", "imageID"):

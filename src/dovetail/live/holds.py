@@ -138,7 +138,7 @@ def _is_registered(item: Tree) -> bool:
 
 
 async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[str]:
-    """Of these pools, or of all, those whose label gives them to a controller: it would hold their nodes again."""
+    """Return the pools, of these or of all, whose label gives them to a controller: it would hold their nodes again."""
     return sorted(
         item["metadata"]["name"]
         for item in await listed_items(client, BY_KIND["NodePool"])

@@ -21,7 +21,7 @@ async def pause(client: ApiClient, pools: Sequence[str] | None, until: str, reas
 
 
 async def resume(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
-    """Let pools go on, all for None."""
+    """Resume pools; None: all."""
     return await _annotate(client, pools, dict.fromkeys((PAUSED, PAUSED_REASON, HALTED), None))
 
 

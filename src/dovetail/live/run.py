@@ -128,14 +128,14 @@ class Controller:
         self._stopping.set()
 
     async def put(self, event: Event) -> None:
-        """Hand an event to the engine, after those that came before."""
+        """Queue an event for the engine."""
         await self._queue.put(event)
 
     async def run(self) -> None:
         """Watch, lead and act until stopped; leave the Lease to the next one."""
         self._show()
         for work in self.background_tasks:
-            self._tasks.spawn(_once(work(self)), getattr(work, "__name__", "background task"))
+            self._tasks.spawn(_awaited(work(self)), getattr(work, "__name__", "background task"))
         await asyncio.sleep(0)  # they listen before the first event comes
         self._informers = [
             Informer(
@@ -216,7 +216,7 @@ class Controller:
         await self.put(LeadershipLost())
 
     async def _first_sync(self) -> None:
-        """Give the engine a turn as soon as everything has been seen once, however quiet the cluster is."""
+        """Send the engine a clock tick once everything has been seen, however quiet the cluster is."""
         for informer in self._informers:
             await informer.synced.wait()
         await self.put(ClockAdvanced())
@@ -344,7 +344,10 @@ class Controller:
         return batch
 
     def _take_wakes(self) -> bool:
-        """Whether the engine wanted to be woken by now; each is kept until its time, as it is asked for only once."""
+        """Return whether the engine wanted to be woken by now.
+
+        Each is kept until its time, as it is asked for only once.
+        """
         now, due = self.clock(), False
         while self._wakes and self._wakes[0] <= now:
             heappop(self._wakes)
@@ -401,7 +404,7 @@ class Controller:
             self._dispatcher.take(instruction)
 
     def _failed(self, name: str, fault: BaseException) -> None:
-        """A fault of ours: let it be seen, and a supervisor start us anew."""
+        """Log a fault and stop, so that the supervisor restarts the process."""
         self.log.error("a part of the controller failed", part=name, fault=repr(fault))
         self.fault = self.fault or fault
         self._stopping.set()
@@ -411,5 +414,5 @@ def _age(informer: Informer) -> float:
     return 0.0 if informer.is_missing else informer.age
 
 
-async def _once(work: Awaitable[None]) -> None:
+async def _awaited(work: Awaitable[None]) -> None:
     await work

@@ -18,7 +18,7 @@ class cached(Generic[Value]):  # noqa: N801 - reads as a decorator, like propert
         self.__doc__ = work_out.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Learn under which name it is kept."""
+        """Store the attribute's name."""
         self._name = name
 
     @overload
@@ -26,7 +26,7 @@ class cached(Generic[Value]):  # noqa: N801 - reads as a decorator, like propert
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> Value: ...
     def __get__(self, instance: object, owner: type | None = None) -> Self | Value:
-        """Work it out; from then on the instance's own attribute comes first."""
+        """Compute the value; from then on the instance's own attribute is found first."""
         if instance is None:
             return self
         value = instance.__dict__[self._name] = self._work_out(instance)

@@ -42,7 +42,7 @@ class InstanceType:
     pools: tuple[str, ...] = ()
 
     def allocatable(self) -> dict[str, int]:
-        """Capacity less overhead, as Karpenter computes it; huge pages are taken out of the memory."""
+        """Return capacity less overhead, as Karpenter computes it; huge pages are taken out of the memory."""
         room = {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
         for name, amount in self.capacity.items():
             if name.startswith("hugepages-"):

@@ -121,7 +121,7 @@ def _carried(kind: str, statuses: Iterable[tuple[Condition, ...]]) -> bool:
 
 
 def assumptions(settings: KarpenterSettings, features: Features) -> tuple[str, ...]:
-    """Say in sentences what is assumed of Karpenter, for logs and plans."""
+    """Return sentences about what is assumed of Karpenter, for logs and plans."""
     reasons = dict(features.learnt)
     said = []
     for gate in FeatureGate:

@@ -81,7 +81,7 @@ def format_money(amount: Money, places: int | None = None) -> str:
 
 
 def required(threshold: Money, cost: Fraction | int | float) -> Fraction:
-    """Savings that a move must bring: threshold x disruption cost, exact, in units of `Money` (S1, Recommendation).
+    """Return the savings that a move must bring: threshold x disruption cost, exact, in units of `Money`.
 
     Those of several pools add up. A float counts for the binary fraction that it is: costs that passed through a float
     product are only as exact as that.
@@ -95,7 +95,7 @@ def at_least(savings: Money, threshold: Money, cost: Fraction | int | float) -> 
 
 
 def times(threshold: Decimal | Fraction | int | str, cost: Fraction | int | float) -> Money:
-    """Dollars per unit of cost, times a cost, as money: 0.01 x 5.0 is 0.05, to the last digit."""
+    """Return dollars per unit of cost, times a cost, as money: 0.01 x 5.0 is 0.05, to the last digit."""
     return nearest(Fraction(threshold) * UNIT * Fraction(cost))
 
 

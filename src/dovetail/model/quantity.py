@@ -62,13 +62,13 @@ def _scaled(text: str | int | float, scale: int) -> int:
 
 @lru_cache(maxsize=1 << 16, typed=True)
 def milli(text: str | int | float) -> int:
-    """Thousandths of the quantity, rounded up, as cpu is counted."""
+    """Return thousandths of the quantity, rounded up, as cpu is counted."""
     return _scaled(text, 3)
 
 
 @lru_cache(maxsize=1 << 16, typed=True)
 def value(text: str | int | float) -> int:
-    """Whole units of the quantity, rounded up, as memory and counts are."""
+    """Return whole units of the quantity, rounded up, as memory and counts are."""
     return _scaled(text, 0)
 
 

@@ -61,13 +61,12 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
     for pool in sorted(policies):
         policy, counted = policies[pool], len(ledger.nodes_of[pool])
         current = {reason: ledger.allowance(pool, reason) for reason in REASONS}
-        used = next(iter(current.values())).used
         moments = _moments(ledger, pool, now, end)
         pools.append(
             PoolCalendar(
                 pool=pool,
                 nodes=counted,
-                used=used,
+                used=ledger.leaving(pool),
                 policy=policy,
                 now=current,
                 stretches={reason: _stretches(ledger, pool, reason, moments, end) for reason in REASONS},

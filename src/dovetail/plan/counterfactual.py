@@ -64,7 +64,7 @@ class NodeAnswer:
 
     @property
     def preferences(self) -> tuple[str, ...]:
-        """Preferences that open a new node and so may be what keeps it; `preferencePolicy: Ignore` drops them.
+        """Return preferences that open a new node and so may be what keeps it; `preferencePolicy: Ignore` drops them.
 
         A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
         """
@@ -127,13 +127,13 @@ def counterfactuals(question: Question, node: str) -> tuple[NodeAnswer | None, t
             continue
         by_time_alone = changed.now != question.now
         if not by_time_alone or then.eligible:
-            found.append(_told(if_, now, then))
+            found.append(_described(if_, now, then))
         if by_time_alone and then.eligible:
             break  # later times say nothing new
     return now, tuple(found)
 
 
-def _told(if_: str, before: NodeAnswer, after: NodeAnswer) -> Counterfactual:
+def _described(if_: str, before: NodeAnswer, after: NodeAnswer) -> Counterfactual:
     if after.eligible:
         return Counterfactual(if_=if_, opens=True, then=_fate(after), gate="eligible")
     still = after.last.gate is before.last.gate
@@ -189,7 +189,7 @@ def _with_pods(question: Question, name: str, change: Callable[[Pod], Pod]) -> Q
 
 
 def _pdb(question: Question, answer: NodeAnswer) -> Changes:
-    """Let the PDB allow one disruption; where a pod has several, leave it one that allows one."""
+    """Change the PDB to allow one disruption; of several PDBs of a pod, leave one that allows one."""
     changed = question
     named: list[str] = []
     current: NodeAnswer | None = answer
@@ -246,7 +246,7 @@ def _consolidate_after(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _threshold(question: Question, answer: NodeAnswer) -> Changes:
-    """Lower the threshold to what the move saves per unit of disruption, rounded down to three digits."""
+    """Change the threshold to what the move saves per unit of disruption, rounded down to three digits."""
     refusal, facts = answer.last.figures, answer.facts
     cost = facts.disruption_cost(answer.context.now)
     if cost <= 0 or "savingsPerHour" not in refusal:

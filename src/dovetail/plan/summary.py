@@ -203,7 +203,7 @@ def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
 
 
 def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
-    """Name what to change for the dearest group that a change could help; the catalogue if it lacks prices."""
+    """Return what to change for the most expensive group that a change could help; the catalogue if it lacks prices."""
     unpriced = unpriced_nodes(result)
     if unpriced:
         lacking = f"It has no price for {count(len(unpriced), 'node')}, such as {unpriced[0]}"
@@ -268,7 +268,7 @@ def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
 
 
 def _of_karpenter(result: RoundResult, *, wide: bool) -> list[str]:
-    """Say what is assumed of Karpenter: all of it where asked, else what differs from its defaults; and its buffers."""
+    """Return what is assumed of Karpenter, and its buffers: all if asked, else what differs from its defaults."""
     lines: list[str] = []
     for row in result.buffers:
         where = ", ".join(f"{count} on {node}" for node, count in row.nodes) or "on no node"

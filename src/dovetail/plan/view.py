@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dovetail.decide.context import RoundContext
+from dovetail.decide.document import budget_rows
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
@@ -57,16 +58,7 @@ def plan_view(question: Question, context: RoundContext, result: RoundResult, *,
         "moves": [] if live else _all_moves(context, verdicts, result.commands),
         "remedies": {gate.value: text for gate, text in FIRST_STEP.items()},
         "examples": [] if live else _examples(question, verdicts),
-        "budgets": [
-            {
-                "nodePool": row.node_pool,
-                "reason": row.reason.value,
-                "allowed": row.allowed,
-                "used": row.used,
-                "left": row.left,
-            }
-            for row in result.budgets
-        ],
+        "budgets": budget_rows(result),
     }
 
 

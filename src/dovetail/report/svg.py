@@ -45,7 +45,7 @@ def line_chart(
     x_format: Callable[[float], str] = lambda value: f"{value:g}",
     step: bool = True,
 ) -> str:
-    """Lines over time; `step` holds a value until the next point, as counts of nodes do."""
+    """Draw lines over time; `step` holds a value until the next point, as counts of nodes do."""
     drawn = [entry for entry in series if entry.points]
     if not drawn:
         return _nothing(title)
@@ -74,7 +74,7 @@ def line_chart(
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, y_label: str, y_format: str = "{:g}") -> str:
-    """One labelled bar per name, its value written above it."""
+    """Draw one labelled bar per name, with its value above it."""
     if not bars:
         return _nothing(title)
     frame = _Frame.over(0.0, float(len(bars)), 0.0, max(value for _, value in bars), right=20)
@@ -128,7 +128,7 @@ def histogram(
 
 
 def scatter(title: str, dots: Sequence[Dot], *, x_label: str, y_label: str) -> str:
-    """Points; those on the front are joined and filled, a marked one is named in bold."""
+    """Draw points; those on the front are joined and filled, a marked one is named in bold."""
     if not dots:
         return _nothing(title)
     frame = _Frame.over(min(d.x for d in dots), max(d.x for d in dots), 0.0, max(d.y for d in dots), right=40)
@@ -216,7 +216,7 @@ def nice_step(extent: float) -> float:
 
 
 def _thin(points: Sequence[tuple[float, float]], most: int = 1500) -> Sequence[tuple[float, float]]:
-    """Few enough points for a page; in each bucket the lowest and the highest stay, so that spikes stay."""
+    """Return few enough points for a page; the lowest and highest of each bucket stay, so that spikes stay."""
     if len(points) <= most:
         return points
     size = math.ceil(len(points) / (most // 2))
@@ -239,7 +239,7 @@ def _counts(values: Sequence[float], edges: Sequence[float]) -> list[int]:
 
 
 def _end_labels(ends: list[tuple[float, int, str]]) -> str:
-    """Names at the ends of their lines, moved apart where they would overlap."""
+    """Draw names at the ends of their lines, moved apart where they would overlap."""
     places: list[float] = []
     for y, _, _ in sorted(ends):
         places.append(max(y, places[-1] + 15 if places else y))

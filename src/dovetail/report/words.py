@@ -15,7 +15,7 @@ __all__ = ["action_words", "count", "dollars", "exact", "listing", "safe", "span
 
 
 def dollars(amount: Money, places: int = 4) -> str:
-    """Money for people: `$0.0060/h` style figures without the unit of time."""
+    """Format money for people: `$0.0060/h` style figures without the unit of time."""
     sign = "-" if amount < 0 else ""
     scaled = (abs(amount) * 10**places * 2 + 10**18) // (2 * 10**18)
     whole, part = divmod(scaled, 10**places)
@@ -23,12 +23,12 @@ def dollars(amount: Money, places: int = 4) -> str:
 
 
 def exact(amount: Money) -> str:
-    """Money for machines: every digit, no exponent."""
+    """Format money for machines: every digit, no exponent."""
     return format_money(amount)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """`1 node`, `3 nodes`."""
+    """Format a count with its noun: `1 node`, `3 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -39,7 +39,7 @@ def action_words(action: str) -> str:
 
 
 def listing(items: Iterable[str], shown_max: int = 3) -> str:
-    """`a, b, c and 7 more`."""
+    """Format a list: `a, b, c and 7 more`."""
     names = [safe(item) for item in items]
     if len(names) <= shown_max:
         return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + (names[-1] if names else "")

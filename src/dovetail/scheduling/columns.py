@@ -53,7 +53,7 @@ class NodeColumns:
         self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
 
     def carried_to(self, states: Sequence[StateNode]) -> bool:
-        """Go on with newer readings of the same nodes, if nothing changed that is here; whether that is so."""
+        """Return whether these columns hold for newer readings of the same nodes, and take those over if so."""
         if len(states) != self.count or not all(map(_reads_alike, self.states, states)):
             return False
         self.states = states
@@ -73,7 +73,10 @@ class NodeColumns:
         return sets, codes
 
     def labels(self, key: str) -> tuple[list[str], Codes]:
-        """The values of a label, sorted, and each node's place among them; -1 where the node has no such label."""
+        """Return the values of a label, sorted, and each node's place among them.
+
+        -1 where the node has no such label.
+        """
         found = self._labels.get(key)
         if found is None:
             found = self._labels[key] = self._code_labels(key)
@@ -101,7 +104,10 @@ class NodeColumns:
         return mask
 
     def meets(self, reqs: Requirements) -> Mask:
-        """The nodes whose labels meet the requirements; a label that is missing meets only NotIn and DoesNotExist."""
+        """Return the nodes whose labels meet the requirements.
+
+        A label that is missing meets only NotIn and DoesNotExist.
+        """
         mask = self._label_masks.get(reqs)
         if mask is None:
             mask = np.ones(self.count, dtype=np.bool_)

@@ -67,7 +67,7 @@ class _Reasons:
         self.variant: Variant = variant
 
     def sentence(self) -> str:
-        """Nodes first, then the pools, in the order in which they were tried; whose reasons, the caller says."""
+        """Return the reasons as one sentence: nodes first, then the pools, in the order in which they were tried."""
         if self.variant.lost:
             return self.variant.lost
         parts = [self._nodes()]
@@ -118,7 +118,10 @@ class _Reasons:
         return left
 
     def _room_miss(self, usable: Mask) -> str:
-        """The resource that no usable node has enough of, with the best there is; empty where some node has room."""
+        """Return the resource that no usable node has enough of, with the best there is.
+
+        Empty where some node has room.
+        """
         rooms = {node: self._left(node) for node in np.flatnonzero(usable).tolist()}
         need = self.variant.need
         if any(all(left[column] >= amount for column, amount in need) for left in rooms.values()):

@@ -38,7 +38,7 @@ class PodPlaces:
         self.bindings, self._classes, self._moving = bindings, classes, moving
 
     def carry_to(self, bindings: Bindings) -> None:
-        """Go on with newer pods that come to the same."""
+        """Take over newer pods with the same classes and places."""
         self.bindings = bindings
 
     def _of(self, chosen: Mask) -> dict[int, Places]:
@@ -248,7 +248,7 @@ class Frame:
         return index
 
     def inverse_of(self, cls: PodClass) -> list[Group]:
-        """Anti-affinity rules of others that keep pods of this class away."""
+        """Return anti-affinity rules of others that keep pods of this class away."""
         found = self._inverse_of.get(cls.id)
         if found is not None:
             return found
@@ -264,7 +264,7 @@ class Frame:
         return found
 
     def inverse_owned(self, cls: PodClass) -> list[Group]:
-        """Anti-affinity rules that pods of this class hold against others."""
+        """Return anti-affinity rules that pods of this class hold against others."""
         if self._inverse is None:
             self._inverse = self._index_inverse()
         return self._inverse_owned.get(cls.id, [])

@@ -54,7 +54,7 @@ class StateNode:
 
 
 def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
-    """Nodes with their NodeClaims by provider id; claims that have no node yet; nodes that nobody claims."""
+    """Return nodes with their NodeClaims by provider id; claims without a node yet; nodes without a claim."""
     claims: dict[str, NodeClaim] = {}
     for claim in cluster.node_claims:
         if claim.status.provider_id:
@@ -98,7 +98,7 @@ def claims_alike(one: NodeClaim, other: NodeClaim) -> bool:
 def replaced(
     before: Sequence[_Kind], after: Sequence[_Kind], alike: Callable[[_Kind, _Kind], bool]
 ) -> dict[int, _Kind] | None:
-    """The newer of objects that are not the very same, by the identity of the older; None where others came or went."""
+    """Return newer objects by the identity of the older ones; None if the set of objects changed."""
     if len(before) != len(after):
         return None
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
@@ -106,7 +106,7 @@ def replaced(
 
 
 def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True) -> StateNode:
-    """What the scheduler sees of a node; `soft_closing`: the soft taint of steering counts for nothing (section 23)."""
+    """Return what the scheduler sees of a node; `soft_closing`: steering's soft taint is ignored (section 23)."""
     node_labels = node.metadata.labels if node is not None else {}
     registered = claim is None or (node is not None and node_labels.get(names.REGISTERED_LABEL) == "true")
     initialized = claim is None or (node is not None and node_labels.get(names.INITIALIZED_LABEL) == "true")
@@ -171,7 +171,7 @@ def why_leaving(state: StateNode, settings: Settings) -> str:
 
 
 def leaving_reason(state: StateNode, settings: Settings) -> str:
-    """As above, ignoring settings."""
+    """Return why a node is leaving, by its own objects; empty if it stays."""
     node, claim = state.node, state.claim
     if claim is not None and claim.metadata.deletion_timestamp is not None:
         return "its NodeClaim is being deleted"

@@ -35,7 +35,7 @@ class Packer:
         limits_left: dict[int, dict[str, int]],
         options: SimulationOptions,
     ) -> None:
-        """`moving`: class, node and flags of bound pods that leave their nodes."""
+        """Start a packing; `moving`: class, node and flags of bound pods that leave their nodes."""
         self.frame = frame
         self.removed = frozenset(removed)
         self.closed = options.closed_nodes()
@@ -102,7 +102,7 @@ class Packer:
         self.unplaced = list(queue)
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
-        """The nodes that are tried for pods that only ask for room; None for others, and where no node takes one."""
+        """Return the nodes to try for pods that only ask for room; None for others, or if no node takes one."""
         if not variant.simple or not variant.buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])

@@ -78,17 +78,20 @@ class NewNode:
         return next((entry for entry in self.requirements if entry.key == key), None)
 
     def allows(self, key: str, value: str) -> bool:
-        """Whether the requirement on the key allows the value; a key without requirement allows all, as upstream."""
+        """Return whether the requirement on the key allows the value.
+
+        A key without requirement allows all, as upstream.
+        """
         return all(_admits(entry, value) for entry in self.requirements if entry.key == key)
 
     @cached
     def capacity_types(self) -> tuple[str, ...]:
-        """Capacity types that some kept type can be launched as under the requirements, sorted."""
+        """Return capacity types that some kept type can be launched as under the requirements, sorted."""
         return tuple(sorted({o.capacity_type for o in self._launchable_offerings()}))
 
     @cached
     def zones(self) -> tuple[str, ...]:
-        """Zones in which some kept type can be launched under the requirements, sorted."""
+        """Return zones in which some kept type can be launched under the requirements, sorted."""
         return tuple(sorted({o.zone for o in self._launchable_offerings()}))
 
     def _launchable_offerings(self) -> list[Offering]:
@@ -231,7 +234,7 @@ class SimulationResult:
 
     @cached
     def placements(self) -> tuple[NodePlacement, ...]:
-        """Who lands on nodes that exist, in the order of the nodes."""
+        """Return who lands on nodes that exist, in the order of the nodes."""
         return self.list_placements()
 
     @cached
@@ -245,7 +248,10 @@ class SimulationResult:
         return not self.blocking
 
     def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:
-        """The new nodes that are this command's: all (profile karpenter-1.15) or those that hold a pod of its nodes."""
+        """Return the new nodes that are this command's.
+
+        These are all (profile karpenter-1.15) or those that hold a pod of its nodes.
+        """
         if count_all:
             return self.new_nodes
         return tuple(node for node in self.new_nodes if not node.serves_only_others)

@@ -163,7 +163,7 @@ def _placements(states: Sequence[StateNode], landed: Mapping[int, Sequence[Entry
 
 
 def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) -> Iterator[Unplaced]:
-    """Pods, but for those of leaving nodes, that land on nodes that are not initialized: the last in order."""
+    """Return pods, but for those of leaving nodes, that land on nodes that are not initialized: the last in order."""
     for index in sorted(index for index in landed if index >= snapshot.initialized):
         name = snapshot.states[index].name
         for entry in landed[index]:

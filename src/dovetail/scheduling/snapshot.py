@@ -21,7 +21,7 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
-from dovetail.scheduling.ground import Ground
+from dovetail.scheduling.frame_inputs import FrameInputs
 from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
@@ -69,8 +69,8 @@ class Snapshot:
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
-        self._earlier: tuple[Ground, Frame] | None = (
-            (previous.ground, previous.frame) if previous is not None and "frame" in vars(previous) else None
+        self._earlier: tuple[FrameInputs, Frame] | None = (
+            (previous.frame_inputs, previous.frame) if previous is not None and "frame" in vars(previous) else None
         )
         self.bindings: Bindings = self._bindings(previous)
         # Only now it is known which labels anybody's selectors look at.
@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def is_bloated(self) -> bool:
-        """Whether the registries hold mostly what is long gone, after months of deployments: then start afresh."""
+        """Return whether most of what the registries hold is long gone; then the next snapshot starts afresh."""
         known = len(self._memory.classes.all)
         return known > _REGISTRY_MAX and known > 4 * len(np.unique(self.bindings.cls))
 
@@ -166,7 +166,7 @@ class Snapshot:
 
     @property
     def lineage(self) -> object:
-        """Another one where pods of the same specs have other numbers, or other pods of a node would move."""
+        """Return a token that changes when specs are numbered differently or other pods of a node would move."""
         return self._movers.lineage
 
     @property
@@ -185,17 +185,17 @@ class Snapshot:
 
     @cached
     def pending(self) -> tuple[Pod, ...]:
-        """Pods that wait for a node, and that a node could help."""
+        """Return pods that wait for a node, and that a node could help."""
         return tuple(pod for pod, _, why in self._waiting if not why)
 
     @cached
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
-        """Pods that wait for a node but can't be helped, each with the reason."""
+        """Return pods that wait for a node but can't be helped, each with the reason."""
         return tuple((pod, why) for pod, _, why in self._waiting if why)
 
     @cached
     def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
-        """Pods that wait for a node, each with its class and why it can't be helped, if so."""
+        """Return pods that wait for a node, each with its class and why it can't be helped, if so."""
         bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
         found = []
         for place in bindings.unbound_places:
@@ -223,7 +223,7 @@ class Snapshot:
 
     @cached
     def storage(self) -> Storage:
-        """Claims, volumes and storage classes."""
+        """Return the claims, volumes and storage classes."""
         return Storage(self.cluster)
 
     @cached
@@ -272,16 +272,16 @@ class Snapshot:
     @cached
     def frame(self) -> Frame:
         """Return the compiled middle, made when the first simulation asks, or that of the snapshot before."""
-        ground, (earlier, self._earlier) = self.ground, (self._earlier, None)
-        if earlier is not None and ground.is_like(earlier[0]):
+        inputs, (earlier, self._earlier) = self.frame_inputs, (self._earlier, None)
+        if earlier is not None and inputs.is_like(earlier[0]):
             earlier[1].places.carry_to(self.bindings)
             return earlier[1]
-        return self._compile(ground)
+        return self._compile(inputs)
 
     @cached
-    def ground(self) -> Ground:
+    def frame_inputs(self) -> FrameInputs:
         """Return what the frame is compiled from."""
-        return Ground(
+        return FrameInputs(
             settings=self.settings,
             cluster=self.cluster,
             machines=self._memory.machines,
@@ -295,8 +295,8 @@ class Snapshot:
             virtual=[cls.id for cls in self._virtual_classes],
         )
 
-    def _compile(self, ground: Ground) -> Frame:
-        memory, columns = self._memory, ground.columns
+    def _compile(self, inputs: FrameInputs) -> Frame:
+        memory, columns = self._memory, inputs.columns
         pools = usable_pools(self.cluster.node_pools)
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
         ignoring = self.settings.karpenter.ignores_dra
@@ -314,22 +314,22 @@ class Snapshot:
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
         needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        total, there = memory.sizes.of(ground.sizes, memory.resources)
+        total, there = memory.sizes.of(inputs.sizes, memory.resources)
         expected = expected_daemons(terms, columns, memory.resources)
         room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
-        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *ground.virtual}
+        here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *inputs.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
             columns=columns,
             room=room,
             open=self.staying & sound,
-            staying=self.staying & ground.joined,
+            staying=self.staying & inputs.joined,
             ports=ports,
             attached=attached,
         )
         supply = FrameSupply(machines=memory.machines, resources=memory.resources, pools=pools, templates=templates)
-        places = PodPlaces(self.bindings, memory.classes.all, ground.moving)
+        places = PodPlaces(self.bindings, memory.classes.all, inputs.moving)
         index = memory.index.of(classes, self.cluster.namespaces)
         frame = Frame(self.settings, nodes, supply, places, index, self.storage)
         for node in range(len(self.states)) if self.storage.limits else ():
@@ -338,7 +338,7 @@ class Snapshot:
         return frame
 
     def _columns(self) -> NodeColumns:
-        """Labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
+        """Return labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
         earlier = self._earlier[1].columns if self._earlier is not None else None
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
@@ -349,7 +349,7 @@ class Snapshot:
         return [at for at in places if id(pods[at]) in ids]
 
     def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
-        """Host ports and volumes in use, by node."""
+        """Return host ports and volumes in use, by node."""
         ports: dict[int, list[HostPort]] = {}
         attached: dict[int, dict[str, set[str]]] = {}
         limits, bindings = bool(self.storage.limits), self.bindings
@@ -371,7 +371,10 @@ class Snapshot:
         return PoolLimits(self.frame.templates, self.states, self.staying)
 
     def limits_left(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
-        """What is left of the limits of each template's pool once these nodes are gone; the caller may change it."""
+        """Return what is left of the limits of each template's pool once these nodes are gone.
+
+        The caller may change it.
+        """
         return self._limits.left_without(removed)
 
     def class_of(self, pod: Pod) -> PodClass:

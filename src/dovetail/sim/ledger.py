@@ -9,28 +9,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, assert_never
 
+from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.lifecycle.outcome import CommandOutcome
-from dovetail.lifecycle.reports import (
-    BudgetChanged,
-    CommandAdvanced,
-    CommandDropped,
-    CommandFound,
-    CommandProposed,
-    CostActionUndone,
-    InstructionNotDone,
-    LeadershipChanged,
-    MovesBlocked,
-    PoolBacksOff,
-    RecordIgnored,
-    Report,
-    RoundEnded,
-    VerdictsChanged,
-    ViewIsOld,
-    Warned,
-)
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.sim.checks.promises import Violation
@@ -175,8 +158,8 @@ class RunLedger:
         self._at_start = 0
         self._recorder = Recorder(world)
         for change in world.store.history():
-            self._hear(change)
-        world.store.listen(self._hear)
+            self._on_report(change)
+        world.store.listen(self._on_report)
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -189,7 +172,7 @@ class RunLedger:
 
     # ------------------------------------------------------------ counting
 
-    def _hear(self, change: Change) -> None:
+    def _on_report(self, change: Change) -> None:
         if change.kind == "Pod":
             pod = change.new
             if pod is None or pod.spec.node_name:  # type: ignore[union-attr]
@@ -250,30 +233,30 @@ class RunLedger:
         self._moves[line] = self._moves.get(line, 0) + 1
         self._pods_disrupted += 1
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: reports.Report) -> None:
         match report:
-            case VerdictsChanged():
+            case reports.VerdictsChanged():
                 self._gates[report.pool] = dict(report.counts)
-            case CommandAdvanced():
+            case reports.CommandAdvanced():
                 self._details[report.command_id] = (len(report.replacements), report.savings or 0.0)
                 self._failed += report.phase is Phase.FAILED
-            case CommandFound():
+            case reports.CommandFound():
                 self._details[report.command_id] = (0, 0.0)
             case CommandOutcome():
                 self._outcomes.append(report)
             case (
-                InstructionNotDone()
-                | PoolBacksOff()
-                | CostActionUndone()
-                | CommandProposed()
-                | CommandDropped()
-                | RoundEnded()
-                | BudgetChanged()
-                | MovesBlocked()
-                | Warned()
-                | RecordIgnored()
-                | LeadershipChanged()
-                | ViewIsOld()
+                reports.InstructionNotDone()
+                | reports.PoolBacksOff()
+                | reports.CostActionUndone()
+                | reports.CommandProposed()
+                | reports.CommandDropped()
+                | reports.RoundEnded()
+                | reports.BudgetChanged()
+                | reports.MovesBlocked()
+                | reports.Warned()
+                | reports.RecordIgnored()
+                | reports.LeadershipChanged()
+                | reports.ViewIsOld()
             ):
                 pass
             case _:

@@ -30,7 +30,7 @@ def run_scenario(
     until: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
-    """One run: the same scenario, policy, seed and time give the same result, byte for byte."""
+    """Run a scenario: the same scenario, policy, seed and time give the same result, byte for byte."""
     with _collecting_rarely():
         return _run(scenario, policy, seed, scenario.until if until is None else until, progress)
 
@@ -80,7 +80,7 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 def _pass(run: Callable[[int], None], begin: int, end: int, progress: Callable[[float], None] | None) -> None:
-    """Let time pass in a hundred pieces, to say how far it is."""
+    """Advance time in a hundred steps, to report progress."""
     for percent in range(1, 101):
         run(begin + (end - begin) * percent // 100)
         if progress is not None:

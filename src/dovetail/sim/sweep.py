@@ -63,7 +63,7 @@ class PolicyStanding:
 
     @property
     def score(self) -> float:
-        """Bill and restarts weighed, on average."""
+        """Return bill and restarts weighed, on average."""
         return score(self.cost, self.disrupted)
 
 

@@ -132,8 +132,8 @@ class Recorder:
         self._command_of: dict[str, int] = {}
         self._outside: list[tuple[float, str]] = []
         for change in world.store.history():
-            self.hear(change)
-        world.store.listen(self.hear)
+            self.on_change(change)
+        world.store.listen(self.on_change)
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -153,7 +153,7 @@ class Recorder:
     def _at(self) -> float:
         return self.world.now / SECOND
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         """Note a pod that came, was bound or ended, and a machine that was launched or marked to go."""
         if change.kind == "Pod":
             self._pod(change.key, change.new)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def run_in_workers(
     progress: Progress | None = None,
     done: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
-    """Do all tasks in `workers` processes; results in the order of the tasks. `done` hears of each as it comes."""
+    """Run all tasks in `workers` processes and return the results in their order; call `done` with each as it comes."""
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
         # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
@@ -120,7 +120,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _serve(work: Work, pipe: Connection) -> None:
-    """Do one task after the other until the pipe is closed."""
+    """Run one task after the other until the pipe is closed."""
     if hasattr(signal, "pthread_sigmask"):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))

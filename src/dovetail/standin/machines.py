@@ -26,7 +26,7 @@ def machine_labels(claim: NodeClaim, machine: Machine) -> dict[str, str]:
 
 
 def amounts(resources: dict[str, int]) -> dict[str, str]:
-    """Resources as Kubernetes writes them."""
+    """Return resources as Kubernetes writes them."""
     return {key: format_amount(key, amount) for key, amount in sorted(resources.items())}
 
 

@@ -164,7 +164,7 @@ class Provider:
         await self.writer.patch(BY_KIND["NodeClaim"], name, {"status": _launched_status(claim, machine)}, "status")
 
     async def _initialize(self, claim: NodeClaim) -> None:
-        """As Karpenter: once the node is ready and the taints of its start are gone, not before pods can go there."""
+        """Initialize as Karpenter does: once the node is ready and its startup taints are gone."""
         node = self.store.get(Node, claim.status.node_name)
         if node is None or not is_true(node.status.conditions, "Ready"):
             return
@@ -234,7 +234,7 @@ class Provider:
     # ------------------------------------------------------------ what Karpenter writes
 
     async def _pools(self) -> None:
-        """The hash of a pool's template on the pool, and that it is ready."""
+        """Write the hash of each pool's template on the pool, and that it is ready."""
         for pool in self.store.node_pools():
             now = pool_hash(pool)
             if pool.metadata.annotations.get(names.NODEPOOL_HASH) != now:
@@ -249,7 +249,7 @@ class Provider:
                 )
 
     async def _statuses(self) -> None:
-        """lastPodEventTime, Consolidatable and Drifted of every claim, where they have changed."""
+        """Write lastPodEventTime, Consolidatable and Drifted of every claim, where they have changed."""
         now = datetime.now(UTC)
         works: list[Work] = []
         for claim in self.store.node_claims():
@@ -349,7 +349,7 @@ def _is_overdue(claim: NodeClaim) -> bool:
 
 
 def _stays(pod: Pod) -> bool:
-    """Pods that a drain leaves alone: of DaemonSets, of the node itself, and ended ones."""
+    """Return whether a drain ignores a pod: of a DaemonSet, of the node itself, or ended."""
     owned = any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
     return owned or pod.status.phase in ("Succeeded", "Failed")
 

@@ -20,7 +20,10 @@ _DONE, _NOW, _LATER = "done", "now", "later"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandNow:
-    """A command under way; `steps`: the state of each of `STEPS`, `done`, `now`, `later`, or `none` if not needed."""
+    """A command under way; `steps`: the state of each of `STEPS`, `done`, `now`, `later`, or `none` if not needed.
+
+    `replacements` are NodeClaims, `coming` the nodes of those that have one already.
+    """
 
     id: str
     by: str
@@ -31,6 +34,7 @@ class CommandNow:
     replacements: tuple[str, ...]
     steps: tuple[str, ...]
     pods_left: int
+    coming: tuple[str, ...] = ()
 
 
 def commands_of(cluster: Cluster) -> tuple[CommandNow, ...]:
@@ -88,5 +92,6 @@ def _command(
         nodes=tuple(entry.node for entry in record.nodes),
         replacements=record.replacements,
         steps=tuple(steps),
+        coming=tuple(claim.status.node_name for claim in coming if claim.status.node_name),
         pods_left=sum(left.get(entry.node, 0) for entry in record.nodes),
     )

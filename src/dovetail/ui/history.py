@@ -103,7 +103,7 @@ class History:
         for entry in commands:
             known = self._base.execute("SELECT 1 FROM commands WHERE id = ?", (entry.id,)).fetchone()
             went = sum(self._price(node, prices) for node in entry.nodes)
-            came = sum(prices.get(node, 0.0) for node in entry.replacements)
+            came = sum(prices.get(node, 0.0) for node in entry.coming)
             if known is None:
                 nodes, coming = "\n".join(entry.nodes), "\n".join(entry.replacements)
                 began = min(at, entry.since.timestamp())

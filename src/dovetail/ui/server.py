@@ -71,11 +71,11 @@ class Server:
         """Return the application; call it inside the loop that will serve it."""
         loop = asyncio.get_running_loop()
 
-        def tell() -> None:
+        def notify() -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._tell)
+                loop.call_soon_threadsafe(self._notify)
 
-        self.watcher.listen(tell)
+        self.watcher.listen(notify)
         app = web.Application(middlewares=[self._guard])
         app.add_routes(
             [
@@ -92,9 +92,9 @@ class Server:
 
     async def _close(self, _: web.Application) -> None:
         self._closing = True
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 

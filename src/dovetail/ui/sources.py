@@ -74,10 +74,10 @@ class CaptureSource:
         self._question = question
 
     def start(self) -> None:
-        """Do nothing: it was read already."""
+        """Skip: it was read already."""
 
     def stop(self) -> None:
-        """Do nothing."""
+        """Skip."""
 
     def question(self) -> Question | None:
         """Return the capture."""
@@ -88,7 +88,7 @@ class CaptureSource:
         return Status(kind="capture", name=self._name)
 
     def set_speed(self, speed: int) -> bool:
-        """A capture has no time."""
+        """Return False: a capture has no time."""
         return False
 
 
@@ -111,7 +111,7 @@ class SimulationSource:
         self._behind = 0.0
 
     def start(self) -> None:
-        """Let time pass."""
+        """Advance time."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class SimulationSource:
             before = now
 
     def _pass(self, seconds: float) -> None:
-        """Let so many of our seconds pass in the world, in short steps so that a look never waits long."""
+        """Advance the world by so many real seconds, in short steps so that a look never waits long."""
         target = min(self._end, self._world.now + int(seconds * self._speed * SECOND))
         while self._world.now < target and not self._stopping.is_set():
             with self._lock:
@@ -245,7 +245,7 @@ class ClusterSource:
         return Status(kind="cluster", name=self._name, problem=self._problem)
 
     def set_speed(self, speed: int) -> bool:
-        """A cluster's time is ours."""
+        """Return False: a cluster's time is real time."""
         return False
 
 

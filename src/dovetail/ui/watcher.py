@@ -20,6 +20,7 @@ from dovetail.plan.view import changes_of, moves_of
 from dovetail.ui.commands import commands_of
 from dovetail.ui.document import live_document, sample_of
 from dovetail.ui.history import History
+from dovetail.ui.outcomes import OutcomesSeen
 from dovetail.ui.sources import DocumentSource, Status
 
 Json = dict[str, Any]
@@ -37,6 +38,7 @@ class Watcher:
         self.document: Json | None = None
         self.problem = ""
         self._history = history
+        self._outcomes = OutcomesSeen()
         self._every = every
         self._decider = Decider()
         self._busy = threading.Lock()
@@ -99,20 +101,22 @@ class Watcher:
             prices = {name: price / 10**18 for name, price in result.prices.items()}
             prices = {facts.name: prices.get(facts.name, 0.0) for facts in context.nodes}
             self._history.take(sample_of(question, context, result, len(commands)), commands, prices)
+            self._outcomes.take(question.now, commands, prices, question.cluster)
             document = live_document(question, context, result, commands, self._history, status)
+            document["outcomes"] = self._outcomes.document()
             self._seen = (question, context, result)
         self._shown = (question, status)
         self.problem = status.problem
         self.document = document
-        self._tell()
+        self._notify()
         return True
 
     def _trouble(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         for listener in self._listeners:
             listener()

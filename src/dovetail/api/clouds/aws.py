@@ -117,7 +117,7 @@ def _capacity(spec: Row) -> dict[str, int]:
 
 
 def reserved_cpu_milli(cores: int) -> int:
-    """CPU that the kubelet keeps for itself, in millicores, rounded down as Karpenter does."""
+    """Return CPU that the kubelet keeps for itself, in millicores, rounded down as Karpenter does."""
     tenths = 600 * min(cores, 1) + 100 * min(max(cores - 1, 0), 1) + 50 * min(max(cores - 2, 0), 2)
     tenths += 25 * max(cores - 4, 0)
     return tenths // 10

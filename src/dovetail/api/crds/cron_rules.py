@@ -91,7 +91,7 @@ def backward_pattern() -> str:
 
 
 def _backward_numbers(high: int) -> Iterator[str]:
-    """Spell out the pairs by the ten that they start in: to an earlier ten, or back within the same one."""
+    """Yield the pairs by the ten that they start in: to an earlier ten, or back within the same one."""
     for ten in range(high // 10 + 1):
         if ten:
             yield f"{ten}[0-9]-{_ZEROS}(?:{'|'.join(_numbers(0, ten * 10 - 1))})"
@@ -100,7 +100,7 @@ def _backward_numbers(high: int) -> Iterator[str]:
 
 
 def _backward_names(field: CronField) -> Iterator[str]:
-    """Spell out the pairs that have a name on at least one side."""
+    """Yield the pairs that have a name on at least one side."""
     for start in range(field.low + 1, field.high + 1):
         name = field.names[start - field.low]
         yield f"(?i:{name})-{_value(field, field.low, start - 1)}"

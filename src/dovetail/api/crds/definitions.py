@@ -50,7 +50,7 @@ _HOSTNAME_MESSAGE: Final = f"{_HOSTNAME} can't be set here: each node has its ow
 
 
 def _own_domain(name: str) -> str:
-    """Say in CEL that a label is not of Karpenter's domain, or one of the two of it that may be used."""
+    """Return the CEL rule: a label is not of Karpenter's domain, or is one of the two that may be used."""
     allowed = f"{name} == 'karpenter.sh/capacity-type' || {name} == '{_POOL_LABEL}'"
     return f"{allowed} || !{name}.matches(r'^[^/]*karpenter[.]sh(/|$)')"
 

@@ -163,44 +163,45 @@ TEMPLATE: Final = Shape(
     required=("spec",),
     remedy="the machines' template",
 )
-NODE_POOL: Final = Shape(
-    kind=Kind.MAP,
-    fields={
-        "apiVersion": _text(),
-        "kind": _text(),
-        "metadata": _METADATA,
-        "spec": Shape(
-            kind=Kind.MAP,
-            fields={
-                "template": TEMPLATE,
-                "disruption": DISRUPTION,
-                "limits": _QUANTITIES,
-                "replicas": Shape(kind=Kind.WHOLE, low=0, remedy="0 or more"),
-                "weight": Shape(kind=Kind.WHOLE, low=1, high=100, remedy="1 to 100"),
-            },
-            required=("template",),
-            remedy="what the pool is",
-        ),
-        "status": Shape(kind=Kind.MAP),
-    },
-    required=("spec",),
+
+
+def _object(spec: Shape) -> Shape:
+    """Return the shape of a whole object with such a spec."""
+    return Shape(
+        kind=Kind.MAP,
+        fields={
+            "apiVersion": _text(),
+            "kind": _text(),
+            "metadata": _METADATA,
+            "spec": spec,
+            "status": Shape(kind=Kind.MAP),
+        },
+        required=("spec",),
+    )
+
+
+NODE_POOL: Final = _object(
+    Shape(
+        kind=Kind.MAP,
+        fields={
+            "template": TEMPLATE,
+            "disruption": DISRUPTION,
+            "limits": _QUANTITIES,
+            "replicas": Shape(kind=Kind.WHOLE, low=0, remedy="0 or more"),
+            "weight": Shape(kind=Kind.WHOLE, low=1, high=100, remedy="1 to 100"),
+        },
+        required=("template",),
+        remedy="what the pool is",
+    )
 )
-NODE_CLAIM: Final = Shape(
-    kind=Kind.MAP,
-    fields={
-        "apiVersion": _text(),
-        "kind": _text(),
-        "metadata": _METADATA,
-        "spec": Shape(
-            kind=Kind.MAP,
-            fields={
-                **_NODE_FIELDS,
-                "resources": Shape(kind=Kind.MAP, fields={"requests": _QUANTITIES}),
-            },
-            required=_NEEDED,
-            remedy="what the machine is",
-        ),
-        "status": Shape(kind=Kind.MAP),
-    },
-    required=("spec",),
+NODE_CLAIM: Final = _object(
+    Shape(
+        kind=Kind.MAP,
+        fields={
+            **_NODE_FIELDS,
+            "resources": Shape(kind=Kind.MAP, fields={"requests": _QUANTITIES}),
+        },
+        required=_NEEDED,
+        remedy="what the machine is",
+    )
 )

@@ -58,7 +58,7 @@ def validate_manifest(tree: Any) -> tuple[Finding, ...]:
         tree = _lenient(as_v1(tree))
     findings += _metadata(tree)
     findings += _pool(tree) if kind == "NodePool" else _claim(tree)
-    return _once(findings)
+    return _without_repeats(findings)
 
 
 def has_errors(findings: tuple[Finding, ...]) -> bool:
@@ -66,7 +66,7 @@ def has_errors(findings: tuple[Finding, ...]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
-def _once(findings: list[Finding]) -> tuple[Finding, ...]:
+def _without_repeats(findings: list[Finding]) -> tuple[Finding, ...]:
     """Drop repeats: the API server and the controller refuse many things for the same reason."""
     return tuple(dict.fromkeys(findings))
 

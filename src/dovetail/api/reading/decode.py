@@ -139,7 +139,7 @@ def decode_objects(data: bytes) -> DecodedObjects:
 
 
 def unreadable_quantity(cluster: Cluster) -> str | None:
-    """Name the first object with an amount that is no quantity, its field and what to write; None: there is none."""
+    """Return the first object with an invalid quantity, its field and what to write; None if there is none."""
     items: tuple[AnyObject, ...] = (*cluster.nodes, *cluster.node_claims, *cluster.pods, *cluster.daemon_sets)
     for item in items:
         for path, resource, text in _amounts(msgspec.to_builtins(item), ""):

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from dovetail.api.findings import InputError
+from dovetail.cli.cluster.pool_commands import add_pool_command, change_pools, check_pools
 
 _HOLD = """\
 Puts karpenter.sh/do-not-disrupt on the pools' nodes, with a mark of ours (dovetail.dev/hold). Nodes on which a person
@@ -28,38 +29,25 @@ examples:
 
 def register(subparsers: Any) -> None:
     """Add both commands to the command line."""
-    from dovetail.cli.live_cluster import add_cluster_options
-
     for name, what, epilog in (
         ("hold", "take Karpenter's own voluntary disruption off a pool's nodes", _HOLD),
         ("release", "give Karpenter's own voluntary disruption back", _RELEASE),
     ):
-        parser = subparsers.add_parser(
-            name,
-            help=what,
-            description=f"{what[0].upper()}{what[1:]}.",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.add_argument("pools", metavar="POOL", nargs="*", help="names of NodePools")
-        parser.add_argument("--all", action="store_true", help="all pools")
+        parser = add_pool_command(subparsers, name, what, epilog)
         if name == "release":
             parser.add_argument(
                 "--stop-controller",
                 metavar="NS/LEASE",
                 help="with --all: take this Lease over first, so that controllers which run step down for an hour",
             )
-        add_cluster_options(parser)
         parser.set_defaults(run=run, releasing=name == "release")
 
 
 def run(args: argparse.Namespace) -> int:
     """Hold or release, and say what was done; 1 where something could not be changed."""
-    from dovetail.cli.live_cluster import with_client
-    from dovetail.live.holds import HoldTally, UnknownPoolError, hold, pool_names, release, still_given
+    from dovetail.live.holds import HoldTally, hold, pool_names, release, still_given
 
-    if bool(args.pools) == args.all:
-        raise InputError("name the pools, or give --all")
+    check_pools(args)
     lease = _lease(args)
 
     async def work(client: Any) -> HoldTally:
@@ -80,12 +68,7 @@ def run(args: argparse.Namespace) -> int:
             return tally.plus(await release(client, pools)) if lease is not None else tally
         return await hold(client, await pool_names(client) if args.all else args.pools)
 
-    try:
-        tally = with_client(args, work)
-    except UnknownPoolError as error:
-        raise InputError(str(error)) from None
-    for line in sorted(tally.failed):
-        print(f"not changed: {line}", file=sys.stderr)
+    tally = change_pools(args, work)
     done = "released" if args.releasing else "held"
     print(f"{done} {len(tally.changed)}, left {len(tally.kept)} as they were, failed {len(tally.failed)}")
     return 1 if tally.failed else 0

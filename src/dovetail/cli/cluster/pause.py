@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dovetail.api.findings import InputError
+from dovetail.cli.cluster.pool_commands import add_pool_command, change_pools, check_pools
 
 _PAUSE: Final = """\
 While a pool is paused, no command of any reason starts there, nor one that takes nodes of it along. Commands in flight
@@ -27,40 +28,25 @@ examples:
 
 def register(subparsers: Any) -> None:
     """Add both commands to the command line."""
-    from dovetail.cli.live_cluster import add_cluster_options
-
     for name, what, epilog in (
         ("pause", "stop new commands in some pools, or in all", _PAUSE),
         ("resume", "let paused or halted pools go on", _RESUME),
     ):
-        parser = subparsers.add_parser(
-            name,
-            help=what,
-            description=f"{what[0].upper()}{what[1:]}.",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.add_argument("pools", metavar="POOL", nargs="*", help="names of NodePools")
-        parser.add_argument("--all", action="store_true", help="all pools")
+        parser = add_pool_command(subparsers, name, what, epilog)
         if name == "pause":
             end = parser.add_mutually_exclusive_group()
             end.add_argument("--for", dest="length", metavar="D", help="how long, such as 30m or 2h")
             end.add_argument("--until", metavar="T", help="until when, such as 2026-03-14T15:30:00Z")
             parser.add_argument("--reason", metavar="TEXT", default="", help="shown by plan, explain and events")
-        add_cluster_options(parser)
         parser.set_defaults(run=run, pausing=name == "pause")
 
 
 def run(args: argparse.Namespace) -> int:
     """Pause or resume, and say what was done; 1 if something could not be changed."""
-    import sys
-
-    from dovetail.cli.live_cluster import with_client
-    from dovetail.live.holds import HoldTally, UnknownPoolError
+    from dovetail.live.holds import HoldTally
     from dovetail.live.pauses import pause, resume
 
-    if bool(args.pools) == args.all:
-        raise InputError("name the pools, or give --all")
+    check_pools(args)
     until = pause_end(args.length, args.until, datetime.now(UTC)) if args.pausing else ""
 
     async def work(client: Any) -> HoldTally:
@@ -69,12 +55,7 @@ def run(args: argparse.Namespace) -> int:
             return await pause(client, pools, until, args.reason)
         return await resume(client, pools)
 
-    try:
-        tally = with_client(args, work)
-    except UnknownPoolError as error:
-        raise InputError(str(error)) from None
-    for line in sorted(tally.failed):
-        print(f"not changed: {line}", file=sys.stderr)
+    tally = change_pools(args, work)
     end = "" if until in ("", "true") else f" until {until}"
     done = "paused" if args.pausing else "resumed"
     names = ", ".join(tally.changed) or "nothing"

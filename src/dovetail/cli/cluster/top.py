@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
     watcher.start()
     try:
         if args.once:
-            return _once(watcher)
+            return _print_once(watcher)
         return _show(watcher)
     finally:
         watcher.stop()
 
 
-def _once(watcher: "Watcher") -> int:
+def _print_once(watcher: "Watcher") -> int:
     from dovetail.report.table import WIDTH
     from dovetail.ui.terminal import HEIGHT_MIN, WIDTH_MIN, Screen, plain, render
 

@@ -49,7 +49,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Work the calendar out and show it."""
+    """Compute the calendar and print it."""
     from dovetail.cli.inputs import (
         check_now,
         load_cluster_option,
@@ -250,7 +250,7 @@ def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterato
 
 
 def _alike(entry: "PoolCalendar") -> Iterator[tuple[list["Reason"], tuple["Stretch", ...]]]:
-    """Reasons whose calendars are the same are shown once."""
+    """Yield the reasons whose calendars are equal, together with that calendar."""
     groups: dict[tuple[Stretch, ...], list[Reason]] = {}
     for reason, stretches in entry.stretches.items():
         groups.setdefault(stretches, []).append(reason)

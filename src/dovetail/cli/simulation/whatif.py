@@ -129,7 +129,7 @@ def _length(text: str) -> int:
 
 
 def _announce(asked: "WhatIf", seconds: float) -> None:
-    """Say at once what will be done, and about how long it takes."""
+    """Print what will be done, and about how long it takes."""
     from dovetail.model.timing.duration import format_duration
     from dovetail.report.words import count, span
     from dovetail.sim.whatif import window_of

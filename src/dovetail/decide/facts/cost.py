@@ -61,7 +61,7 @@ def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
 
 
 def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:
-    """Name the deletion cost that is no 32-bit integer and is therefore ignored."""
+    """Return the deletion cost that is no 32-bit integer and is therefore ignored."""
     return deletion_cost(pod.metadata.annotations, ranked=ranked)[1] if pod.metadata.annotations else None
 
 

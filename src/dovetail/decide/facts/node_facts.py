@@ -130,7 +130,7 @@ class NodeFacts:
 
     @cached
     def turns(self) -> tuple[datetime, ...]:
-        """When time alone changes what may be done with it, but for its expiry: timers, a pod's do-not-disrupt."""
+        """Return when time alone changes what may be done with it: timers, a pod's do-not-disrupt; not its expiry."""
         if self.policy is None:
             return ()
         times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
@@ -171,7 +171,7 @@ class NodeFacts:
 
     @cached
     def pause(self) -> Pause | None:
-        """Its pool's pause, over or not."""
+        """Return its pool's pause, whether it is over or not."""
         return None if self.pool is None else read_pause(self.pool)
 
     @cached
@@ -186,7 +186,7 @@ class NodeFacts:
 
     @cached
     def falls_by(self) -> tuple[int, int]:
-        """By how much ageing lowers its required savings: so much money in so many nanoseconds."""
+        """Return by how much ageing lowers its required savings: so much money in so many nanoseconds."""
         if self.policy is None or not self.expire_after:
             return 0, 1
         return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
@@ -226,7 +226,7 @@ class NodeFacts:
         return cost.lifetime_remaining(self.expire_after, self.created, now)
 
     def disruption_cost(self, now: datetime) -> Fraction:
-        """Spec section 3, exact."""
+        """Return the exact disruption cost (spec section 3)."""
         return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
 
     def required_savings(self, now: datetime) -> tuple[int, int]:
@@ -261,7 +261,7 @@ class NodeFacts:
 
     @cached
     def rescheduling_cost(self) -> Fraction:
-        """1 + the sum of positive pod costs, exact."""
+        """Return 1 + the sum of positive pod costs, exact."""
         return cost.rescheduling_cost(self.positive_costs)
 
     @property

@@ -186,6 +186,10 @@ class BudgetLedger:
             and is_active(budget, at)
         ]
 
+    def leaving(self, pool: str) -> int:
+        """Return how many nodes of a pool are leaving or not ready: what flat budgets count as used."""
+        return self._used[pool]
+
     def _departures(self, pool: str, budget: Budget) -> list[Departure] | None:
         history = self._histories.get(pool, ())
         if history is None:

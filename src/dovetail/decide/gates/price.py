@@ -226,7 +226,7 @@ class _FloatGates:
         return _cheaper_than(new_node, self.price)
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
-        """Say that nothing is cheaper."""
+        """Return the refusal that nothing is cheaper, if that is so."""
         if kept:
             return None
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
@@ -312,7 +312,7 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
 
 
 def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
-    """As Karpenter: prices of compatible offerings only, a type without one counts as 0."""
+    """Drop the same types as Karpenter does: by compatible offerings only, a type without one counts as 0."""
     prices: dict[str, float] = {}
     for source in same:
         if source.offering_price is not None:
@@ -337,7 +337,7 @@ def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
 
 
 def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
-    """Work out what is saved: never overstated by default, Karpenter's estimate in its profile."""
+    """Compute what is saved: never overstated by default, Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
     cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
     estimate = float_sum(sources) - (cheapest.as_float if cheapest else 0.0)

@@ -45,7 +45,7 @@ class Refusal:
 
 @lru_cache(maxsize=1024)
 def not_less(price: Money, least: Money) -> Refusal:
-    """Say that a replacement costs no less; machines have few prices, so the same is said again and again."""
+    """Build the refusal that a replacement costs no less; cached, because machines have few prices."""
     return Refusal(
         gate=Gate.PRICE,
         why=f"No cheaper node would do: some of its pods fit on no other node, and a machine for them costs at least "
@@ -56,7 +56,7 @@ def not_less(price: Money, least: Money) -> Refusal:
 
 
 def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
-    """Say that nothing cheaper would do."""
+    """Build the refusal that nothing cheaper fits."""
     if cheapest is None:
         why = "No instance type that fits can be launched now."
     else:
@@ -78,7 +78,7 @@ def below_threshold(
     cheaper: int | None = None,
     simulated: bool = True,
 ) -> Refusal:
-    """Say that it saves too little for what it disturbs."""
+    """Build the refusal that it saves too little for what it disturbs."""
     figures: dict[str, Figure] = {
         "savingsPerHour": dollars(savings, bare=True),
         "requiredSavingsPerHour": dollars(required, bare=True),
@@ -98,7 +98,7 @@ def below_threshold(
 
 
 def spot_switched_off(price: Money) -> Refusal:
-    """Say that spot to spot is switched off."""
+    """Build the refusal that spot-to-spot consolidation is switched off."""
     return Refusal(
         gate=Gate.SPOT_TO_SPOT,
         why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",

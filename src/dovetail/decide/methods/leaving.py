@@ -45,7 +45,7 @@ def first_command(
 
 
 def why_it_goes(command: Command) -> str:
-    """Say in a sentence why nothing holds a node that has to go."""
+    """Return a sentence: why nothing holds a node that has to leave."""
     if command.terminate_first == NO_RESERVED_CAPACITY:
         return "It goes first: its own slot of the reservation is what its pods wait for."
     if command.terminate_first:

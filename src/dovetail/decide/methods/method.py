@@ -34,7 +34,7 @@ class MethodRun:
 
 
 def budget_result(context: RoundContext, method: Method, pool: str) -> GateResult:
-    """Say that a pool's flat budget has nothing left for the method's reason."""
+    """Build the result that a pool's flat budget has nothing left for the method's reason."""
     reason = REASON_OF[method]
     allowance: Allowance = context.ledger.allowance(pool, reason)
     budget = allowance.budget
@@ -62,7 +62,7 @@ def budget_result(context: RoundContext, method: Method, pool: str) -> GateResul
 
 
 def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Allowance) -> GateResult:
-    """Say that a rate budget is used up, and when the next node may go."""
+    """Build the result that a rate budget is used up, and when the next node may leave."""
     budget = allowance.budget
     assert budget is not None
     assert budget.per is not None
@@ -83,7 +83,7 @@ def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Al
 
 
 def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
-    """Say that a topology budget holds a drifted node back: not its domain's turn, or its domain is used up."""
+    """Build the result that a topology budget holds a drifted node: not its domain's turn, or it is used up."""
     key, domain = entry.budget.topology_key, entry.domain or "(no label)"
     if not entry.active:
         turn = entry.active_domain or "(no label)"
@@ -126,7 +126,7 @@ def take_within(
 
 
 def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
-    """Say of nodes that their pool had no budget left for them."""
+    """Build the results of nodes whose pool had no budget left for them."""
     pools = dict.fromkeys(facts.pool_name for facts in nodes)
     said = {pool: budget_result(context, method, pool) for pool in pools}
     return {facts.name: said[facts.pool_name] for facts in nodes}

@@ -83,7 +83,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
     if least > context.new_nodes_max:
         return _too_many_for_certain(least, context.new_nodes_max)
     sources = context.sources(nodes)
-    if launch and context.new_nodes_max == 1 and not context.settings.ties:  # chance goes by what was simulated
+    if launch and context.new_nodes_max == 1:
         paid = sum(source.price for source in sources)
         refusal = price.refuse_no_cheaper(paid, price.float_sum(sources), launch, context.settings)
         if refusal:

@@ -78,7 +78,7 @@ class Bounds:
 
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
-        """Nodes that could take a pod at all: they stay and overdraw nothing."""
+        """Return nodes that could take a pod at all: they stay and overdraw nothing."""
         frame = self._snapshot.frame
         stay: npt.NDArray[np.bool_] = frame.open & np.all(frame.room >= 0, axis=1)
         return stay
@@ -99,7 +99,10 @@ class Bounds:
 
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
-        """Leaving nodes whose pods count: only where a new node for them is the command's own, as in Karpenter."""
+        """Return leaving nodes whose pods count.
+
+        They count only if a new node for them is the command's own, as in Karpenter.
+        """
         return self._snapshot.leaving if self._snapshot.settings.rules.others_pods_count else ()
 
     @cached
@@ -207,7 +210,7 @@ class Bounds:
 
     @cached
     def _leaving_homeless(self) -> dict[int, dict[int, int]]:
-        """The same for leaving nodes alone; by the node that would have to stay for some of them, -1: any other."""
+        """Return the same for leaving nodes alone, by the node that would have to stay for some; -1: any other."""
         total: dict[int, int] = {}
         only: dict[int, list[tuple[SpecInfo, int]]] = {}
         movers = (self._snapshot.movers(index) for index, _ in self._counted)

@@ -90,13 +90,16 @@ class Unready:
 
     @cached
     def _leaving(self) -> list[Entry]:
-        """Pods of leaving nodes."""
+        """Return pods of leaving nodes."""
         movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
         return [entry for each in movers for entry in each.waiting]
 
     @cached
     def _harmless(self) -> list[Entry]:
-        """Pods that may be placed before others, in that order: those that waited before; in Karpenter, leaving too."""
+        """Return pods that may be placed before others, in that order.
+
+        These are the pods that waited before; in the profile karpenter-1.15, also those of leaving nodes.
+        """
         leaving = self._leaving if self._snapshot.settings.rules.others_pods_count else ()
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 

@@ -39,7 +39,7 @@ class ValueBound:
     """The bound for one set of candidates; arrays have one row per node, machine or kind of pod."""
 
     def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
-        """`free`: they have to save no more than what waste lets pass (section 22)."""
+        """Start a search; `free`: the nodes have to save no more than what waste lets pass (section 22)."""
         frame = context.snapshot.frame
         placed = [(facts, place) for facts in candidates if (place := context.index_of(facts)) >= 0]
         places = [place for _, place in placed]

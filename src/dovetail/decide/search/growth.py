@@ -149,7 +149,7 @@ class Growth:
             self._grow(list(self.best), self.best_value, outside)
 
     def _neighbours(self, order: Sequence[int]) -> Iterator[list[int]]:
-        """Give sets that differ in one node, the most promising first."""
+        """Yield sets that differ in one node, the most promising first."""
         best, inside = list(self.best), frozenset(self.best)
         outside = [place for place in order if place not in inside][:_JOINERS_MAX]
         rank = {place: at for at, place in enumerate(order)}

@@ -31,7 +31,7 @@ class Sums:
     """Candidates as rows: what each is worth and consumes. Sets are lists of their places."""
 
     def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
-        """`free`: their disturbance is paid for already (section 22)."""
+        """Start with no node; `free`: their disruption is paid for already (section 22)."""
         frame = context.snapshot.frame
         count = frame.room.shape[1]
         takes = frame.open.copy()

@@ -108,7 +108,7 @@ class Run:
         return () if self.command is None else tuple(place.node for place in self.command.placements)
 
     def record(self, phase: Phase, now: datetime) -> str:
-        """Word what its objects carry."""
+        """Return the record that its objects carry."""
         return encode_record(
             Record(
                 id=self.id,
@@ -139,35 +139,35 @@ class Run:
     # ------------------------------------------------------------ ids
 
     def taint_id(self, candidate: Candidate) -> str:
-        """Name the tainting of a candidate."""
+        """Return the id of the instruction that taints a candidate."""
         return f"{self.id}/taint/{candidate.node}"
 
     def note_id(self, pool: str) -> str:
-        """Name the noting of the start on a pool."""
+        """Return the id of the instruction that notes the start on a pool."""
         return f"{self.id}/note/{pool}"
 
     def forget_id(self, pool: str) -> str:
-        """Name taking the start off a pool again."""
+        """Return the id of the instruction that removes the start from a pool."""
         return f"{self.id}/forget/{pool}"
 
     def untaint_id(self, candidate: Candidate) -> str:
-        """Name the untainting of a candidate."""
+        """Return the id of the instruction that untaints a candidate."""
         return f"{self.id}/untaint/{candidate.node}"
 
     def create_id(self, name: str) -> str:
-        """Name the creation of a replacement."""
+        """Return the id of the instruction that creates a replacement."""
         return f"{self.id}/create/{name}"
 
     def delete_id(self, name: str) -> str:
-        """Name the deletion of a NodeClaim."""
+        """Return the id of the instruction that deletes a NodeClaim."""
         return f"{self.id}/delete/{name}"
 
     def attribute_id(self, name: str, *, at_once: bool = False) -> str:
-        """Name saying why a candidate's NodeClaim leaves: right after its deletion, or once that is known."""
+        """Return the id of the instruction that writes why a candidate's NodeClaim leaves."""
         return f"{self.id}/attribute{'-at-once' if at_once else ''}/{name}"
 
     def clear_id(self, name: str) -> str:
-        """Name the clearing of a replacement's record."""
+        """Return the id of the instruction that clears a replacement's record."""
         return f"{self.id}/clear/{name}"
 
 

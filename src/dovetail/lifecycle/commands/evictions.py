@@ -27,7 +27,7 @@ _COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def evict_id(run: Run, pod: Pod) -> str:
-    """Name the eviction of a pod."""
+    """Return the id of the instruction that evicts a pod."""
     return f"{run.id}/evict/{pod.metadata.namespace}/{pod.metadata.name}/{pod.metadata.uid}"
 
 

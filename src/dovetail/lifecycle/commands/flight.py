@@ -103,7 +103,10 @@ def has_unlaunched(store: Store) -> bool:
 def bind_to_claims(
     command: Command, store: Store, taken: Callable[[str], bool], manages: Callable[[str], bool]
 ) -> tuple[Candidate, ...] | None:
-    """Tie a command's nodes to their NodeClaims; None where one has none, is not ours, or is in another command."""
+    """Return a command's nodes with their NodeClaims.
+
+    None if one has none, is not managed, or is in another command.
+    """
     found = []
     for name in command.nodes:
         node, claim = store.get(Node, name), store.claim_of(name)
@@ -136,7 +139,7 @@ def propose(
 
 
 def adopt(run: Run, command: Command, candidates: tuple[Candidate, ...], now: datetime) -> None:
-    """Let a command be what the (renewed) decision says."""
+    """Replace a command's content with that of the (renewed) decision."""
     run.command, run.candidates, run.action, run.began = command, candidates, command.action, now
     run.replacements = replacement_names(command, run.id)
     run.pools = tuple(spec.node_pool for spec in command.replacements)

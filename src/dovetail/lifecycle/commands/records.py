@@ -101,13 +101,13 @@ def carries(item: Node | NodeClaim, command_id: str) -> bool:
 
 
 def command_id(command: Command, uids: tuple[str, ...], identity: str, now: datetime, number: int) -> str:
-    """Name a command by what it is, when it was decided and by whom: no chance, and never twice the same."""
+    """Return a command's id, made of what it is, when and by whom it was decided: deterministic and unique."""
     parts = (identity, str(number), now.isoformat(), command.action, command.method, *command.nodes, *uids)
     return sha256("\x00".join(parts).encode()).hexdigest()[:_ID_LENGTH]
 
 
 def replacement_names(command: Command, ident: str) -> tuple[str, ...]:
-    """Name the replacement NodeClaims of a command, so that creating them twice is creating them once."""
+    """Return the names of a command's replacement NodeClaims, so that creating them is idempotent."""
     return tuple(_fit(spec.node_pool, f"-{ident}-{index}") for index, spec in enumerate(command.replacements))
 
 

@@ -54,7 +54,7 @@ def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[st
 
 
 def _keep_latest(records: dict[str, Record], record: Record) -> None:
-    """Of several records of one command the latest counts: that of its launch rather than that of its taint."""
+    """Keep the latest of several records of one command: that of its launch rather than that of its taint."""
     known = records.get(record.id)
     if known is None or known.since < record.since:
         records[record.id] = record

@@ -45,7 +45,10 @@ _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 
 
 def keeps(run: Run, name: str, view: View) -> bool:
-    """Whether a roll-back must leave a replacement: it is ready, and pods that have left a node already need it."""
+    """Return whether a roll-back must keep a replacement.
+
+    That is so if it is ready and pods that have already left a node need it.
+    """
     if not is_initialized(run, name, view):
         return False
     return bool(run.evicted_last) or has_surged(run) or any(is_leaving(run, entry, view) for entry in run.candidates)
@@ -138,7 +141,7 @@ def _taint_done(run: Run, entry: Candidate, view: View) -> bool:
 
 
 def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
-    """In the phase after the deletion only what is seen counts, so that one that was lost is asked for again."""
+    """Return whether a deletion is done; after that phase only what is seen counts, so that a lost one is repeated."""
     claim = claim_of(entry, view.store)
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return True
@@ -190,7 +193,10 @@ def _untaint_done(run: Run, entry: Candidate, view: View) -> bool:
 
 
 def _undo_done(run: Run, name: str, view: View) -> bool:
-    """Whether a replacement is off the cluster or on its way off. One whose creation is unanswered is waited for."""
+    """Return whether a replacement is off the cluster or on its way off.
+
+    One whose creation is unanswered is waited for.
+    """
     ident = run.delete_id(name)
     if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
         return True
@@ -211,11 +217,11 @@ def _undo_done(run: Run, name: str, view: View) -> bool:
 
 
 def instructions(run: Run, view: View) -> list[Instruction]:
-    """Word what the phase asks for and what is due to be asked; notes when to ask for the rest."""
+    """Build the instructions of the phase that are due, and note when to ask for the rest."""
     wanted: list[Instruction] = []
     run.retry_at = None
     for step, target in open_steps(run, view):
-        worded = _word(run, step, target, view)
+        worded = _build(run, step, target, view)
         ident = run.create_id(target) if worded is None else worded.id
         if worded is not None and run.attempts.due(ident, view.elapsed):
             run.attempts.ask(ident, view.elapsed, UNKNOWN_WAIT if step is Step.CREATE else 0)
@@ -238,7 +244,7 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
     return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
-Worded = (
+Built = (
     SurgeDeployment
     | NoteDisruption
     | ForgetDisruption
@@ -251,7 +257,7 @@ Worded = (
 )
 
 
-def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
+def _build(run: Run, step: Step, target: str, view: View) -> Built | None:
     match step:
         case Step.NOTE:
             return NoteDisruption(
@@ -305,7 +311,7 @@ def _word(run: Run, step: Step, target: str, view: View) -> Worded | None:
 
 
 def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
-    """Word a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
+    """Build a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
     claim = claim_of(entry, view.store)
     bound, waiting = _drain_for(run, entry, view), (*MAY_WAIT, Method.UNHEALTHY)
     return DeleteNodeClaim(

@@ -43,7 +43,7 @@ def is_over(run: Run, view: View) -> bool:
 
 
 def surge_id(run: Run, name: str) -> str:
-    """Name the rolling of a Deployment."""
+    """Return the id of the instruction that rolls a Deployment."""
     return f"{run.id}/surge/{name}"
 
 

@@ -68,7 +68,7 @@ def node_claim_tree(name: str, replacement: Replacement, pool: Tree, marks: Mapp
 
 
 def launch_problem(replacement: Replacement, pool: Tree) -> str:
-    """Say why Karpenter could not launch this NodeClaim of the pool as it is on the server now; empty where it could.
+    """Return why Karpenter could not launch this NodeClaim of the pool as it is now; empty if it could.
 
     A claim that can't be launched makes Karpenter's whole provisioner wait, so it must not be created at all.
     """
@@ -95,7 +95,7 @@ def _reaches(used: object, limit: object, resource: str) -> bool:
 
 
 def _requirement_problem(replacement: Replacement, pool: Tree) -> str:
-    """Say which requirement of the pool rules the replacement out; the pool may have changed since it was planned."""
+    """Return which requirement of the pool, which may have changed since, rules the replacement out."""
     for entry in listing(pool, "spec", "template", "spec", "requirements"):
         key, operator, values = entry.get("key"), entry.get("operator"), entry.get("values") or ()
         if not isinstance(key, str) or not isinstance(operator, str) or not isinstance(values, list | tuple):

@@ -42,7 +42,7 @@ def set_condition(asked: SetPoolCondition, pool: Tree | None, context: EffectCon
 
 
 def event_ref(asked: PublishEvent, context: EffectContext) -> Ref:
-    """Name an event by what it says of what: the same again within the hour that events live is the same event."""
+    """Return the name of an event, made of its text and object: repeated within its hour, it is the same event."""
     uid = context.uid_of(asked.kind, asked.name)
     digest = sha256("\x00".join((uid, asked.reason, asked.message)).encode()).hexdigest()[:16]
     name = f"{asked.name[:_EVENT_NAME_MAX].rstrip('-.')}.{digest}"

@@ -29,6 +29,13 @@ class _Moved:
     before: Before
     within: dict[str, int]
     due: dict[str, int] | None = None
+    counted: tuple[int, dict[str, int]] | None = None
+
+    def gaps(self, store: Store) -> dict[str, int]:
+        """Return how many ready pods each owner lacks; counted once for each version of the store."""
+        if self.counted is None or self.counted[0] != store.version:
+            self.counted = (store.version, missing(self.before, store))
+        return self.counted[1]
 
 
 class Aftercare:
@@ -71,7 +78,7 @@ class Aftercare:
         """Return the pools that wait for moved pods, and which."""
         found: dict[str, str] = {}
         for ident, moved in self._moved.items():
-            gaps = {} if moved.due is None else missing(moved.before, store)
+            gaps = {} if moved.due is None else moved.gaps(store)
             if gaps:
                 for pool in moved.due or ():
                     named = ", ".join(_names(gaps, store))
@@ -85,7 +92,7 @@ class Aftercare:
         for ident, moved in tuple(self._moved.items()):
             if moved.due is None:
                 continue
-            gaps = missing(moved.before, store)
+            gaps = moved.gaps(store)
             if not gaps:
                 del self._moved[ident]
                 settled = True
@@ -113,7 +120,7 @@ class Aftercare:
         return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
 
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
-        """Word the end of halts whose owners have as many ready pods as they had."""
+        """Build the end of halts whose owners have as many ready pods as before."""
         orders = []
         for pool in store.node_pools():
             halt = read_halt(pool) if manages(pool.metadata.name) else None

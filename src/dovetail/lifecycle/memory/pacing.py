@@ -123,7 +123,7 @@ class Pacing:
         return [until for memory in self._memories() for until in memory.values()]
 
     def settles_at(self, elapsed: int) -> int | None:
-        """Until when no cost action starts, if one has to wait (S4)."""
+        """Return until when no cost action starts; None if none has to wait (docs/designs, stabilization)."""
         latest = max(self.settling.values(), default=0)
         return latest if latest > elapsed else None
 

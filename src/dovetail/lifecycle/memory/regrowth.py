@@ -98,7 +98,7 @@ def _owners(pod: Pod) -> list[str]:
 
 
 def _came_back(watched: _Watched, store: Store) -> bool:
-    """Whether a NodeClaim that is not ours has come since and carries, or waits for, pods of the moved ones' owners."""
+    """Return whether a new NodeClaim of another controller carries, or waits for, pods of the moved pods' owners."""
     fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
     waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
     return any(

@@ -165,7 +165,7 @@ class ApiClient:
         for attempt in range(1, tries + 1):
             wait = self.backoff(attempt)
             try:
-                answer = await self._once(request)
+                answer = await self._send(request)
                 self._check(path, answer)
             except ApiError as error:
                 again = error.status == 429 or error.renewed or (error.status in _AWAY and method == "GET")
@@ -196,11 +196,11 @@ class ApiClient:
             raise self.malformed(path, f"{_reason(error)}; it begins with {start!r}") from None
 
     def backoff(self, attempt: int, most: float = 30.0) -> float:
-        """Seconds to wait before the next try: doubling, spread by half."""
+        """Return seconds to wait before the next try: doubling, spread by half."""
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
     async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[ListResponse]:
-        """A collection page by page, so that no list is ever in memory as a whole; 410 where a page came too late."""
+        """Yield a collection page by page, so that no list is in memory as a whole; 410 if a page came too late."""
         token = ""
         while True:
             query = {"limit": str(PAGE_SIZE), **(params or {})}
@@ -276,7 +276,7 @@ class ApiClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
-    async def _once(self, request: _Request) -> bytes:
+    async def _send(self, request: _Request) -> bytes:
         token = await self.connection.tokens.token()
         try:
             asked = self._ask(request, token)

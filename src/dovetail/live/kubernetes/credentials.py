@@ -76,7 +76,7 @@ class TokenSource:
         return self._token
 
     def forget(self, token: str) -> bool:
-        """The server refused this token; says whether another one may be had, which it is every few seconds at most."""
+        """Forget a token that the server refused; return whether another may be fetched (every few seconds at most)."""
         if self.file is None and self.plugin is None:
             return False
         if token != self._token:
@@ -122,7 +122,7 @@ def _is_token(text: str) -> bool:
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
-    """The cluster of the given kubeconfig, of $KUBECONFIG, of ~/.kube/config, or the one that this pod runs in."""
+    """Return the cluster of the given kubeconfig, $KUBECONFIG, ~/.kube/config, or the one this pod runs in."""
     paths = _kubeconfig_paths(kubeconfig)
     if paths:
         return _from_kubeconfig(_merge(paths), context)
@@ -154,7 +154,7 @@ def _kubeconfig_paths(given: str | None) -> list[Path]:
 
 
 def _merge(paths: list[Path]) -> dict[str, Any]:
-    """Several kubeconfigs as kubectl merges them: the first to name a thing wins."""
+    """Merge kubeconfigs as kubectl does: the first to name a thing wins."""
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for path in paths:
         try:
@@ -249,7 +249,7 @@ def _ssl_context(cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContex
 
 
 def _material(section: dict[str, Any], key: str) -> bytes | None:
-    """PEM bytes given inline (`key-data`) or by file name, relative to the kubeconfig."""
+    """Return PEM bytes given inline (`key-data`) or by file name, relative to the kubeconfig."""
     inline = section.get(f"{key}-data")
     if inline:
         return base64.b64decode("".join(str(inline).split()), validate=True)
@@ -259,7 +259,7 @@ def _material(section: dict[str, Any], key: str) -> bytes | None:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """The ssl module takes a client certificate only from a file: one that nobody else can read, gone at once."""
+    """Load a client certificate from a private temporary file: the ssl module takes it only from a file."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -100,7 +100,7 @@ class LeaderElection:
                 await asyncio.shield(self._release())
 
     async def _try(self) -> bool | None:
-        """True: the Lease is ours now; False: it is somebody else's; None: no answer."""
+        """Try to take or renew the Lease. True: held; False: another holds it; None: no answer."""
         patience = self.renew_deadline
         if self.leading:
             # Half of it: a call that hangs must leave time for another one.
@@ -110,19 +110,19 @@ class LeaderElection:
                 return await self._acquire_or_renew()
         except (UnreachableError, TimeoutError) as error:
             self._version = ""
-            self._say(f"the Lease can't be renewed ({str(error) or 'no answer in time'}); trying again")
+            self._warn(f"the Lease can't be renewed ({str(error) or 'no answer in time'}); trying again")
             return None
         except ApiError as error:
             self._version = ""
             # A conflict means that another candidate wrote between our read and our write: read again next time.
             if error.status == 403:
                 rule = LEASE.rule("get, create, patch")
-                self._say(f"not allowed to use Leases in namespace {self.namespace}: add {rule} to our role there")
+                self._warn(f"not allowed to use Leases in namespace {self.namespace}: add {rule} to our role there")
             elif error.status != 409:
-                self._say(f"the Lease can't be renewed ({error}); trying again")
+                self._warn(f"the Lease can't be renewed ({error}); trying again")
             return None
 
-    def _say(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         if message != self._noted:
             self._noted = message
             self.note(message)

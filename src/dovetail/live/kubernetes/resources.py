@@ -27,7 +27,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """`v1`, `apps/v1`."""
+        """Return the API version, such as `v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:

@@ -28,19 +28,19 @@ class Log:
         return Log(LEVELS[self._level], self._stream, **{**self._fields, **fields})
 
     def debug(self, message: str, **fields: object) -> None:
-        """What a developer wants to know."""
+        """Log what a developer wants to know."""
         self._write("debug", message, fields)
 
     def info(self, message: str, **fields: object) -> None:
-        """What happened."""
+        """Log what happened."""
         self._write("info", message, fields)
 
     def warning(self, message: str, **fields: object) -> None:
-        """What somebody should look at."""
+        """Log what an operator should look at."""
         self._write("warning", message, fields)
 
     def error(self, message: str, **fields: object) -> None:
-        """What somebody must look at."""
+        """Log what an operator must look at."""
         self._write("error", message, fields)
 
     def _write(self, level: str, message: str, fields: dict[str, object]) -> None:

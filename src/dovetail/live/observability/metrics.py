@@ -238,7 +238,7 @@ class Metrics:
         return tuple(sorted(found | families | histograms))
 
     def show_verdicts(self, counts: dict[tuple[str, str], int]) -> None:
-        """Nodes by pool and gate; what is no longer there goes to nothing."""
+        """Set the counts of nodes by pool and gate; what is no longer there becomes zero."""
         self.verdicts.clear()
         for (pool, gate), number in sorted(counts.items()):
             if gate != ELIGIBLE:

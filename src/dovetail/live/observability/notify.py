@@ -15,27 +15,9 @@ import aiohttp
 import msgspec
 
 from dovetail.api.findings import InputError
+from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.outcome import CommandOutcome
-from dovetail.lifecycle.reports import (
-    BudgetChanged,
-    CommandAdvanced,
-    CommandDropped,
-    CommandFound,
-    CommandProposed,
-    CostActionUndone,
-    InstructionNotDone,
-    LeadershipChanged,
-    MovesBlocked,
-    PoolBacksOff,
-    RecordIgnored,
-    Report,
-    RoundEnded,
-    VerdictsChanged,
-    ViewIsOld,
-    Warned,
-    command_of,
-)
 from dovetail.live.kubernetes.sockets import Sockets
 from dovetail.live.observability.logs import Log
 from dovetail.report.words import safe
@@ -83,53 +65,56 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
     return tuple(targets)
 
 
-def worth_telling(report: Report) -> bool:
+def worth_telling(report: reports.Report) -> bool:
     """Return whether people want to hear of it: a command begins, ends, fails or is undone; a pool backs off."""
     match report:
-        case CommandAdvanced():
+        case reports.CommandAdvanced():
             return report.phase in _PHASES
-        case PoolBacksOff():
+        case reports.PoolBacksOff():
             return True
         case (
-            CommandFound()
-            | InstructionNotDone()
-            | CostActionUndone()
+            reports.CommandFound()
+            | reports.InstructionNotDone()
+            | reports.CostActionUndone()
             | CommandOutcome()
-            | CommandProposed()
-            | CommandDropped()
-            | RoundEnded()
-            | VerdictsChanged()
-            | BudgetChanged()
-            | MovesBlocked()
-            | Warned()
-            | RecordIgnored()
-            | LeadershipChanged()
-            | ViewIsOld()
+            | reports.CommandProposed()
+            | reports.CommandDropped()
+            | reports.RoundEnded()
+            | reports.VerdictsChanged()
+            | reports.BudgetChanged()
+            | reports.MovesBlocked()
+            | reports.Warned()
+            | reports.RecordIgnored()
+            | reports.LeadershipChanged()
+            | reports.ViewIsOld()
         ):
             return False
         case _:
             assert_never(report)
 
 
-def message(report: Report) -> dict[str, Any]:
+def message(report: reports.Report) -> dict[str, Any]:
     """Return the plain form: what happened, with every figure."""
     figures = {key: safe(value) if isinstance(value, str) else value for key, value in report.figures.items()}
     return {
         "source": "dovetail",
         "topic": safe(report.topic),
-        "command": safe(command_of(report)),
+        "command": safe(reports.command_of(report)),
         "message": safe(report.message, 1000),
         "figures": figures,
     }
 
 
-def body(form: str, report: Report) -> bytes:
+def body(form: str, report: reports.Report) -> bytes:
     """Return what is posted: Slack's form is one line of text, with its markup switched off."""
     plain = message(report)
     if form == "json":
         return msgspec.json.encode(plain)
     text = plain["message"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    alarming = isinstance(report, PoolBacksOff) or getattr(report, "phase", None) in (Phase.ROLLING_BACK, Phase.FAILED)
+    alarming = isinstance(report, reports.PoolBacksOff) or getattr(report, "phase", None) in (
+        Phase.ROLLING_BACK,
+        Phase.FAILED,
+    )
     mark = "⚠ " if alarming else ""
     quiet = {"mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
     return msgspec.json.encode({"text": f"{mark}Dovetail: {text}", **quiet})
@@ -143,10 +128,10 @@ class Notifier:
     log: Log
     sent: int = 0
     dropped: int = 0
-    _waiting: deque[Report] = field(default_factory=lambda: deque(maxlen=_WAITING_MAX))
+    _waiting: deque[reports.Report] = field(default_factory=lambda: deque(maxlen=_WAITING_MAX))
     _there: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, report: Report) -> None:
+    def take(self, report: reports.Report) -> None:
         """Keep a report for sending, if it is worth telling."""
         if not worth_telling(report):
             return
@@ -156,7 +141,7 @@ class Notifier:
         self._there.set()
 
     async def background_task(self, controller: "Controller") -> None:
-        """As a part that runs beside a controller; hears of every report from then on."""
+        """Run beside a controller; receives every report from then on."""
         assert controller.telemetry is not None
         controller.telemetry.notify = self.take
         await self.run()
@@ -178,7 +163,7 @@ class Notifier:
         finally:
             await sockets.hang_up()
 
-    async def _send(self, session: aiohttp.ClientSession, target: Target, report: Report) -> None:
+    async def _send(self, session: aiohttp.ClientSession, target: Target, report: reports.Report) -> None:
         why = ""
         for attempt in range(1, _TRIES + 1):
             try:

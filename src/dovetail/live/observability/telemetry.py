@@ -4,27 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
 from dovetail.lifecycle.outcome import CommandOutcome
-from dovetail.lifecycle.reports import (
-    BudgetChanged,
-    CommandAdvanced,
-    CommandDropped,
-    CommandFound,
-    CommandProposed,
-    CostActionUndone,
-    InstructionNotDone,
-    LeadershipChanged,
-    MovesBlocked,
-    PoolBacksOff,
-    RecordIgnored,
-    Report,
-    RoundEnded,
-    VerdictsChanged,
-    ViewIsOld,
-    Warned,
-    command_of,
-)
 from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
 from dovetail.model.command import REASON_OF, Action, Method
@@ -42,7 +24,7 @@ _ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED)
 CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
 
 
-def _decision(report: CommandAdvanced) -> str:
+def _decision(report: reports.CommandAdvanced) -> str:
     if report.terminate_first:
         return "terminate-first"
     return "replace" if report.action.value.startswith("replace") else "delete"
@@ -54,41 +36,53 @@ class Telemetry:
 
     log: Log
     metrics: Metrics
-    notify: Callable[[Report], None] = lambda report: None
+    notify: Callable[[reports.Report], None] = lambda report: None
     _verdicts: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     _phases: dict[str, Phase] = field(default_factory=dict)
 
-    def take(self, report: Report) -> None:
+    def take(self, report: reports.Report) -> None:
         """Log and count one report, then pass it on."""
-        figures = {"topic": report.topic, "command": command_of(report), **report.figures}
+        figures = {"topic": report.topic, "command": reports.command_of(report), **report.figures}
         fields = {key: value for key, value in figures.items() if value != ""}
         match report:
-            case CommandAdvanced():
+            case reports.CommandAdvanced():
                 write = self.log.warning if report.phase in _ALARMING else self.log.info
                 write(report.message, **fields)
                 self._count_command(report)
-            case VerdictsChanged():
+            case reports.VerdictsChanged():
                 self._count_verdicts(report)
-            case BudgetChanged():
+            case reports.BudgetChanged():
                 self._count_budget(report)
                 self.log.debug(report.message, **fields)
-            case MovesBlocked():
+            case reports.MovesBlocked():
                 self.metrics.threshold_blocked.labels(report.pool).inc(report.moves)
                 self.log.info(report.message, **fields)
-            case RoundEnded():
+            case reports.RoundEnded():
                 self.log.debug(report.message, **fields)
-            case Warned() | InstructionNotDone() | PoolBacksOff() | CommandDropped() | RecordIgnored() | ViewIsOld():
+            case (
+                reports.Warned()
+                | reports.InstructionNotDone()
+                | reports.PoolBacksOff()
+                | reports.CommandDropped()
+                | reports.RecordIgnored()
+                | reports.ViewIsOld()
+            ):
                 self.log.warning(report.message, **fields)
             case CommandOutcome():
                 self._count_outcome(report)
                 self.log.info(report.message, **fields)
-            case CommandFound() | CommandProposed() | CostActionUndone() | LeadershipChanged():
+            case (
+                reports.CommandFound()
+                | reports.CommandProposed()
+                | reports.CostActionUndone()
+                | reports.LeadershipChanged()
+            ):
                 self.log.info(report.message, **fields)
             case _:
                 assert_never(report)
         self.notify(report)
 
-    def _count_command(self, report: CommandAdvanced) -> None:
+    def _count_command(self, report: reports.CommandAdvanced) -> None:
         """Count a step of a command as Karpenter's own metrics do: reasons in lower case, at the start."""
         self._count_phase(report.command_id, report.phase)
         metrics, reason = self.metrics, REASON_OF[report.method].value.lower()
@@ -130,7 +124,7 @@ class Telemetry:
         for shown in _PHASES_SHOWN:
             self.metrics.commands.labels(shown.value).set(sum(1 for now in self._phases.values() if now is shown))
 
-    def _count_budget(self, report: BudgetChanged) -> None:
+    def _count_budget(self, report: reports.BudgetChanged) -> None:
         labels = (report.pool, report.reason.value)
         self.metrics.budget_limit.labels(*labels).set(report.allowed)
         self.metrics.budget_used.labels(*labels).set(report.used)
@@ -139,7 +133,7 @@ class Telemetry:
         self.metrics.allowed.labels(*lower).set(report.allowed)
         self.metrics.consuming.labels(*lower).set(report.used)
 
-    def _count_verdicts(self, report: VerdictsChanged) -> None:
+    def _count_verdicts(self, report: reports.VerdictsChanged) -> None:
         self._verdicts[report.pool] = report.counts
         self.metrics.show_verdicts(
             {(pool, gate): count for pool, counts in self._verdicts.items() for gate, count in counts}

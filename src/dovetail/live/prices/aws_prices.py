@@ -47,7 +47,7 @@ class LivePrices:
     warnings: list[str] = field(default_factory=list)
 
     def load(self) -> Catalogue:
-        """The table to start with: a cache of this hour, AWS, an older cache, the built-in table, in this order."""
+        """Return the table to start with: this hour's cache, AWS, an older cache, the built-in table, in this order."""
         table = self.recent()
         if table is not None:
             return table
@@ -62,7 +62,7 @@ class LivePrices:
         return cached if age is not None and timedelta(0) <= age < FRESH_FOR else None
 
     def fallback(self, why: PricesError) -> Catalogue:
-        """What stands in for AWS, with a warning: an older cache, else the built-in table; else the error itself."""
+        """Return a substitute for AWS, with a warning: an older cache or the built-in table; else raise the error."""
         table = self._read_cache() or self._built_in()
         if table is None:
             raise why
@@ -144,7 +144,7 @@ class LivePrices:
         self.pricing = self.pricing or boto3.client("pricing", region_name=_PRICING_API_REGION, config=config)
 
     def _zones(self) -> dict[str, str]:
-        """Zone name: zone id; Local and Wavelength zones are left out."""
+        """Return zone ids by zone name, without Local and Wavelength zones."""
         answer = self.ec2.describe_availability_zones()
         return {
             zone["ZoneName"]: zone.get("ZoneId", zone["ZoneName"])
@@ -179,7 +179,7 @@ class LivePrices:
         return {key: price for key, (_, price) in latest.items()}
 
     def _on_demand(self) -> dict[str, str]:
-        """Linux, shared tenancy, no software, no licence: dollars per hour."""
+        """Return dollars per hour for Linux, shared tenancy, no software, no licence."""
         fields = {
             "regionCode": self.region,
             "operatingSystem": "Linux",
@@ -228,7 +228,7 @@ class LivePrices:
         return table
 
     def _write_cache(self, table: Catalogue) -> None:
-        """Whole or not at all; a cache that can't be written is only a missed chance."""
+        """Write the cache atomically; failure is not an error."""
         if self.cache is None:
             return
         with contextlib.suppress(OSError):

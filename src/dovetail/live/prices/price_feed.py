@@ -41,7 +41,7 @@ def live_prices(where: str | None, cache: str | None = None) -> LivePrices | Non
 
 
 async def begin(prices: LivePrices, log: Log, patience: float = _START_SECONDS) -> Catalogue:
-    """The table to start with, and a word about where it comes from. AWS has less than a probe's patience to answer."""
+    """Return the table to start with, and log its source. AWS has to answer before a probe would fail."""
     try:
         table = prices.recent() or await _ask_or_fall_back(prices, patience)
     except PricesError as error:
@@ -67,7 +67,7 @@ def watch_prices(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> "Callable[[Controller], Awaitable[None]]":
-    """The part that runs beside the controller: the age as a metric, a warning when old, new prices when live."""
+    """Return the background task for prices: their age as a metric, a warning when old, new ones when live."""
 
     async def price_feed(controller: "Controller") -> None:
         if prices is not None:
@@ -129,7 +129,7 @@ async def apart(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def tell(set_it: Callable[[], None]) -> None:
+    def resolve(set_it: Callable[[], None]) -> None:
         def unless_gone() -> None:
             if not done.done():
                 set_it()
@@ -142,9 +142,9 @@ async def apart(work: Callable[[], T]) -> T:
             result = work()
         except BaseException as error:
             fault = error
-            tell(lambda: done.set_exception(fault))
+            resolve(lambda: done.set_exception(fault))
         else:
-            tell(lambda: done.set_result(result))
+            resolve(lambda: done.set_result(result))
 
     threading.Thread(target=run, name="prices", daemon=True).start()
     return await done

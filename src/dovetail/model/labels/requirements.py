@@ -157,7 +157,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __str__(self) -> str:
-        """``key In [a b] >=5 minValues 2``; of many values the first five."""
+        """Return ``key In [a b] >=5 minValues 2``; of many values the first five."""
         shown = sorted(self.values)
         if len(shown) > 5:
             shown[5:] = [f"and {len(shown) - 5} others"]
@@ -246,7 +246,10 @@ class Requirements:
         return self._by_key.get(key)
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Whether an existing node with these labels will do: what `compatible` says of `from_labels`, at less cost."""
+        """Return whether an existing node with these labels is compatible.
+
+        Equal to `compatible` with `from_labels`, at less cost.
+        """
         for key, requirement in self._by_key.items():
             value = labels.get(key)
             if value is None and key in _OLD_NAMES:
@@ -315,7 +318,7 @@ class Requirements:
         return self._by_key.keys()
 
     def _hint(self, key: str, allow_undefined: AbstractSet[str]) -> str:
-        """Name a label that may have been meant: one that contains the key or ends like it."""
+        """Return a label that may have been meant: one that contains the key or ends like it."""
         ending = key.partition("/")[2] or key
         for known in (*sorted(allow_undefined), *sorted(self._by_key)):
             if key in known or known.endswith(ending):
@@ -356,7 +359,10 @@ def _add(by_key: dict[str, Requirement], requirements: Iterable[Requirement]) ->
 
 
 def _meet(existing: Requirement, incoming: Requirement) -> bool:
-    """Whether two requirements on one key can be met by one node; one without the label does for two lenient ones."""
+    """Return whether two requirements on one key can be met by one node.
+
+    A node without the label meets two lenient ones.
+    """
     return existing.has_intersection(incoming) or (existing.lenient() and incoming.lenient())
 
 

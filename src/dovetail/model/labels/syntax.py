@@ -49,7 +49,7 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
 def well_known(provided: Iterable[str] = ()) -> frozenset[str]:
-    """Well-known labels together with those that the cloud provider's instance types carry."""
+    """Return well-known labels together with those that the cloud provider's instance types carry."""
     return WELL_KNOWN.union(provided)
 
 

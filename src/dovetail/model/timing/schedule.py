@@ -230,7 +230,7 @@ class Schedule:
         return hits
 
     def _offset(self, second: int) -> int:
-        """Seconds that the wall clock is ahead of UTC."""
+        """Return seconds that the wall clock is ahead of UTC."""
         shift = instant_of(second).astimezone(self._tz).utcoffset()
         assert shift is not None
         return shift // timedelta(seconds=1)

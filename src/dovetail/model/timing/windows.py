@@ -39,7 +39,10 @@ class Window:
         return self._stretch(now)[3]
 
     def never_hits(self) -> bool:
-        """Whether the schedule can't come true. Karpenter takes such a window for always open; here it never is."""
+        """Return whether the schedule never hits.
+
+        Karpenter treats such a window as always open; Dovetail as never open.
+        """
         return not self.schedule.possible()
 
     def _stretch(self, now: datetime) -> _Stretch:

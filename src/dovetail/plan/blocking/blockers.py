@@ -173,7 +173,7 @@ class _Vetoes:
         return {key: max(number, sum(wanted.get(key, {}).values())) for key, number in counts.items()}
 
     def collect(self, verdicts: dict[str, NodeVerdict]) -> _Found:
-        """Go through all nodes that Karpenter manages; those that some method would take are not held back."""
+        """Collect blockers of all nodes that Karpenter manages; those that some method would take have none."""
         alone: dict[str, tuple[Key, ...]] = {}
         for facts in self._context.nodes:
             verdict = verdicts.get(facts.name)
@@ -270,7 +270,7 @@ class _Vetoes:
         return key
 
     def _never_ends(self, entry: _Entry, facts: NodeFacts, pod: Pod) -> None:
-        """Say that a node that is leaving waits for a pod that nobody may evict, without a deadline."""
+        """Add the blocker: a leaving node waits without a deadline for a pod that nobody may evict."""
         claim = facts.claim
         if claim is None or claim.spec.termination_grace_period or entry.ends_never:
             return

@@ -25,7 +25,7 @@ class PdbSum:
 
 
 def pdb_sum(pdb: PodDisruptionBudget, pods: int) -> PdbSum:
-    """Work out what a PDB allows at best; `pods`: how many it selects, where its status does not say."""
+    """Compute what a PDB allows at best; `pods`: how many it selects, if its status does not say."""
     expected = pdb.status.expected_pods or pods
     most, least = pdb.spec.max_unavailable, pdb.spec.min_available
     if most is not None:

@@ -98,6 +98,7 @@ export function liveView(root, first) {
   const calendar = h("div", { class: "calendar" });
   const held = h("div");
   const events = h("ol", { class: "events" });
+  const outcomes = h("div");
   const warnings = h("div");
   const plan = h("div");
   const blockers = h("div", { "aria-live": "polite" });
@@ -121,6 +122,7 @@ export function liveView(root, first) {
       h("section", { class: "view", "aria-labelledby": "held-title" }, h("h2", { id: "held-title" }, "Held back"), h("p", { class: "soft" }, "What the nodes at each check cost; not all of that could be saved."), held,
         h("button", { type: "button", onclick: () => askBlockers(blockers) }, "what could be saved by lifting what?"), blockers),
       h("section", { class: "view", "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Since the start"), events)),
+    h("section", { class: "view", "aria-labelledby": "outcomes-title" }, h("h2", { id: "outcomes-title" }, "Promised and kept, an hour later"), outcomes),
     h("section", { class: "view", "aria-labelledby": "history-title" }, h("h2", { id: "history-title" }, "Over time"),
       h("div", { class: "plots" },
         plot({ ...shared, title: "Nodes", says: "Nodes that are there.", lines: [lines.nodes], format: (value) => value.toLocaleString("en-US") }),
@@ -138,6 +140,7 @@ export function liveView(root, first) {
       entry.until !== entry.at ? h("span", { class: "soft" }, `last at ${entry.until.slice(0, 16).replace("T", " ")}`) : null)) : h("li", { class: "soft" }, "Nothing changes by time alone."));
     put(calendar, calendarRows(document));
     put(held, heldBars(document));
+    put(outcomes, outcomeRows(document));
     put(events, document.history.events.length ? document.history.events.slice(0, 14).map((entry) => h("li", { class: entry.kind }, h("span", { class: "soft" }, entry.at.slice(11, 19)), " ", name(entry.text))) : h("li", { class: "soft" }, "Nothing yet."));
     put(warnings, document.warnings.length ? h("section", { class: "view" }, h("h2", null, count(document.warnings.length, "warning")), h("ul", null, document.warnings.map((text) => h("li", null, name(text))))) : null);
     for (const line of Object.values(lines)) line.seconds.splice(0, Infinity, ...document.history.seconds);
@@ -262,6 +265,19 @@ export function mergeReasons(reasons) {
     else rows.set(key, { reasons: [reason], stretches });
   }
   return [...rows.values()].map((row) => (rows.size === 1 ? { ...row, reasons: ["every reason"] } : row));
+}
+
+/** @param {LiveDocument} document */
+function outcomeRows(document) {
+  const { outcomes } = document;
+  if (outcomes.commands === 0) return [h("p", { class: "soft" }, "No command has ended an hour ago since this view was opened.")];
+  const share = outcomes.promised > 0 ? ` (${Math.round((100 * outcomes.saved) / outcomes.promised)} %)` : "";
+  const head = ["action", "pools", "promised", "saved", "reopened", "pods moved", "moved again"];
+  return [
+    h("p", null, `${count(outcomes.commands, "command")} promised ${dollars(outcomes.promised)} for the hour after their end and saved ${dollars(outcomes.saved)}${share}; ${outcomes.held} held; ${count(outcomes.reopened, "node")} reopened; ${outcomes.movedAgain} of ${count(outcomes.pods, "pod")} moved again.`),
+    h("table", null, h("thead", null, h("tr", null, head.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", null, outcomes.last.map((entry) => h("tr", null, h("td", null, entry.action), h("td", null, name(entry.pools.join(", "))), h("td", null, dollars(entry.promised, 4)), h("td", null, dollars(entry.saved, 4)), h("td", null, String(entry.reopened)), h("td", null, String(entry.pods)), h("td", null, String(entry.movedAgain)))))),
+  ];
 }
 
 /** @param {LiveDocument} document */

@@ -8,6 +8,7 @@ export type LiveDocument = {
   next: Coming[];
   calendar: CalendarPool[];
   money: Money;
+  outcomes: Outcomes;
   history: LiveHistory;
   warnings: Texts;
   plan: Record<string, unknown>;
@@ -58,6 +59,28 @@ export type CalendarStretch = {
   begin: string;
   end: string;
   allowed: number;
+};
+
+export type Outcomes = {
+  commands: number;
+  held: number;
+  promised: number;
+  saved: number;
+  reopened: number;
+  pods: number;
+  movedAgain: number;
+  last: Outcome[];
+};
+
+export type Outcome = {
+  id: string;
+  action: string;
+  pools: string[];
+  promised: number;
+  saved: number;
+  reopened: number;
+  pods: number;
+  movedAgain: number;
 };
 
 export type Money = {

@@ -304,7 +304,10 @@ def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
 
 
 def kept_preferences(claim: Claim) -> tuple[str, ...]:
-    """The preferences that pods still held when they came to a new node: without them an old one might have done."""
+    """Return the preferences that pods still held when they were placed on a new node.
+
+    Without them an existing node might have sufficed.
+    """
     found = []
     for pod, variant in zip(claim.pods, claim.variants, strict=True):
         what = next_preference(variant.spec)

@@ -155,7 +155,7 @@ class DaemonTerms:
         return False
 
     def for_nodes(self, place: int) -> tuple[tuple[Toleration, ...], tuple[Requirements, ...]]:
-        """Tolerations and terms to use on nodes that exist; Karpenter looks at one term only."""
+        """Return tolerations and terms to use on nodes that exist; Karpenter looks at one term only."""
         daemon = self.daemons[place]
         tolerations = (
             (*daemon.tolerations, TOLERATE_PREFERENCES) if self._eager or not self.sticky else daemon.tolerations

@@ -146,7 +146,7 @@ class ReqSet:
         return self._order
 
     def prices(self, kind: InstanceType) -> tuple[LaunchPrice | None, LaunchPrice | None]:
-        """(worst, cheapest) launch price of a type under these requirements."""
+        """Return (worst, cheapest) launch price of a type under these requirements."""
         mark = (kind.name, kind.pools)
         found = self._prices.get(mark)
         if found is None:
@@ -299,7 +299,7 @@ class Machines:
         return found
 
     def merged(self, base: ReqSet, more: ReqSet) -> ReqSet | None:
-        """`base` narrowed by `more`; None where they don't go together. Well-known labels may be undefined."""
+        """Return `base` narrowed by `more`; None if they are incompatible. Well-known labels may be undefined."""
         mark = (base.id, more.id)
         if mark in self._merged:
             return self._merged[mark]
@@ -312,7 +312,7 @@ class Machines:
         return found
 
     def narrowed(self, base: ReqSet, entry: Requirement) -> ReqSet:
-        """`base` with one requirement more, whether or not anything is left of it."""
+        """Return `base` with one requirement more, even if nothing matches it."""
         mark = (base.id, entry)
         found = self._narrowed.get(mark)
         if found is None:
@@ -320,7 +320,7 @@ class Machines:
         return found
 
     def replaced(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet:
-        """`base` with these requirements in place of its own on their keys."""
+        """Return `base` with these requirements in place of its own on their keys."""
         keys = {entry.key for entry in entries}
         return self.intern(Requirements((*(e for e in base.reqs if e.key not in keys), *entries)))
 

@@ -25,7 +25,7 @@ def cheapest(
     wanted: Iterable[SelectorRequirement], requests: Mapping[str, int], kinds: Iterable[InstanceType]
 ) -> Machine | None:
     """Return the cheapest available offering that the requirements and requests admit; ties by type and zone."""
-    offers = (machine for machine in Shop(kinds).offers(wanted, requests) if machine.offering.available)
+    offers = (machine for machine in LaunchableTypes(kinds).offers(wanted, requests) if machine.offering.available)
     return min(offers, key=launch_order, default=None)
 
 
@@ -35,10 +35,10 @@ def launch_order(machine: Machine) -> tuple[bool, int, str, str]:
     return (offering.capacity_type != names.RESERVED, offering.price, machine.kind.name, offering.zone)
 
 
-class Shop:
+class LaunchableTypes:
     """The types of a catalogue, prepared for many launches; from `previous` it takes over what has not changed."""
 
-    def __init__(self, kinds: Iterable[InstanceType], previous: "Shop | None" = None) -> None:
+    def __init__(self, kinds: Iterable[InstanceType], previous: "LaunchableTypes | None" = None) -> None:
         known = {} if previous is None else previous._types
         self._kinds = {kind.name: kind for kind in kinds}
         self._types: dict[str, tuple[InstanceType, Requirements, dict[str, int]]] = {}

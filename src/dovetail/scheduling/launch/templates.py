@@ -48,7 +48,7 @@ class Template:
 
 
 def order_by_weight(pools: Iterable[NodePool]) -> list[NodePool]:
-    """Heavier pools first; of one weight, the later name first."""
+    """Return pools by weight, heaviest first; of equal weight, the later name first."""
     by_name = sorted(pools, key=lambda pool: pool.metadata.name, reverse=True)
     return sorted(by_name, key=lambda pool: -(pool.spec.weight or 0))
 
@@ -133,7 +133,7 @@ class TemplateCache:
         sticky: bool,
         best_effort: bool,
     ) -> tuple[DaemonTerms, tuple[Template, ...]]:
-        """The daemons' terms and the templates; those of last time where pools, types and daemons are the same."""
+        """Return the daemons' terms and the templates; cached while pools, types and daemons are the same."""
         mark = (machines, daemons, len(resources.names), sticky, best_effort)
         if self._made is None or not are_the_same(pools, self._pools) or self._mark != mark:
             terms = DaemonTerms(daemons, sticky=sticky)

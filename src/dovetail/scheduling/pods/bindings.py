@@ -203,30 +203,30 @@ class Bindings:
 
     @property
     def unbound(self) -> list[Pod]:
-        """Pods that are bound to no node."""
+        """Return pods that are bound to no node."""
         return [self.pods[place] for place in self.unbound_places]
 
     @property
     def running(self) -> Mask:
-        """Pods that are on a known node and have not ended."""
+        """Return pods that are on a known node and have not ended."""
         mask: Mask = (self.node >= 0) & ~self.ended
         return mask
 
     @property
     def ended(self) -> Mask:
-        """Pods that have ended, wherever they are."""
+        """Return pods that have ended, wherever they are."""
         mask: Mask = self.flags & TERMINAL != 0
         return mask
 
     @property
     def daemons(self) -> Mask:
-        """Pods of DaemonSets, wherever they are."""
+        """Return pods of DaemonSets, wherever they are."""
         mask: Mask = self.flags & DAEMON != 0
         return mask
 
     @property
     def counted(self) -> Mask:
-        """Pods that spread and affinity count: running, and not about to go."""
+        """Return pods that spread and affinity count: running, and not about to go."""
         mask: Mask = self.running & (self.flags & TERMINATING == 0)
         return mask
 

@@ -26,7 +26,7 @@ class ClassIndex:
 
     @cached
     def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
-        """Classes by namespace and label."""
+        """Return classes by namespace and label."""
         found: dict[tuple[str, str, str], list[PodClass]] = {}
         for cls in self.classes:
             for key, value in cls.labels.items():
@@ -35,7 +35,7 @@ class ClassIndex:
 
     @cached
     def _by_namespace(self) -> dict[str, list[PodClass]]:
-        """Classes by namespace."""
+        """Return classes by namespace."""
         found: dict[str, list[PodClass]] = {}
         for cls in self.classes:
             found.setdefault(cls.namespace, []).append(cls)

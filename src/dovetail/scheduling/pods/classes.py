@@ -90,7 +90,7 @@ class Classes:
         return info
 
     def use_keys(self, keys: Iterable[str]) -> bool:
-        """Tells the registry which labels selectors look at; True where classes must be looked up anew."""
+        """Add the labels that selectors look at; return whether classes must be looked up again."""
         wider = self.keys | frozenset(keys)
         if wider == self.keys:
             return False
@@ -143,7 +143,7 @@ def _keys_of(selector: LabelSelectorSpec | None) -> Iterable[str]:
 
 
 def _selector_keys(spec: PodSpec) -> Iterable[str]:
-    """Labels that the spec's selectors look at."""
+    """Return labels that the spec's selectors look at."""
     for spread in spec.topology_spread_constraints:
         yield from _keys_of(spread.label_selector)
         yield from spread.match_label_keys
@@ -158,7 +158,7 @@ def _selector_keys(spec: PodSpec) -> Iterable[str]:
 
 
 def asked_values(spec: PodSpec) -> Iterable[tuple[str, Iterable[str]]]:
-    """Values of node labels that the spec asks for, required or preferred."""
+    """Return values of node labels that the spec asks for, required or preferred."""
     for key, value in spec.node_selector.items():
         yield key, (value,)
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None

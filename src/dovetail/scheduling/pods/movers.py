@@ -49,7 +49,7 @@ class Demand:
         return Demand(total, _least([dict(info.need) for info, _ in specs]))
 
     def plus(self, other: "Demand") -> "Demand":
-        """Both together."""
+        """Return the sum of two demands."""
         if not self.total or not other.total:
             return self if self.total else other
         total = self.total.copy()
@@ -197,7 +197,7 @@ class MoverRegistry:
         old: "MoverRegistry | None",
         surging: frozenset[Owner] = frozenset(),
     ) -> None:
-        """`keys`: the labels by which pods are classed; another set of them may be other classes."""
+        """Start a registry; `keys`: the labels by which pods are classed, another set may be other classes."""
         self._pdbs = pdbs
         self._keys = keys
         self._surging = surging
@@ -214,7 +214,7 @@ class MoverRegistry:
 
     @property
     def blockers(self) -> Blockers:
-        """PDBs that never allow an eviction."""
+        """Return PDBs that never allow an eviction."""
         if self._blockers is None:
             self._blockers = Blockers(self._pdbs, self._surging)
         return self._blockers

@@ -29,7 +29,7 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod) -> bool:
-    """Neither terminal nor terminating."""
+    """Return whether a pod is neither terminal nor terminating."""
     return not is_terminal(pod) and not is_terminating(pod)
 
 

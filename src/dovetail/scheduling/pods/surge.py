@@ -30,7 +30,7 @@ class Surge:
 
     @property
     def name(self) -> str:
-        """`namespace/name`."""
+        """Return `namespace/name`."""
         meta = self.deployment.metadata
         return f"{meta.namespace}/{meta.name}"
 

@@ -49,7 +49,7 @@ class NodeList(list[int]):
         self._all = nodes
 
     def grow(self) -> bool:
-        """Bring more of them; False where all are there."""
+        """Load more of them; return False if all are loaded."""
         there = len(self)
         self.extend(self._all[there : 4 * there].tolist())
         return len(self) > there
@@ -239,7 +239,10 @@ class Variant:
 
     @property
     def mask(self) -> Mask:
-        """The nodes that take a pod of this variant in the untouched snapshot, as far as that can only get worse."""
+        """Return the nodes that take a pod of this variant in the untouched snapshot.
+
+        A simulation only removes some.
+        """
         if self._mask is None:
             frame = self.frame
             mask = frame.open & self.static

@@ -86,7 +86,7 @@ class Storage:
         return VolumeNeeds(tuple(alternatives), tuple(attached), lost, unusable or lost)
 
     def asked_values(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Values of node labels that volumes and storage classes ask for."""
+        """Return values of node labels that volumes and storage classes ask for."""
         for volume in self.volumes.values():
             affinity = volume.spec.node_affinity
             required = affinity.required if affinity is not None else None

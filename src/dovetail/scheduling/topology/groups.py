@@ -48,9 +48,16 @@ class NodeFilter:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Equal for equal filters."""
+        """Return a key that is equal for equal filters."""
         tolerated = frozenset((t.key, t.operator, t.value, t.effect) for t in self.tolerations)
         return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
+
+    @property
+    def text(self) -> str:
+        """Return the filter in words; the same for equal filters, in whatever order they were met."""
+        tolerated = sorted({(t.key, t.operator, t.value, t.effect) for t in self.tolerations})
+        terms = sorted({str(term.to_spec()) for term in self.terms})
+        return f"{terms}/{tolerated}/{self.honor_affinity}/{self.honor_taints}"
 
     def nodes(self, columns: NodeColumns, *, raw: bool) -> Mask | None:
         """Return the nodes that take part; None: all. `raw`: with taints that pass while a node starts."""
@@ -84,7 +91,10 @@ class Domains:
         mentioned: Iterable[str] = (),
         ties: int = 0,
     ) -> None:
-        """`mentioned`: values that only pods ask for; such a domain exists once a pod is placed there."""
+        """Start with the known domains.
+
+        `mentioned`: values that only pods ask for, domains once a pod is placed there.
+        """
         self.key = key
         values, codes = columns.labels(key)
         self.names: list[str] = sorted({*values, *universe, *mentioned})
@@ -96,7 +106,7 @@ class Domains:
         self.taints = universe
 
     def openable(self, tolerations: tuple[Toleration, ...] | None) -> list[int]:
-        """Domains that new nodes could be in; with tolerations, only those behind taints that are tolerated."""
+        """Return domains that new nodes could be in; with tolerations, only those behind taints that are tolerated."""
         return [
             self.place[name]
             for name, sets in self.taints.items()
@@ -105,7 +115,7 @@ class Domains:
 
 
 def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> dict[str, list[tuple[Taint, ...]]]:
-    """The values of a label that pools and their types could give a node, with the taints that stand before each."""
+    """Return the values of a label that pools and their types could give a node, with the taints of each."""
     found: dict[str, list[tuple[Taint, ...]]] = {}
 
     def insert(values: Iterable[str], taints: tuple[Taint, ...]) -> None:
@@ -175,6 +185,7 @@ class Group:
     """
 
     __slots__ = (
+        "_text",
         "based_on",
         "classes",
         "counts",
@@ -198,6 +209,7 @@ class Group:
 
     def __init__(self, number: int, rule: TopologyRule) -> None:
         self.id = number
+        self._text = ""
         self.kind = rule.kind
         self.key = rule.key
         self.host = rule.key == names.HOSTNAME
@@ -216,6 +228,17 @@ class Group:
         self.nodes_in: list[int] = []
         self.openable: list[bool] = []
         self.per_node: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    @property
+    def text(self) -> str:
+        """Return the rule in words. Unlike `id` it doesn't depend on which rules were met before this one."""
+        if not self._text:
+            chosen = self.selector
+            asked = [(key, wanted, sorted(values), missing) for key, wanted, values, missing in chosen.expressions]
+            whom = f"{sorted(self.namespaces)}/{chosen.equal}/{asked}/{chosen.nothing}"
+            nodes = self.filter.text if self.filter is not None else ""
+            self._text = f"{self.kind}/{self.key}/{whom}/{self.max_skew}/{self.min_domains}/{nodes}"
+        return self._text
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether it counts a pod."""

@@ -28,7 +28,7 @@ class GroupState:
         self.on_claims: dict[int, int] = {}
 
     def forget_node(self, node: int) -> None:
-        """A node goes away: its domain may go with it."""
+        """Remove a node, and its domain if it was the last of it."""
         group = self.group
         if group.host or group.domains is None or not group.takes_part(node):
             return
@@ -39,7 +39,7 @@ class GroupState:
             self.nodes_in[place] -= 1
 
     def forget_pod(self, node: int) -> None:
-        """A pod that counted on this node moves."""
+        """Remove a pod that counted on this node."""
         group = self.group
         if not group.takes_part(node):
             return
@@ -52,7 +52,7 @@ class GroupState:
             self.counts[place] -= 1
 
     def record_node(self, node: int) -> None:
-        """A pod that counts is placed on a node that exists."""
+        """Count a pod that is placed on a node that exists."""
         group = self.group
         self.version += 1
         if group.host:
@@ -64,7 +64,7 @@ class GroupState:
             self.counts[place] += 1
 
     def record_claim(self, claim: int, entry: Requirement | None) -> None:
-        """A pod that counts is placed on a new node, whose requirement on the label is `entry`."""
+        """Count a pod that is placed on a new node, whose requirement on the label is `entry`."""
         group = self.group
         self.version += 1
         if group.host:
@@ -81,7 +81,7 @@ class GroupState:
                 self.counts[place] += 1
 
     def at_node(self, node: int) -> int:
-        """Pods counted on a node (host names only)."""
+        """Return pods counted on a node (host names only)."""
         return int(self.group.per_node[node]) - self.less.get(node, 0) + self.extra.get(node, 0)
 
     def present(self, place: int) -> bool:
@@ -148,7 +148,7 @@ class GroupState:
         return any(self.at_node(node) > 0 for node in self.hosts(allowed))
 
     def hosts(self, allowed: Requirement | None) -> list[int]:
-        """Nodes with a counted pod, in order, that the pod's own requirements allow."""
+        """Return nodes with a counted pod, in order, that the pod's own requirements allow."""
         group = self.group
         nodes = {int(node) for node in np.flatnonzero(group.per_node)} | set(self.extra)
         found = sorted(node for node in nodes if self.at_node(node) > 0)
@@ -161,7 +161,7 @@ class GroupState:
     def claim_domains(
         self, claim: int, allowed: Requirement | None, given: Requirement | None, own: int
     ) -> Requirement | None:
-        """The domains that a new node may be narrowed to for this pod; None: nothing more is asked. Empty: no way.
+        """Return the domains that a new node may be narrowed to for this pod; None: no restriction. Empty: impossible.
 
         `allowed`: the pod's own requirement on the label; `given`: the node's so far.
         """
@@ -207,15 +207,21 @@ class GroupState:
         return Requirement(key=group.key, values=chosen)
 
     def _draw(self, count: int) -> int:
-        """Which of several equal domains: the first by name or, where a salt was given, any, anew for every pod."""
+        """Choose one of several equal domains: the first by name or, with a salt, a random one for every pod.
+
+        The rule enters by its text, not its number: a number depends on what was simulated before on the same snapshot.
+        """
         if count == 1 or not self.salt:
             return 0
         self.draws += 1
-        drawn = sha256(f"{self.salt}/{self.group.id}/{self.draws}".encode()).digest()
+        drawn = sha256(f"{self.salt}/{self.group.text}/{self.draws}".encode()).digest()
         return int.from_bytes(drawn[:8]) % count
 
     def _host_takes(self, claim: int, allowed: Requirement | None, own: int) -> bool:
-        """Whether the host name of a new node will do. A pod that asks for other host names never gets this far."""
+        """Return whether the host name of a new node will do.
+
+        A pod that asks for other host names never gets this far.
+        """
         count = self.on_claims.get(claim, 0)
         if self.group.kind == SPREAD:
             return count + own <= self.group.max_skew

@@ -89,7 +89,7 @@ class LostPodChecker(Checker):
     rule = "lost-pod"
 
     def ended(self) -> None:
-        """Every workload has its pods, and every pod that can be placed is."""
+        """Check that every workload has its pods, and that every pod that can be placed is."""
         for kind in ("ReplicaSet", "StatefulSet"):
             for key, item in sorted(self.store.by_kind[kind].items()):
                 wanted = item.spec.replicas or 0  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ class DoubleLaunchChecker(Checker):
         self._made: dict[str, str] = {}
 
     def changed(self, change: Change) -> None:
-        """A name that was there and went must not come again."""
+        """Check that a deleted name is never created again."""
         if change.kind == "NodeClaim" and change.old is None:
             claim = cast("NodeClaim", change.new)
             if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
@@ -162,7 +162,7 @@ class StuckTaintChecker(Checker):
             self.broken(f"{name} is still closed {(self.world.now - since) // SECOND} s after its command began")
 
     def ended(self) -> None:
-        """Nothing of a command is left when all is quiet."""
+        """Check that nothing of a command is left when all is quiet."""
         for name, node in sorted(self.store.nodes.items()):
             claim = self.store.claims.get(name)
             leaving = claim is None or claim.metadata.deletion_timestamp is not None
@@ -179,7 +179,7 @@ class StuckTaintChecker(Checker):
                     self.broken(f"{', '.join(host.engine.lingering)} still nominated when all is quiet")
 
     def _still_drains(self, nodes: tuple[str, ...]) -> bool:
-        """A node whose pods nobody may evict drains for as long as they stay: that is no fault of the command."""
+        """Return whether a node still drains because nobody may evict its pods: that is no fault of the command."""
         return any(self.world.draining.is_draining(name) for name in nodes)
 
 
@@ -286,7 +286,7 @@ class CycleChecker(Checker):
         self._busy: dict[str, None] = {}
 
     def outside(self) -> None:
-        """Whatever comes now may well have been there before."""
+        """Forget the past states: after an outside event they may legitimately return."""
         self._seen.clear()
 
     def asked(self, host: Host, instruction: Instruction) -> None:

@@ -87,7 +87,7 @@ class SavingsChecker(Checker):
                 self._bound[change.key] = self.world.now
 
     def outside(self) -> None:
-        """Prices may be about to change: keep those of before."""
+        """Keep the current prices: they may be about to change."""
         self._catalogues_lately()
 
     def _catalogues_lately(self) -> list[Catalogue]:
@@ -117,7 +117,10 @@ class SavingsChecker(Checker):
             self.broken(f"{record.id} saves {_dollars(price)} an hour; {_dollars(required)} are asked for")
 
     def _may_have_wasted(self, record: Record) -> bool:
-        """Whether the nodes can have wasted what their disturbance is worth (section 22): their price, lifelong."""
+        """Return whether the nodes can have wasted what their disruption is worth (section 22).
+
+        The bound is their price over their whole life.
+        """
         wasted = asked = Fraction(0)
         for entry in record.nodes:
             claim = self.store.claims.get(entry.claim)

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Final
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_pause
 from dovetail.lifecycle.commands.records import decode_record
-from dovetail.lifecycle.messages import Instruction, NoteDisruption, TaintNode, UntaintNode
+from dovetail.lifecycle.messages import Instruction, NoteDisruption, SurgeDeployment, TaintNode, UntaintNode
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
-from dovetail.model.objects import Node, Pod
+from dovetail.model.objects import Node, Pod, is_true
 from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.surge import Surges
 from dovetail.sim.checks.budget_checker import names_reason
 from dovetail.sim.checks.promises import Checker, record_on
 from dovetail.sim.world.host import Host
+from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
     from dovetail.sim.checks.watch import Watch
@@ -175,9 +176,39 @@ class PauseChecker(ControlChecker):
 
 
 class SurgeChecker(Checker):
-    """The only pod of a Deployment that surges is never evicted by a command: it rolls first (spec section 20)."""
+    """A Deployment that surges never has fewer ready pods than it wants because of a command (spec section 20).
+
+    Its only pod is never evicted, and while a command lets it roll it keeps the ready pods that it had. What happens
+    from outside meanwhile, and an eviction that its PodDisruptionBudget allows, ends the watch over its rollout.
+    """
 
     rule = "surge"
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__(watch)
+        self._rolling: dict[str, int] = {}
+
+    def asked(self, host: Host, instruction: Instruction) -> None:
+        """Count the ready pods when a rollout begins."""
+        if isinstance(instruction, SurgeDeployment):
+            key = f"{instruction.namespace}/{instruction.name}"
+            if key not in self._rolling and self._is_there(key):
+                self._rolling[key] = self._ready(key)
+
+    def changed(self, change: Change) -> None:
+        """Count them again."""
+        if change.kind != "Pod":
+            return
+        for key, before in tuple(self._rolling.items()):
+            wanted = min(before, self.world.workloads.desired("ReplicaSet", key))
+            ready = self._ready(key)
+            if ready < wanted:
+                del self._rolling[key]
+                self.broken(f"Deployment {key} rolls and has {ready} ready pods; {wanted} were to stay")
+
+    def outside(self) -> None:
+        """Note that something else may take pods now."""
+        self._rolling.clear()
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Look whether the pod's Deployment surges and wants it alone, on a node that a command of ours takes."""
@@ -186,5 +217,18 @@ class SurgeChecker(Checker):
         node = self.store.nodes.get(pod.spec.node_name)
         record = None if node is None else record_on(node)
         surge = Surges.build(self.store.cluster()).of(pod)
-        if surge is not None and surge.is_single and record is not None and not self.watch.is_karpenters(record.id):
+        if surge is None:
+            return
+        self._rolling.pop(surge.name, None)
+        if surge.is_single and record is not None and not self.watch.is_karpenters(record.id):
             self.broken(f"{key}, the only pod of Deployment {surge.name}, is evicted instead of rolled")
+
+    def _is_there(self, key: str) -> bool:
+        return key in self.world.workloads.keys("ReplicaSet")
+
+    def _ready(self, key: str) -> int:
+        pods = [self.store.pods.get(name) for name in self.world.workloads.pods_of("ReplicaSet", key)]
+        return sum(
+            pod is not None and pod.metadata.deletion_timestamp is None and is_true(pod.status.conditions, "Ready")
+            for pod in pods
+        )

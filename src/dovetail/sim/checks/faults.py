@@ -61,7 +61,7 @@ class FaultyLine(Line):
         self.well = False
 
     def events(self, event: Event) -> list[tuple[int, Event]]:
-        """Lose, repeat, reorder or delay an event."""
+        """Return an event as it arrives: lost, repeated, reordered or delayed."""
         odds, dice = self.odds, self.dice
         if self.well:
             return [(self.watch_delay, event)]
@@ -136,7 +136,7 @@ class Trouble:
         self.world.clock.at(when, happen)
 
     def stillborn(self, when: int, length: int) -> None:
-        """Machines that are asked for in this time are paid for but never join."""
+        """Start a fault: machines launched in this time are paid for but never join."""
         karpenter = self.world.karpenter
 
         def begin() -> None:
@@ -152,7 +152,7 @@ class Trouble:
         self._at(when, begin)
 
     def deaf(self, when: int, length: int) -> None:
-        """Karpenter misses the pod events of this time: no NodeClaim is told of them."""
+        """Start a fault: Karpenter misses the pod events of this time."""
         karpenter = self.world.karpenter
 
         def begin() -> None:
@@ -165,7 +165,7 @@ class Trouble:
         self._at(when, begin)
 
     def death(self, when: int) -> None:
-        """A machine dies."""
+        """Kill a machine."""
 
         def die() -> None:
             alive = sorted(self.world.cloud.instances)
@@ -175,7 +175,7 @@ class Trouble:
         self._at(when, die)
 
     def sickness(self, when: int) -> None:
-        """A node falls ill, for some minutes or until everything heals."""
+        """Start a node's illness, for some minutes or until everything heals."""
 
         def fall_ill() -> None:
             nodes = sorted(self.world.store.nodes)
@@ -189,7 +189,7 @@ class Trouble:
         self._at(when, fall_ill)
 
     def clock_jump(self, when: int, host: Host, by: timedelta) -> None:
-        """The engine's wall clock is set forward or back."""
+        """Set the engine's wall clock forward or back."""
 
         def jump() -> None:
             host.skew += by
@@ -197,11 +197,11 @@ class Trouble:
         self._at(when, jump)
 
     def clock_back(self, host: Host) -> None:
-        """The engine's wall clock is right again."""
+        """Set the engine's wall clock right again."""
         host.skew = timedelta(0)
 
     def price_move(self, when: int) -> None:
-        """One price changes a lot."""
+        """Change one price a lot."""
 
         def move() -> None:
             kinds = self.world.cloud.catalogue.instance_types
@@ -215,7 +215,7 @@ class Trouble:
         self._at(when, move)
 
     def budget_change(self, when: int) -> None:
-        """A pool's budget shrinks, grows or closes."""
+        """Change a pool's budget: shrink, grow or close it."""
 
         def tighten() -> None:
             pools = sorted(self.world.store.pools)
@@ -227,7 +227,7 @@ class Trouble:
         self._at(when, tighten)
 
     def policy_change(self, when: int) -> None:
-        """A pool's timers change."""
+        """Change a pool's timers."""
 
         def turn() -> None:
             pools = sorted(self.world.store.pools)
@@ -240,7 +240,7 @@ class Trouble:
         self._at(when, turn)
 
     def forged_record(self, when: int) -> None:
-        """Somebody who may annotate a node writes a command's record there: broken, or one that names other nodes."""
+        """Write a forged command record on a node: broken, or one that names other nodes."""
 
         def forge() -> None:
             store, dice = self.world.store, self.dice
@@ -256,7 +256,7 @@ class Trouble:
         self._at(when, forge)
 
     def out_of_stock(self, when: int, length: int) -> None:
-        """A type can't be had for a while."""
+        """Set a type out of stock for a while."""
 
         def dry() -> None:
             kinds = self.world.cloud.catalogue.instance_types
@@ -269,11 +269,11 @@ class Trouble:
         self._at(when, dry)
 
     def crash(self, when: int, host: Host, wait: int) -> None:
-        """An engine stops and comes back."""
+        """Stop an engine and start it again."""
         self._at(when, lambda: host.restart(wait) if host.is_up else None)
 
     def handover(self, when: int, leader: Host, other: Host, *, dies: bool) -> None:
-        """Another process takes the lease: the first one steps back, or is simply gone."""
+        """Move the lease to another process: the first one steps down, or is simply gone."""
 
         def turn() -> None:
             if not leader.is_up:

@@ -113,7 +113,7 @@ class LaunchChecker(Checker):
         return _Need(needed + (needed > 1) + unsure, room)
 
     def _launch(self, asked: CreateNodeClaim) -> None:
-        """Pods that wait may share a replacement; pods of other commands' nodes may not."""
+        """Count the launch; pending pods may share a replacement, pods of other commands' nodes may not."""
         need = self._needs.get(asked.command_id)
         if need is None or asked.name in need.asked:
             return

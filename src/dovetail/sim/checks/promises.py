@@ -32,7 +32,7 @@ class Violation:
     what: str
 
     def figures(self) -> dict[str, Any]:
-        """As the contract's JSON shows it."""
+        """Return the violation as the contract's JSON shows it."""
         return {"rule": self.rule, "at": self.at, "what": self.what}
 
 
@@ -52,19 +52,19 @@ class Checker:
         self.store = watch.world.store
 
     def changed(self, change: Change) -> None:
-        """An object is new, different or gone."""
+        """Handle an object that is new, changed or gone."""
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """An engine asks for something; it has not been done yet."""
+        """Handle an instruction of an engine before it is carried out."""
 
     def evicted(self, key: str, pod: Pod) -> None:
-        """A pod is about to be evicted."""
+        """Handle a pod that is about to be evicted."""
 
     def outside(self) -> None:
-        """Something happened that no engine did."""
+        """Handle an event that no engine caused."""
 
     def ended(self) -> None:
-        """The run is over and nothing is on its way any more."""
+        """Handle the end of the run, when nothing is in flight any more."""
 
     def broken(self, what: str) -> None:
         """Note a broken promise."""

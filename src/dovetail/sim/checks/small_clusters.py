@@ -50,7 +50,7 @@ KINDS: Final = (
 
 
 def small_catalogue(*, spot: bool = False) -> Catalogue:
-    """Five types whose prices lie close together, in three zones."""
+    """Return five types whose prices lie close together, in three zones."""
     return Catalogue(
         instance_types=tuple(
             offered(
@@ -176,7 +176,7 @@ def add_workload(world: World, dice: random.Random, index: int) -> None:
 
 
 def _add_surging(world: World, work: Workload) -> None:
-    """Let a workload roll instead of being evicted: behind a PDB that allows nothing."""
+    """Add a workload that rolls instead of being evicted: behind a PDB that allows nothing."""
     guard = PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=work.labels), min_available=work.replicas)
     world.put(PodDisruptionBudget(metadata=ObjectMeta(name=work.name, namespace="default"), spec=guard))
     world.rollouts.add(replace(work, surges=True))

@@ -28,7 +28,7 @@ class SteeringChecker(Checker):
         self._writes: list[int] = []
 
     def changed(self, change: Change) -> None:
-        """A deletion cost that somebody else wrote must not become ours."""
+        """Check that a deletion cost that somebody else wrote is not taken over."""
         if change.kind != "Pod" or change.old is None or change.new is None:
             return
         old, new = cast("Pod", change.old).metadata.annotations, cast("Pod", change.new).metadata.annotations
@@ -48,7 +48,7 @@ class SteeringChecker(Checker):
             self.broken("steering is off, and something was marked")
 
     def ended(self) -> None:
-        """Every ReplicaSet has one mark at most; without steering there is none."""
+        """Check that every ReplicaSet has one mark at most, and none without steering."""
         marked: dict[str, int] = {}
         for pod in self.store.pods.values():
             if names.STEERING_MARK in pod.metadata.annotations and pod.metadata.deletion_timestamp is None:

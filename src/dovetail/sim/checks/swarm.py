@@ -82,7 +82,7 @@ class Trial:
     # ------------------------------------------------------------ the cluster
 
     def build(self) -> None:
-        """Pools, nodes, workloads, controllers, and what will happen."""
+        """Build pools, nodes, workloads, controllers, and what will happen."""
         dice, world = self.dice, self.world
         world.karpenter.images["default"] = "image-1"
         pools = ["blue", "green"][: 1 + (dice.random() < 0.4)]
@@ -163,11 +163,11 @@ class Trial:
             self.trouble.handover(when, first, second, dies=self.dice.random() < 0.5)
             self.notes.append("handover")
         elif shape < 0.75:
-            beside = self.world.add_karpenter()
-            self.hosts.append(beside)
-            self.watch.follow(beside)
+            karpenter = self.world.add_karpenter()
+            self.hosts.append(karpenter)
+            self.watch.follow(karpenter)
             # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
-            self.world.clock.after(90 * SECOND, beside.start)
+            self.world.clock.after(90 * SECOND, karpenter.start)
             self.notes.append("beside karpenter")
         if not self.lines:
             self.watch.lag = 15 * SECOND  # nothing is lost or late but for the time between two looks
@@ -180,7 +180,7 @@ class Trial:
             self.commands[ident] = None
 
     def _happenings(self) -> None:
-        """What happens to the cluster in its troubled time: some of it ordinary, some of it not."""
+        """Plan what happens to the cluster while faults occur: some of it ordinary, some of it not."""
         dice, world = self.dice, self.world
         begin = world.now
 
@@ -208,7 +208,7 @@ class Trial:
         self._sickness(begin)
 
     def _sickness(self, begin: int) -> None:
-        """Let nodes fall ill, by dice of their own."""
+        """Plan illnesses of nodes, by dice of their own."""
         dice = self.world.dice.stream("sickness")
         for _ in range(dice.choice((0, 0, 1, 2, 4))):
             self.trouble.sickness(begin + dice.randrange(TROUBLED))
@@ -231,7 +231,7 @@ class Trial:
             self.world.set_pool(msgspec.structs.replace(pool, metadata=meta))
 
     def _deaf(self, at: int) -> None:
-        """Karpenter misses pod events for some minutes, in which there are some."""
+        """Plan some minutes in which Karpenter misses pod events."""
         length = self.dice.randrange(3, 12) * MINUTE
         self.trouble.deaf(at, length)
         for _ in range(6):
@@ -253,7 +253,7 @@ class Trial:
     # ------------------------------------------------------------ the run
 
     def run(self) -> Outcome:
-        """Trouble it, heal it, let it settle, judge it."""
+        """Run it with faults, heal it, wait until it settles, and judge it."""
         self.build()
         end = self.world.now + TROUBLED
         self.world.run(end)
@@ -303,7 +303,7 @@ class Trial:
 
 
 def run_seed(seed: int) -> Outcome:
-    """One short run with faults."""
+    """Run one short simulation with faults."""
     return Trial(seed).run()
 
 
@@ -321,7 +321,7 @@ def run_seeds(seeds: range, workers: int | None = None) -> Iterator[Outcome]:
 
 
 def parse_seeds(text: str) -> range:
-    """`7` or `0-99`."""
+    """Parse seeds: `7` or `0-99`."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; write 7 or 0-99")

@@ -43,7 +43,7 @@ class PodEventBook:
         self._watches = False
 
     def begin(self) -> None:
-        """From now on changes are events; what came before was there already."""
+        """Start counting changes as events; what came before was there already."""
         self._watches = True
 
     def changed(self, change: Change) -> None:

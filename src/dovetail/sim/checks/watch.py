@@ -104,14 +104,14 @@ class Watch:
         host.on_instruction.append(self.instruction)
 
     def instruction(self, host: Host, asked: Instruction) -> None:
-        """Hear of an instruction before it is carried out."""
+        """Pass an instruction to every checker before it is carried out."""
         if isinstance(asked, TaintNode) and host.engine.settings.rules.plays_karpenter:
             self._karpenters.add(asked.command_id)
         for checker in self.checkers:
             checker.asked(host, asked)
 
     def evicted(self, key: str, pod: Pod) -> None:
-        """Hear of an eviction before it is carried out."""
+        """Pass an eviction to every checker before it is carried out."""
         for checker in self.checkers:
             checker.evicted(key, pod)
 

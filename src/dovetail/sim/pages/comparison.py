@@ -35,7 +35,10 @@ class PolicyPage:
 
     @property
     def best(self) -> Result:
-        """Of the other policies the one nearest to least cost and fewest moves together; of equals the calmer."""
+        """Return the other policy nearest to least cost and fewest moves together.
+
+        Of equals the one with fewer moves.
+        """
         others = [entry for entry in self.results if entry is not self.yardstick] or [self.yardstick]
         return knee(
             others,

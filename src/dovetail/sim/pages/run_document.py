@@ -127,7 +127,7 @@ def _command(taken: Taken, timeline: Timeline) -> Json:
 
 
 def why(taken: Taken, timeline: Timeline) -> str:
-    """Say in one sentence what a command did and why."""
+    """Return one sentence: what a command did and why."""
     leaving = f"{listing(taken.nodes, 2)} {'leaves' if len(taken.nodes) == 1 else 'leave'}"
     came = [entry.type for entry in timeline.machines if entry.name in taken.replacements]
     coming = f" once {count(len(taken.replacements), 'replacement')}" if taken.replacements else ""

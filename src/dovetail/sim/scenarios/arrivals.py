@@ -40,7 +40,7 @@ class Stay:
 
     @property
     def key(self) -> str:
-        """`namespace/owner`."""
+        """Return `namespace/owner`."""
         return f"{self.pod.metadata.namespace}/{self.owner}"
 
     def covers(self, when: datetime) -> bool:
@@ -61,7 +61,7 @@ def captured_at(cluster: Cluster) -> datetime | None:
 
 
 def window_of(cluster: Cluster, window: int, source: str) -> tuple[datetime, datetime]:
-    """From when to when a capture is lived again; what it can't be done with is said."""
+    """Return from when to when a capture is replayed; raise ScenarioError if it can't be."""
     end = captured_at(cluster)
     stays = list(stays_of(cluster))
     if end is None or not stays:
@@ -163,7 +163,7 @@ def _alive(pod: Pod) -> Pod:
 
 
 def _sized(item: ReplicaSet, counts: dict[tuple[str, str], int]) -> ReplicaSet:
-    """A ReplicaSet asks for as many pods as it had: budgets count by it."""
+    """Return a ReplicaSet that asks for as many pods as it had: budgets count by it."""
     count = counts.get((item.metadata.namespace, item.metadata.name), 0)
     return change(item, spec=change(item.spec, replicas=count))
 
@@ -197,7 +197,7 @@ def _arrive(world: World, stay: Stay) -> None:
 
 
 def _resize(world: World, stay: Stay, by: int) -> None:
-    """One pod more or less of a set; the first one brings the set with it."""
+    """Change a set by one pod; the first one creates the set."""
     kind = "StatefulSet" if stay.kind == "StatefulSet" else "ReplicaSet"
     if world.workloads.has(kind, stay.key):
         world.scale(kind, stay.key, max(0, world.workloads.desired(kind, stay.key) + by))

@@ -52,7 +52,7 @@ def load_captured(scenario: Scenario, name: str) -> Cluster:
 
 
 def start_from(world: World, cluster: Cluster, adapt: Callable[[NodePool], NodePool]) -> None:
-    """Bring a captured cluster in; its pools pass `adapt`, which puts the policy under trial on them."""
+    """Add a captured cluster; its pools pass `adapt`, which puts the policy under test on them."""
     for field in _PLAIN:
         for item in getattr(cluster, field):
             world.put(item)

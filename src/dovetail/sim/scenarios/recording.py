@@ -76,7 +76,7 @@ class Recording:
         return float(first["t"]) if first is not None else 0.0
 
     def arrivals(self) -> list[float]:
-        """When each deployment's pods were there, in the order in which they were applied, by the counts of pods.
+        """Return when each deployment's pods were there, in the order in which they were applied, by pod counts.
 
         Between two looks they came evenly. Before the first look and after the last one that found all the pace is
         that of the looks between: the controllers create pods at a steady rate.
@@ -141,7 +141,7 @@ def load_recording(path: Path) -> Recording:
 
 
 def load_kwok_types(path: Path) -> Catalogue:
-    """Instance types as Karpenter's kwok provider reads them."""
+    """Read instance types as Karpenter's kwok provider does."""
     try:
         return Catalogue(instance_types=tuple(_kind(entry) for entry in _read(path)), source=str(path.name))
     except (KeyError, TypeError, ValueError) as error:
@@ -306,7 +306,7 @@ class Course:
 
     @property
     def worst(self) -> tuple[int, float]:
-        """The minute at which the mean number of nodes differs most, and by which share of the recorded number."""
+        """Return the minute at which the mean number of nodes differs most, and by which share of the recorded."""
         apart = [abs(mean - there) / max(1, there) for there, mean, _, _ in self.nodes]
         share = max(apart, default=0.0)
         return (self.minutes[apart.index(share)] if apart else 0), share
@@ -368,7 +368,7 @@ def main(arguments: list[str] | None = None) -> int:
     by_policy = replay_all(recording, catalogue, range(args.seed, args.seed + args.seeds))
     for (name, settings, _), results in zip(POLICIES, by_policy, strict=True):
         if settings.rules.plays_karpenter:
-            sys.stdout.write(_said(course([agreement(recording, result) for result in results]), args.seeds))
+            sys.stdout.write(_course_text(course([agreement(recording, result) for result in results]), args.seeds))
         sys.stdout.write(
             f"{name}: {mean(len(r.commands) for r in results):.1f} commands, "
             f"{mean(r.pods_disrupted for r in results):.1f} pods moved, "
@@ -379,7 +379,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _said(found: Course, seeds: int) -> str:
+def _course_text(found: Course, seeds: int) -> str:
     lines = ["minute    " + " ".join(f"{minute:4d}" for minute in found.minutes)]
     lines.append("recorded  " + " ".join(f"{there:4d}" for there, _, _, _ in found.nodes))
     lines.append("simulated " + " ".join(f"{here:4.1f}" for _, here, _, _ in found.nodes))

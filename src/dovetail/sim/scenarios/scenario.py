@@ -208,7 +208,7 @@ class _Reader:
         )
 
     def fail(self, path: str, problem: str) -> ScenarioError:
-        """One sentence, with the line of the nearest thing that is there."""
+        """Return an error of one sentence, with the line of the nearest thing in the file."""
         shown = path
         while path and path not in self.lines:
             path = re.sub(r"(\.[^.\[\]]*|\[[^\]]*\]|^[^.\[\]]*)$", "", path)
@@ -238,7 +238,7 @@ class _Reader:
         return self.fail(path, wanted.replace("array", "a list").replace("object", "a map"))
 
     def span(self, text: str, path: str) -> Span:
-        """`30s`, or `20s-40s`."""
+        """Parse a span: `30s`, or `20s-40s`."""
         low, dash, high = str(text).partition("-")
         try:
             first = parse_simple(low.strip(), "smhd")

@@ -58,7 +58,7 @@ def pool_of(section: PoolSection, policy: Policy) -> NodePool:
 
 
 def disruption_of(base: dict[str, Any], policy: dict[str, Any]) -> DisruptionSpec:
-    """`spec.disruption` as the file says it."""
+    """Read `spec.disruption` from the file."""
     try:
         return msgspec.convert({**base, **policy}, DisruptionSpec, strict=False)
     except msgspec.ValidationError as error:

@@ -60,7 +60,7 @@ class Stage:
         self._jobs = 0
 
     def build(self) -> World:
-        """Bring everything in; the steps are on the clock."""
+        """Add everything; the steps are on the clock."""
         file, world = self.scenario.file, self.world
         for pool in file.pools:
             world.add_pool(pool_of(pool, self.policy))
@@ -142,7 +142,7 @@ class Stage:
             self._follow(kind, made.key, work.curve)
 
     def _batch(self, made: Workload, work: WorkloadSection) -> None:
-        """Jobs that come again and again, with some scatter, or once at the start."""
+        """Add Jobs that come again and again, with some scatter, or once at the start."""
         if work.every is None:
             self.world.workloads.add(made)
             return
@@ -228,7 +228,7 @@ class Stage:
             self._sicken(step.sick)
 
     def _sicken(self, step: SickStep) -> None:
-        """Let some nodes that are well fall ill."""
+        """Start an illness on some healthy nodes."""
         nodes = self.world.store.nodes
         ill = self.world.sickness.nodes
         well = [

@@ -63,7 +63,7 @@ class Clock:
         return self._instant
 
     def instant_of(self, when: int) -> datetime:
-        """Nanoseconds since the start as a `datetime` (microseconds, rounded down)."""
+        """Return nanoseconds since the start as a `datetime` (microseconds, rounded down)."""
         return self.start + timedelta(microseconds=when // 1000)
 
     def since_start(self, instant: datetime) -> int:
@@ -72,7 +72,7 @@ class Clock:
         return ((passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds) * 1000
 
     def run(self, until: int) -> None:
-        """Let everything happen that falls due up to and including `until`."""
+        """Run everything that falls due up to and including `until`."""
         queue = self._queue
         while queue and queue[0][0] <= until:
             due, _, timer = heapq.heappop(queue)
@@ -121,7 +121,7 @@ class Span:
     high: int
 
     def draw(self, dice: Random) -> int:
-        """One such time."""
+        """Draw one time of the span."""
         return self.low if self.high <= self.low else dice.randrange(self.low, self.high + 1)
 
 

@@ -15,7 +15,7 @@ from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.money import Money
 from dovetail.model.objects import NodeClaim
 from dovetail.model.quantity import resource_amount
-from dovetail.scheduling.launch.purchase import Machine, Shop, launch_order
+from dovetail.scheduling.launch.purchase import LaunchableTypes, Machine, launch_order
 from dovetail.sim.world.clock import HOUR, MINUTE, Clock, Dice, Span, seconds
 
 # How long Karpenter leaves an offering alone after the cloud had none.
@@ -70,7 +70,7 @@ class Cloud:
         self.on_gone: Callable[[Instance], None] = lambda instance: None
         self.launches = 0
         self._unavailable: dict[OfferingKey, int] = {}
-        self._shop = Shop(())
+        self._launchable = LaunchableTypes(())
         self._prices: dict[OfferingKey, Money] = {}
         self._rate: Money = 0
         self._bill = 0
@@ -122,7 +122,7 @@ class Cloud:
         options: list[Machine] = []
         found_dry = False
         requests = {key: resource_amount(key, amount) for key, amount in claim.spec.resources.requests.items()}
-        for machine in self._shop.offers(claim.spec.requirements, requests):
+        for machine in self._launchable.offers(claim.spec.requirements, requests):
             offering = machine.offering
             key = (machine.kind.name, offering.zone, offering.capacity_type)
             if self.dry.get(key, -1) > self.clock.now:
@@ -146,7 +146,7 @@ class Cloud:
     # ------------------------------------------------------------ stock and prices
 
     def run_dry(self, offering: OfferingKey, until: int) -> None:
-        """The cloud has none of this until then; nobody is told before they ask for one."""
+        """Set an offering out of stock until then; callers notice when they ask for one."""
         self.dry[offering] = until
 
     def set_price(self, offering: OfferingKey, price: Money, price_float: float) -> None:
@@ -212,7 +212,7 @@ class Cloud:
             self.on_interruption(instance.claim)
 
     def _index(self) -> None:
-        self._shop = Shop(self.catalogue.instance_types, self._shop)
+        self._launchable = LaunchableTypes(self.catalogue.instance_types, self._launchable)
         self._prices = {
             (kind.name, offering.zone, offering.capacity_type): offering.price
             for kind in self.catalogue.instance_types

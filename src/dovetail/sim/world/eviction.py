@@ -55,7 +55,7 @@ class Evictions:
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
         """Return the budgets that a pod is under, by key."""
@@ -97,7 +97,7 @@ class Evictions:
 
     # ------------------------------------------------------------ statuses
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind == "PodDisruptionBudget":
             self._hear_budget(change.key, change.old, change.new)  # type: ignore[arg-type]
         elif change.kind == "Pod" and self._watched:

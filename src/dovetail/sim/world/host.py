@@ -97,7 +97,7 @@ class Host:
         self._life = 0
         self._wake: Alarm | None = None
         self._flush: Alarm | None = None
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     # ------------------------------------------------------------ life
 
@@ -153,7 +153,7 @@ class Host:
 
     # ------------------------------------------------------------ what the engine hears
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if not self.is_up:
             return
         if not self.line.batches:
@@ -169,7 +169,7 @@ class Host:
             self._flush = self.clock.after(self.line.watch_delay, self._flush_now, self._life)
 
     def catalogue_changed(self) -> None:
-        """Prices or stock are new."""
+        """Send the engine the new prices and stock."""
         if self.is_up:
             event = CatalogueChanged(catalogue=self.cloud.seen_catalogue())
             self.clock.after(self.line.watch_delay, self._arrive, self._life, event)
@@ -185,7 +185,7 @@ class Host:
         self._pay()
 
     def _pay(self) -> None:
-        """Tell the engine all that it has not heard of yet, the newest of each."""
+        """Deliver to the engine all that it has not heard of yet, the newest of each."""
         life = self._life
         owed, self._owed = self._owed, {}
         for entry in owed.values():
@@ -206,7 +206,7 @@ class Host:
     # ------------------------------------------------------------ what the engine does
 
     def send(self, event: Event) -> None:
-        """Hand an event to the engine and carry out what it says."""
+        """Deliver an event to the engine and carry out its instructions."""
         life = self._life
         self.events_sent += 1
         for asked in self.engine.handle(event, self.now()):

@@ -27,7 +27,7 @@ class Kubelets:
         self._stopping: dict[str, Alarm] = {}
 
     def start(self, key: str, pod: Pod) -> None:
-        """A pod was bound: it will run after its start time."""
+        """Start a bound pod: it will run after its start time."""
         self.clock.after(self.shapes.of(key, pod).start.draw(self._dice), self._started, key, pod.metadata.uid)
 
     def _started(self, key: str, uid: str) -> None:
@@ -44,7 +44,7 @@ class Kubelets:
         self.on_running(key, self.store.pods[key])
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:
-        """A pod's work is done: it is terminal, and not ready."""
+        """Finish a pod: it is terminal, and not ready."""
         pod = self.store.pods.get(key)
         if pod is None or pod.status.phase in ("Succeeded", "Failed"):
             return
@@ -52,7 +52,7 @@ class Kubelets:
         self.store.put(replace(pod, status=replace(pod.status, phase=phase, conditions=conditions)))
 
     def stop(self, key: str) -> None:
-        """A pod is to go: terminating at once, gone after its stop time; one that never ran goes at once."""
+        """Stop a pod: terminating at once, gone after its stop time; one that never ran is gone at once."""
         pod = self.store.pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
@@ -66,7 +66,7 @@ class Kubelets:
             self._stopping[key] = self.clock.after(wait, self._stopped, key, pod.metadata.uid)
 
     def kill(self, key: str) -> None:
-        """A pod is gone now, whatever it was doing: its node is no more, or someone forced it."""
+        """Remove a pod now, whatever it was doing: its node is gone, or the deletion was forced."""
         timer = self._stopping.pop(key, None)
         if timer is not None:
             timer.cancel()

@@ -34,10 +34,10 @@ class Rollouts:
     def __init__(self, store: WorldStore, clock: Clock, workloads: Workloads) -> None:
         self.store, self.clock, self.workloads = store, clock, workloads
         self._rolling: dict[str, _Rollout] = {}
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     def add(self, workload: Workload) -> None:
-        """Bring a workload into the cluster with a Deployment that asks to surge."""
+        """Add a workload with a Deployment that asks to surge."""
         meta = ObjectMeta(
             name=workload.name,
             namespace=workload.namespace,
@@ -54,12 +54,12 @@ class Rollouts:
         self.workloads.add(workload)
 
     def scaled(self, key: str, replicas: int) -> None:
-        """Tell a Deployment how many pods are wanted now."""
+        """Set how many pods a Deployment wants."""
         item = cast("Deployment | None", self.store.by_kind["Deployment"].get(key))
         if item is not None and item.spec.replicas != replicas:
             self.store.put(replace(item, spec=replace(item.spec, replicas=replicas)))
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind != "Deployment" or change.old is None or change.new is None:
             return
         old, new = cast("Deployment", change.old), cast("Deployment", change.new)

@@ -33,7 +33,7 @@ class NodeIllness:
         return sorted(name for name in self._ill if name in self.store.nodes)
 
     def begin(self, name: str, condition: str, status: str) -> None:
-        """Let a node fall ill."""
+        """Start a node's illness."""
         node = self.store.nodes.get(name)
         if node is None:
             return
@@ -51,7 +51,7 @@ class NodeIllness:
         self._evicting[name] = self.clock.after(PODS_LEAVE_AFTER, self._leave, name)
 
     def end(self, name: str) -> None:
-        """Let a node recover from all that it has."""
+        """End all illnesses of a node."""
         node, had = self.store.nodes.get(name), self._ill.pop(name, set())
         if node is None or not had:
             return
@@ -69,7 +69,7 @@ class NodeIllness:
             self._speak_again(name)
 
     def _speak_again(self, name: str) -> None:
-        """Let a kubelet go on where it fell silent: pods to stop are stopped, pods to start are started."""
+        """Resume a silent kubelet: pods to stop are stopped, pods to start are started."""
         self.kubelets.silent.discard(name)
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             if pod.metadata.deletion_timestamp is not None:
@@ -85,7 +85,7 @@ class NodeIllness:
                 self.store.put(_ready(pod, with_status=status, now=self.clock))
 
     def _leave(self, name: str) -> None:
-        """Let the pods go that tolerate no more."""
+        """Remove the pods whose toleration has ended."""
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             if not self.shapes.of(key, pod).survives_drain and not self.shapes.of(key, pod).daemon:
                 self.kubelets.stop(key)

@@ -40,7 +40,7 @@ KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
 def key_of(metadata: ObjectMeta) -> str:
-    """`namespace/name`, or the name alone where there is no namespace."""
+    """Return `namespace/name`, or the name alone where there is no namespace."""
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
@@ -61,7 +61,7 @@ class WorldStore:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Hear of every change from now on."""
+        """Register a listener for every change from now on."""
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
@@ -85,7 +85,7 @@ class WorldStore:
         old = self.by_kind[kind].get(key)
         self.by_kind[kind][key] = item
         self._index(kind, key, old, item)
-        self._tell(Change(kind, key, old, item))
+        self._notify(Change(kind, key, old, item))
         return item
 
     def remove(self, kind: str, key: str) -> AnyObject | None:
@@ -94,10 +94,10 @@ class WorldStore:
         if old is not None:
             self.versions += 1
             self._index(kind, key, old, None)
-            self._tell(Change(kind, key, old, None))
+            self._notify(Change(kind, key, old, None))
         return old
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)
 
@@ -131,7 +131,7 @@ class WorldStore:
         return [Change(KIND_OF[type(item)], key_of(item.metadata), None, item) for item in self.all()]
 
     def cluster(self) -> Cluster:
-        """Everything, as decisions take it."""
+        """Return everything, as decisions take it."""
         return cluster_of(self.all())
 
     # Small changes that many parts make; each is one write.

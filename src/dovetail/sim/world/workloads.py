@@ -72,7 +72,7 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """Return `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -108,12 +108,12 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     # ------------------------------------------------------------ asking
 
     def add(self, workload: Workload) -> None:
-        """Bring a workload into the cluster; its pods follow."""
+        """Add a workload; its pods follow."""
         uid = self.store.new_uid()
         version = "batch/v1" if workload.kind == "Job" else "apps/v1"
         owner = OwnerReference(api_version=version, kind=workload.kind, name=workload.name, uid=uid, controller=True)
@@ -191,7 +191,7 @@ class Workloads:
         return list(self._sets[f"{kind}/{key}"].pods)
 
     def exceed(self, kind: str, key: str, extra: int) -> None:
-        """Let a workload have so many pods more than it is asked for, as a rolling update does."""
+        """Allow a workload so many pods more than it is asked for, as a rolling update does."""
         entry = self._sets[f"{kind}/{key}"]
         entry.extra = extra
         self._ask(entry)
@@ -335,18 +335,18 @@ class Workloads:
 
     # ------------------------------------------------------------ what changed
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind == "Pod":
             entry = self._set_of.get(change.key)
             if entry is not None:
-                self._hear_pod(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
+                self._on_pod_change(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
             if change.new is None:
                 self.shapes.drop(change.key)
         elif change.kind == "Node" and change.old is None and change.new is not None:
             for name in sorted(self._daemons):
                 self._daemon_pod(self._daemons[name], change.new)  # type: ignore[arg-type]
 
-    def _hear_pod(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod_change(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
         kind = entry.workload.kind
         if new is not None and new.status.phase == "Succeeded" and kind == "Job":
             if key in entry.pods:

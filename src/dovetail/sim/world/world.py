@@ -98,23 +98,23 @@ class World:
     # ------------------------------------------------------------ who wants to hear
 
     def on_outside(self, listener: Callable[[str], None]) -> None:
-        """Hear of all that no controller did: scaling, prices, images, stock, deaths, changed objects."""
+        """Register a listener for what no controller did: scaling, prices, images, stock, deaths, changed objects."""
         self._outside.append(listener)
 
     def on_evicted(self, listener: PodListener) -> None:
-        """Hear of each eviction just before it is carried out."""
+        """Register a listener for each eviction, called just before it is carried out."""
         self._on_evicted.append(listener)
 
     def on_forced(self, listener: PodListener) -> None:
-        """Hear of each pod that ends with its node, or by force, just before it is gone."""
+        """Register a listener for each pod that ends with its node, or by force, called just before it is gone."""
         self._on_forced.append(listener)
 
     def on_gone(self, listener: Callable[[Instance], None]) -> None:
-        """Hear of each machine that is no more."""
+        """Register a listener for each machine that is gone."""
         self._on_gone.append(listener)
 
     def on_lost(self, listener: Callable[[str, str], None]) -> None:
-        """Hear of each NodeClaim that nobody chose to end, with how: `interrupted`, `died` or `expired`."""
+        """Register a listener for each NodeClaim that nobody chose to end: `interrupted`, `died` or `expired`."""
         self._on_lost.append(listener)
 
     def _lost(self, claim: str, how: str) -> None:
@@ -122,7 +122,7 @@ class World:
             listener(claim, how)
 
     def outside(self, what: str) -> None:
-        """Say that something happened which no controller did."""
+        """Report an event that no controller caused."""
         for listener in self._outside:
             listener(what)
 
@@ -145,28 +145,28 @@ class World:
 
     @property
     def now(self) -> int:
-        """Nanoseconds since the start."""
+        """Return nanoseconds since the start."""
         return self.clock.now
 
     def run(self, until: int) -> None:
-        """Let time pass."""
+        """Advance time."""
         self.clock.run(until)
 
     # ------------------------------------------------------------ what is there from the start
 
     def put(self, item: AnyObject) -> AnyObject:
-        """Bring any object into the cluster."""
+        """Add any object to the cluster."""
         return self.store.put(item)
 
     def add_pool(self, pool: NodePool) -> None:
-        """Bring a NodePool in, ready."""
+        """Add a NodePool that is ready."""
         now = self.clock.instant()
         metadata = change(_with_hash(pool).metadata, creation_timestamp=pool.metadata.creation_timestamp or now)
         status = change(pool.status, conditions=with_condition(pool.status.conditions, "Ready", "True", now))
         self.store.put(change(pool, metadata=metadata, status=status))
 
     def add_node(self, pool: str, kind: str, zone: str, capacity_type: str, *, age: int = 0, name: str = "") -> str:
-        """Bring a node in that has run for `age` nanoseconds already."""
+        """Add a node that has run for `age` nanoseconds already."""
         found = self._kind(kind)
         name = name or self.provisioner.new_name(pool)
         born = self.clock.instant_of(self.clock.now - age)
@@ -220,7 +220,7 @@ class World:
         return self.add_engine(karpenter_settings(self), line, name="karpenter")
 
     def scale(self, kind: str, key: str, replicas: int) -> None:
-        """Somebody (a person, an autoscaler) asks for another number of pods."""
+        """Change the number of pods of a workload, as a person or an autoscaler does."""
         self.outside(f"{key} scaled to {replicas}")
         self.workloads.scale(kind, key, replicas)
         self.rollouts.scaled(key, replicas)
@@ -240,20 +240,20 @@ class World:
         self.karpenter.template_changed(pool, within=within)
 
     def kill(self, claim: str) -> None:
-        """A machine dies."""
+        """Kill a machine."""
         self.outside(f"{claim} dies")
         self._lost(claim, "died")
         self.karpenter.die(claim)
 
     def fall_ill(self, node: str, condition: str, status: str, length: int | None = None) -> None:
-        """A node falls ill, for a while or for good."""
+        """Start a node's illness, for a while or for good."""
         self.outside(f"{node} is ill: {condition} {status}")
         self.sickness.begin(node, condition, status)
         if length is not None:
             self.clock.after(length, self.sickness.end, node)
 
     def set_pool(self, pool: NodePool) -> None:
-        """Somebody changes a NodePool."""
+        """Change a NodePool."""
         self.outside(f"pool {pool.metadata.name} changed")
         self.store.put(pool)
 
@@ -263,25 +263,25 @@ class World:
             host.catalogue_changed()
 
     def _tell_nominations(self) -> None:
-        """Karpenter's provisioner and its disruption share one memory: the nominations."""
+        """Send the nominations of Karpenter's provisioner to its disruption: they share one memory."""
         nominated = tuple(sorted(self.provisioner.nominated))
         for host, settings in self._karpenter_hosts:
             host.settings(replace(settings, nominated_nodes=nominated))
 
     def _nominate_destinations(self, host: Host, asked: Instruction) -> None:
-        """Karpenter nominates where its command's pods are to go when it begins with it."""
+        """Nominate the destinations of a command's pods, as Karpenter does when it starts the command."""
         if isinstance(asked, TaintNode):
             run = next((run for run in host.engine.runs if run.id == asked.command_id), None)
             if run is not None:
                 self.clock.after(0, self.provisioner.nominate, run.destinations)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
-        """Let something happen from outside at a time."""
+        """Schedule an outside event at a time."""
         self.clock.at(when, action)
 
 
 def karpenter_settings(world: World) -> Settings:
-    """Karpenter's profile, with every pool of the world as its own."""
+    """Return Karpenter's profile, with every pool of the world as its own."""
     return replace(KARPENTER_1_15, pools=tuple(sorted(world.store.pools)))
 
 

@@ -52,7 +52,7 @@ class Draining:
         self.on_drained: Callable[[str], None] = lambda node: None
         self.on_forced: Callable[[str, Pod], None] = lambda key, pod: None
         self._drains: dict[str, _Drain] = {}
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     def begin(self, name: str, deadline: int | None) -> None:
         """Start to empty a node; beginning twice is fine."""
@@ -73,23 +73,23 @@ class Draining:
         return name in self._drains
 
     def silence(self, name: str) -> None:
-        """The node died: its pods can't stop in good order any more."""
+        """Note that the node died: its pods can't stop in an orderly way any more."""
         self.kubelets.silent.add(name)
 
     def abandon(self, name: str) -> None:
-        """The node is no more: its pods are gone with it."""
+        """Remove the pods of a node that is gone."""
         for key in sorted(self.store.pods_on.get(name, {})):
             self.on_forced(key, self.store.pods[key])
             self.kubelets.kill(key)
 
     def forget(self, name: str) -> None:
-        """The node ends now; what is left on it (DaemonSet pods and the like) ends with it."""
+        """End the node; what is left on it (DaemonSet pods and the like) ends with it."""
         self._drains.pop(name, None)
         self.kubelets.silent.discard(name)
         for key in sorted(self.store.pods_on.get(name, {})):
             self.kubelets.kill(key)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind == "Pod" and change.old is not None:
             node = change.old.spec.node_name  # type: ignore[union-attr]
             if node in self._drains:

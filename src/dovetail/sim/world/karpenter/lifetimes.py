@@ -66,12 +66,12 @@ class Karpenter:
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     # ------------------------------------------------------------ birth
 
     def created(self, name: str) -> None:
-        """A NodeClaim was created, by whomever."""
+        """Handle a new NodeClaim, whoever created it."""
         claim = self.store.claims[name]
         self._launch_later(name, claim.metadata.uid)
         expire = span_of(claim.spec.expire_after)
@@ -184,7 +184,7 @@ class Karpenter:
         self._judge_consolidatable(name)
 
     def resume(self, name: str) -> None:
-        """Go on with a NodeClaim that was captured: a launched one that has not joined yet still may."""
+        """Resume the life of a captured NodeClaim: a launched one that has not joined yet still may."""
         claim = self.store.claims[name]
         if is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
             self._judge_consolidatable(name)
@@ -204,7 +204,7 @@ class Karpenter:
             changed = replace(changed, node_name=node_name)
         self.store.put(replace(claim, status=changed))
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind == "Pod":
             for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
                 self._pod_event(node)
@@ -310,7 +310,7 @@ class Karpenter:
             self.delete(name)
 
     def interrupted(self, name: str) -> None:
-        """Spot is taken back: drained at once, gone in two minutes whatever is left on it."""
+        """Interrupt a spot machine: drained at once, gone in two minutes whatever is left on it."""
         claim = self.store.claims.get(name)
         if claim is not None:
             self.delete(name)
@@ -321,7 +321,7 @@ class Karpenter:
             self.die(name)
 
     def die(self, name: str) -> None:
-        """A machine stops without a word: not ready first, then Karpenter finds that it is gone."""
+        """Kill a machine: its node is not ready first, then Karpenter finds that it is gone."""
         claim = self.store.claims.get(name)
         if claim is None or name in self.dead:
             return
@@ -349,7 +349,7 @@ class Karpenter:
     # ------------------------------------------------------------ end
 
     def delete(self, name: str) -> None:
-        """Somebody deletes a NodeClaim: drain its node, give the machine back, remove both."""
+        """Delete a NodeClaim: drain its node, terminate the machine, remove both."""
         claim = self.store.claims.get(name)
         if claim is None or claim.metadata.deletion_timestamp is not None:
             return

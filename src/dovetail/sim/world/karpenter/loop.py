@@ -35,7 +35,7 @@ class ConsolidationState:
         self.clock = clock
         self._version = 0
         self._since = 0
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     def version(self) -> int:
         """Return a number that is another one after every such change, and after five minutes without one."""
@@ -51,7 +51,7 @@ class ConsolidationState:
         self._version += 1
         self._since = self.clock.now
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if _counts(change.old, change.new):
             self._mark()
 
@@ -110,7 +110,7 @@ class LoopDecider:
         return answer
 
     def _by_chance(self, question: Question) -> Question:
-        """Let equal domains go by chance: Karpenter iterates over its maps in another order each time."""
+        """Return the question with ties between domains random, as Karpenter iterates over its maps in random order."""
         return change(question, settings=change(question.settings, ties=self._dice.randrange(1, 2**32)))
 
     def _settle(self, context: RoundContext, result: RoundResult, without: tuple[Method, ...], state: int) -> None:

@@ -55,19 +55,19 @@ class Provisioner:
         self._since = -1
         self._last = -1
         self._stale: dict[tuple[str, str], None] = {}
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     # ------------------------------------------------------------ the batch
 
     def trigger(self, keys: Iterable[str]) -> None:
-        """Pods found no place: begin a batch, or keep the open one open."""
+        """Start a batch for pods that found no place, or keep the open one open."""
         before = len(self._waiting)
         self._waiting.update(dict.fromkeys(keys))
         if len(self._waiting) > before:
             self._begin()
 
     def _trigger_node(self, name: str) -> None:
-        """A node is being emptied: its pods are looked at too, again every ten seconds while it lasts."""
+        """Include the pods of a draining node, again every ten seconds while it drains."""
         if name in self._leaving and name not in self._waiting_nodes:
             self._waiting_nodes[name] = None
             self._begin()
@@ -108,7 +108,7 @@ class Provisioner:
 
     # ------------------------------------------------------------ placing
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         self._stale[change.kind, change.key] = None
         if change.kind == "Node":
             if isinstance(change.new, Node) and is_emptied(change.new):
@@ -119,7 +119,7 @@ class Provisioner:
                 self._leaving.pop(change.key, None)
 
     def _catch_up(self) -> None:
-        """Bring the view up to date with what changed since the last batch."""
+        """Update the view with what changed since the last batch."""
         for kind, key in self._stale:
             item = self.store.by_kind[kind].get(key)
             if item is None:
@@ -139,7 +139,10 @@ class Provisioner:
         return self._previous
 
     def _marked(self) -> tuple[str, ...]:
-        """Nodes that Karpenter has marked for deletion: once their replacements are there, lest those come twice."""
+        """Return nodes that Karpenter marked for deletion and whose replacements exist.
+
+        Before that, replacements would be launched twice.
+        """
         found = []
         for name in sorted(self._leaving):
             record = record_on(self.store.nodes[name])
@@ -155,7 +158,7 @@ class Provisioner:
         self.nominate(there.node for there in result.existing)
 
     def nominate(self, nodes: Iterable[str]) -> None:
-        """Pods are on their way to these nodes: for a while nobody may disrupt them."""
+        """Nominate nodes that pods are on their way to: for a while nobody may disrupt them."""
         found = dict.fromkeys(nodes, self.clock.now + NOMINATED_FOR)
         if found:
             self.nominated |= found
@@ -207,7 +210,7 @@ def is_emptied(node: Node) -> bool:
 
 
 def _as_karpenter_sees(node: Node) -> Node:
-    """Our taint keeps pods out, but to Karpenter it is no sign that the node leaves; only a deletion is."""
+    """Return a node as Karpenter sees it: Dovetail's taint keeps pods out but does not mean that the node leaves."""
     if not any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints):
         return node
     taints = tuple(

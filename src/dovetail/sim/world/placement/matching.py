@@ -99,7 +99,7 @@ def admitted_by_taints(tolerations: tuple[Toleration, ...], taints: tuple[Taint,
 
 
 def requests_of(spec: PodSpec) -> dict[str, int]:
-    """What the pod asks of a node in all: containers and sidecars, the largest init step, overhead; and one pod."""
+    """Return the pod's total requests: containers and sidecars, the largest init step, overhead; and one pod."""
     total: dict[str, int] = {}
     for container in spec.containers:
         _add(total, container.resources.requests)

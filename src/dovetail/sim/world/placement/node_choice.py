@@ -72,7 +72,9 @@ class NodeChoice:
         return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
 
     def _may_fit(self, shape: PodShape, columns: ShapeColumns) -> bool:
-        """Whether a shape that found no node may find one now; False only where none has changed that would take it.
+        """Return whether a shape that found no node may find one now.
+
+        False only where none has changed that would take it.
 
         What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
         """
@@ -135,7 +137,7 @@ class NodeChoice:
         return result
 
     def _per_domain(self, group_counts: Ints, key: str) -> Ints:
-        """For each node, how many counted pods are in its domain; 0 where it has none."""
+        """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
         topology = self.table.topology(key)
         domain = topology.domain
         known = domain >= 0
@@ -158,7 +160,7 @@ class NodeChoice:
         return good
 
     def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
-        """Pods already there may refuse this one by their own anti-affinity."""
+        """Exclude nodes whose pods refuse this one by their own anti-affinity."""
         for other in self.shapes.with_apart:
             for term in other.required_apart:
                 group = self.table.of_term(other, term)

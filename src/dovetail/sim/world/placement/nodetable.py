@@ -177,7 +177,7 @@ class NodeTable:
     # ------------------------------------------------------------ pods
 
     def bind(self, key: str, shape: PodShape, node: str) -> None:
-        """A pod is on a node from now on."""
+        """Add a pod to a node."""
         row = self.rows[node]
         self.pods[key] = Row(shape, row, active=True)
         self._take(shape, row, 1)
@@ -186,7 +186,7 @@ class NodeTable:
             group.active[row] += 1
 
     def terminating(self, key: str) -> None:
-        """A pod is on its way out: it still takes its room, but spread no longer counts it."""
+        """Mark a pod as terminating: it still takes its room, but spread no longer counts it."""
         entry = self.pods.get(key)
         if entry is not None and entry.active:
             entry.active = False
@@ -194,7 +194,7 @@ class NodeTable:
                 group.active[entry.row] -= 1
 
     def release(self, key: str) -> None:
-        """A pod is gone (or terminal): its room is free."""
+        """Remove a pod that is gone or terminal: its room is free."""
         entry = self.pods.get(key)
         if entry is None:
             return

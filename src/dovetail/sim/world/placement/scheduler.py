@@ -42,13 +42,13 @@ class Scheduler:
         self._has_priorities = False
         self._cycle_asked = False
         self._retry_asked = False
-        store.listen(self._hear)
+        store.listen(self._on_change)
 
     # ------------------------------------------------------------ what changed
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.kind == "Pod":
-            self._hear_pod(change.key, change.old, change.new)  # type: ignore[arg-type]
+            self._on_pod_change(change.key, change.old, change.new)  # type: ignore[arg-type]
         elif change.kind == "Node":
             if change.new is None:
                 self.table.drop_node(change.key)
@@ -58,7 +58,7 @@ class Scheduler:
                 if len(self.table.log) != before:
                     self._retry()
 
-    def _hear_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod_change(self, key: str, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             self.waiting.pop(key, None)
             self.stuck.drop(key)

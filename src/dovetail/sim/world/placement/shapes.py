@@ -41,24 +41,24 @@ class PodShape:
 
     @property
     def spread(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Its own spread constraints."""
+        """Return its own spread constraints."""
         return self.spec.topology_spread_constraints
 
     @property
     def required_near(self) -> tuple[PodAffinityTerm, ...]:
-        """Pods it must be near."""
+        """Return the terms of pods it must be near."""
         near = self.spec.affinity.pod_affinity if self.spec.affinity else None
         return near.required_during_scheduling_ignored_during_execution if near else ()
 
     @property
     def required_apart(self) -> tuple[PodAffinityTerm, ...]:
-        """Pods it must not be near."""
+        """Return the terms of pods it must not be near."""
         apart = self.spec.affinity.pod_anti_affinity if self.spec.affinity else None
         return apart.required_during_scheduling_ignored_during_execution if apart else ()
 
     @property
     def preferences(self) -> tuple[tuple[int, PodAffinityTerm], ...]:
-        """Preferred terms with their weight, negative for those it would rather be apart from."""
+        """Return preferred terms with their weight, negative for those it would rather be apart from."""
         found: list[tuple[int, PodAffinityTerm]] = []
         if self.spec.affinity is not None:
             near, apart = self.spec.affinity.pod_affinity, self.spec.affinity.pod_anti_affinity
@@ -108,13 +108,13 @@ class Shapes:
         self.with_apart: list[PodShape] = []
 
     def set(self, key: str, shape: PodShape) -> None:
-        """The pod of that key has this shape."""
+        """Set the shape of the pod of that key."""
         self.by_pod[key] = shape
         if shape.required_apart and not any(known is shape for known in self.with_apart):
             self.with_apart.append(shape)
 
     def drop(self, key: str) -> None:
-        """The pod is gone."""
+        """Forget the pod."""
         self.by_pod.pop(key, None)
 
     def of(self, key: str, pod: Pod) -> PodShape:
@@ -163,7 +163,7 @@ class Stuck:
         return len(self._shapes)
 
     def __iter__(self) -> Iterator[str]:
-        """Go through all keys, in order."""
+        """Iterate over all keys, in order."""
         return iter(self._shapes)
 
     def add(self, key: str, shape: PodShape) -> None:

@@ -22,7 +22,7 @@ _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nod
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ground:
+class FrameInputs:
     """All that a frame depends on. `moving`: places of pods that move in every simulation; `sizes`: by node."""
 
     settings: Settings
@@ -37,8 +37,8 @@ class Ground:
     moving: Sequence[int]
     virtual: Sequence[int]
 
-    def is_like(self, earlier: "Ground") -> bool:
-        """Return whether a frame of the earlier ground is one of this, too; `bindings` must come from the earlier ones.
+    def is_like(self, earlier: "FrameInputs") -> bool:
+        """Return whether a frame of the earlier inputs is one of these too; `bindings` must come from the earlier ones.
 
         Where ties are drawn, a draw depends on what a frame was asked before: such a frame is never taken over.
         """

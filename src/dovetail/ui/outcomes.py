@@ -1,0 +1,99 @@
+"""What commands promised and what came of it an hour later, read off the cluster (`lifecycle.memory.outcomes`).
+
+The view sees commands begin and end and nodes come, so it keeps books of its own and needs no word from the controller.
+What a command promises is the price of the nodes that go less that of the nodes that come for it. In memory: a view
+that was not open for the hour says nothing of it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
+from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.owners import owners_of
+from dovetail.model import names
+from dovetail.model.cluster import Cluster
+from dovetail.model.command import Action
+from dovetail.scheduling.pods.pod import is_active, is_reschedulable
+from dovetail.ui.commands import CommandNow
+
+Json = dict[str, Any]
+KEPT_MAX: Final = 500
+SHOWN_MAX: Final = 10
+
+
+class OutcomesSeen:
+    """Fed with every look at the cluster; `found` are the commands whose hour is over, the newest last."""
+
+    def __init__(self) -> None:
+        self.found: deque[CommandOutcome] = deque(maxlen=KEPT_MAX)
+        self._book = Outcomes()
+        self._under_way: dict[str, tuple[CommandNow, float]] = {}
+        self._came: dict[str, float] = {}
+        self._nodes: dict[str, None] | None = None
+
+    def take(
+        self, now: datetime, commands: Iterable[CommandNow], prices: Mapping[str, float], cluster: Cluster
+    ) -> None:
+        """Take in a look: the commands under way, and what each node costs."""
+        elapsed = int(now.timestamp() * 10**9)
+        pools = {node.metadata.name: node.metadata.labels.get(names.NODEPOOL, "") for node in cluster.nodes}
+        here = {entry.id: entry for entry in commands if entry.action in SAVING}
+        for entry in here.values():
+            for node in entry.coming:
+                self._came[node] = max(self._came.get(node, 0.0), prices.get(node, 0.0))
+            known = self._under_way.get(entry.id)
+            went = known[1] if known else sum(prices.get(node, 0.0) for node in entry.nodes)
+            self._under_way[entry.id] = (entry, went)
+            if known is None:
+                own = tuple(sorted({pools[node] for node in entry.nodes if node in pools}))
+                self._book.begin(entry.id, Action(entry.action), own, went, _movers(cluster, entry.nodes), now)
+        for ident in [ident for ident in self._under_way if ident not in here]:
+            entry, went = self._under_way.pop(ident)
+            undone = any(node in prices for node in entry.nodes)
+            came = sum(self._came.pop(node, 0.0) for node in entry.coming)
+            self._book.end(ident, elapsed, well=not undone, promised=went - came)
+        ours = {node for entry, _ in self._under_way.values() for node in entry.coming}
+        for node in sorted(prices.keys() - (self._nodes or {}).keys()) if self._nodes is not None else ():
+            if node not in ours:
+                self._book.opened(node, pools.get(node, ""), prices[node], elapsed)
+        self._nodes = dict.fromkeys(prices)
+        self.found.extend(self._book.due(elapsed))
+
+    def document(self) -> Json:
+        """Return the sums and the last commands, newest first."""
+        found = list(self.found)
+        return {
+            "commands": len(found),
+            "held": sum(entry.held for entry in found),
+            "promised": round(sum(entry.promised for entry in found), 4),
+            "saved": round(sum(entry.saved for entry in found), 4),
+            "reopened": sum(entry.reopened for entry in found),
+            "pods": sum(entry.pods for entry in found),
+            "movedAgain": sum(entry.moved_again for entry in found),
+            "last": [
+                {
+                    "id": entry.command_id,
+                    "action": entry.action.value,
+                    "pools": list(entry.pools),
+                    "promised": round(entry.promised, 4),
+                    "saved": round(entry.saved, 4),
+                    "reopened": entry.reopened,
+                    "pods": entry.pods,
+                    "movedAgain": entry.moved_again,
+                }
+                for entry in reversed(found[-SHOWN_MAX:])
+            ],
+        }
+
+
+def _movers(cluster: Cluster, nodes: Iterable[str]) -> list[Mover]:
+    wanted = frozenset(nodes)
+    return [
+        Mover(owner=owner, created=pod.metadata.creation_timestamp)
+        for pod in cluster.pods
+        if pod.spec.node_name in wanted and is_active(pod) and is_reschedulable(pod)
+        for owner in owners_of(pod)[:1] or [""]
+    ]
