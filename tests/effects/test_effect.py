@@ -200,3 +200,40 @@ def test_a_created_event_says_what_it_is_about() -> None:
     assert write.tree["regarding"] == {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "p", "uid": ""}
     assert write.tree["type"] == "Warning"
     assert "\x1b" not in write.tree["note"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "marked"),
+    [
+        ({"uid": "u"}, True),
+        ({"uid": "another"}, False),
+        ({"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
+        (None, False),
+    ],
+    ids=["it", "another of its name", "it is going", "it is gone"],
+)
+def test_only_the_very_pod_becomes_the_next_victim(metadata: dict[str, str] | None, marked: bool) -> None:
+    """A pod that came under the same name meanwhile is not the one that was meant."""
+    asked = MarkPod(id="1", namespace="d", name="n", uid="u")
+    read = effect(asked, {}, CONTEXT)
+    assert isinstance(read, Read)
+    pod = None if metadata is None else {"metadata": metadata}
+    assert isinstance(effect(asked, {read.ref: pod}, CONTEXT), Writes if marked else Done)
+
+
+@pytest.mark.parametrize(("letter", "kept"), [("a", 128), ("\u00fc", 64)], ids=["one byte each", "two bytes each"])
+def test_an_event_keeps_to_the_servers_limits(letter: str, kept: int) -> None:
+    """The reporting instance has 128 bytes at most and the note 1024; a name of 128 bytes stays whole."""
+    asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message=letter * 3000)
+    read = effect(asked, {}, CONTEXT)
+    assert isinstance(read, Read)
+    for length in (kept, kept + 1, 3 * kept):
+        outcome = effect(asked, {read.ref: None}, EffectContext(now=NOW, seal=CONTEXT.seal, identity=letter * length))
+        assert isinstance(outcome, Writes)
+        (write,) = outcome.writes
+        assert isinstance(write, Create)
+        shown = write.tree["reportingInstance"]
+        assert len(shown.encode()) <= 128
+        assert len(write.tree["note"].encode()) <= 1024
+        if length == kept:
+            assert shown == letter * kept

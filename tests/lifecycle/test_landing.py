@@ -10,6 +10,7 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.landing import Landing
+from dovetail.lifecycle.messages import DeleteNodeClaim, Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Pod, ReplicaSet
@@ -120,3 +121,22 @@ def test_a_command_that_moved_nothing_is_not_waited_for() -> None:
             landing.drop(run.id)
         landing.end(run.id, 0, 5 * MINUTE)
         assert (landing.next_at() is None) == dropped
+
+
+def test_nothing_is_remembered_of_a_command_that_failed() -> None:
+    """Its deletion is refused after its pods were counted: what was noted for its landing goes with it."""
+    world = World()
+    world.add_pool()
+    world.add_node("a", want="cost-delete")
+    world.put(_owner(1))
+    world.put(_pod("one", "a"))
+    world.fail = lambda asked: Failure.REFUSED if isinstance(asked, DeleteNodeClaim) else None
+    engine = engine_for(LANDED)
+    driver = Driver(world, engine).begin()
+    for _ in range(900):
+        driver.run(1)
+        if driver.ends():
+            break
+    assert driver.ends()
+    assert driver.ends()[0] != "done"
+    assert engine._state.landing._moved == {}

@@ -224,7 +224,7 @@ class CommandRunner:
         del state.runs[run.id]
         state.pacing.ended[run.id] = state.elapsed + ENDED_MEMORY
         state.facts_version += 1
-        state.marks_seen = -1
+        state.marks_seen = None
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
         state.outcomes.end(run.id, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:

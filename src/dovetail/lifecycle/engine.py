@@ -303,7 +303,7 @@ class Engine:
             self._holds.look_at(node.metadata.name)
         for pool in state.store.node_pools():
             self._conditions.look_at(pool.metadata.name)
-        state.marks_seen = -1
+        state.marks_seen = None
 
     def _lead(self, *, leads: bool) -> None:
         state = self._state

@@ -67,7 +67,7 @@ class EngineState:
     """Mutable; owned by one `Engine`.
 
     `facts_version` counts what can change a decision apart from the store; `round_at` is when the next round is due;
-    `marks_seen` is the store's version of the marks that were last searched for left-over commands (-1: search again);
+    `marks_seen` is the store's version of the marks that were last searched for left-over commands; None: search again;
     `out` collects the instructions and reports of the event that is being handled.
     """
 
@@ -86,7 +86,7 @@ class EngineState:
         self.facts_version = 0
         self.settings_version = 0
         self.round_at = 0
-        self.marks_seen = -1
+        self.marks_seen: int | None = None
         self.evictions_from = 0
         self.surges_from = 0
         self.runs: dict[str, Run] = {}
@@ -104,7 +104,7 @@ class EngineState:
     def forget_commands(self) -> None:
         """Forget all that belongs to acting: another process may have changed it."""
         self.runs = {}
-        self.marks_seen = -1
+        self.marks_seen = None
         self.regrowth.forget()
         self.landing.forget()
         self.aftercare.forget()
@@ -159,7 +159,7 @@ class EngineState:
             self.facts_version += 1
         if self.pacing.expire(self.elapsed) | self.regrowth.waits.expire(self.elapsed):
             self.facts_version += 1
-            self.marks_seen = -1
+            self.marks_seen = None
         for name in [name for name in self.pacing.lingering if flight.has_pods(name, self.store)]:
             del self.pacing.lingering[name]
             self.facts_version += 1
