@@ -62,7 +62,7 @@ def _hand_out(
     progress: Progress | None,
     done: Callable[[int, Any], None] | None,
 ) -> list[Any]:
-    """Give every idle worker the next task until all are done."""
+    """Send every idle worker the next task until all are done."""
     results: dict[int, Any] = {}
     shares = [0.0] * len(tasks)
     waiting = iter(range(len(tasks)))
