@@ -36,7 +36,7 @@ def one(tasks: list[Task], count: int, *, kill: bool = False) -> dict[str, Any]:
     from distributed import LocalCluster
 
     killed: list[int] = []
-    options: dict[str, Any] = {"dashboard_address": None, "silence_logs": 50, "host": "127.0.0.1"}
+    options: dict[str, Any] = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50, "host": "127.0.0.1"}
     with LocalCluster(n_workers=count, threads_per_worker=1, processes=True, **options) as cluster:
         pids = [worker.pid for worker in cluster.workers.values()]
 

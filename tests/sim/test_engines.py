@@ -47,7 +47,12 @@ def _workers(count: int) -> Iterator[tuple[str, list[int], Any]]:
     """Start a scheduler and worker processes; give their address, the workers' process ids and the cluster."""
     distributed: Any = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+        n_workers=count,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=50,
+        host="127.0.0.1",
     ) as cluster:
         pids = [worker.pid for worker in cluster.workers.values()]
         yield f"dask://{cluster.scheduler_address.removeprefix('tcp://')}", pids, cluster
