@@ -134,7 +134,12 @@ def test_dask_gives_the_same_document_and_survives_a_killed_worker(tmp_path: Pat
     tasks = tasks_of(SCENARIO, load_grid(_grid(tmp_path, GRID), SCENARIO), 4 * MINUTES)
     local = msgspec.json.encode(document(SCENARIO, figures_of(run_tasks(tasks, "local"))))
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=50,
+        host="127.0.0.1",
     ) as cluster:
         pids = [worker.pid for worker in cluster.workers.values()]
         killed: list[int] = []

@@ -14,6 +14,7 @@ from dovetail.api.pod_windows import PodWindow
 from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
+from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
@@ -248,6 +249,11 @@ class NodeFacts:
             return None
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return Fraction(self.policy.disruption_price * amount, unit)
+
+    @property
+    def closing(self) -> bool:
+        """Return whether new pods are steered away from it (spec section 23)."""
+        return self.node is not None and any(taint.key == names.CLOSING_TAINT for taint in self.node.spec.taints)
 
     @cached
     def has_jobs(self) -> bool:
