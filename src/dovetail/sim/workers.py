@@ -8,12 +8,13 @@ closed ends by itself. Knows nothing of scenarios.
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dovetail.api.findings import InputError
 
@@ -24,6 +25,7 @@ Work = Callable[[Any, Progress], Any]
 
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 0.5
+_HELD: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_in_workers(
@@ -105,15 +107,25 @@ def _end(crew: Sequence[tuple[SpawnProcess, Connection]]) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that.
+
+    Blocking them is for the processes. It does not help this one where another thread (numpy has some) takes a signal:
+    Python handles it in the main thread all the same. So handlers that only take note stand in meanwhile.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    came: list[int] = []
+    handlers = {number: signal.signal(number, lambda which, _: came.append(which)) for number in _HELD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for found in dict.fromkeys(came):
+            signal.raise_signal(found)
 
 
 # ---------------------------------------------------------------- in a worker
