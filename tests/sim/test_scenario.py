@@ -51,7 +51,7 @@ def test_shipped_scenarios_can_all_be_staged() -> None:
 
 
 def test_issue_7146_names_the_policies_of_the_contract() -> None:
-    """karpenter-1.15, grace-period, savings-threshold and both, with seed 001's prices."""
+    """karpenter-1.15, grace-period, savings-threshold and both, with the prices of the savings-threshold design."""
     scenario = load_scenario("issue-7146")
     assert [policy.name for policy in scenario.policies] == [
         "karpenter-1.15",
@@ -192,7 +192,10 @@ def test_same_seed_same_result_and_another_seed_another() -> None:
 
 @pytest.mark.slow
 def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() -> None:
-    """Nodes replaced again within minutes and pods moved several times, or not (S0, S1, case study)."""
+    """Nodes replaced again within minutes and pods moved several times, or not.
+
+    Design: grace-period, savings-threshold, case study.
+    """
     scenario = load_scenario("issue-7146")
     *policies, recommended = scenario.policies
     for seed in range(size(test=1, ci=3, long=3)):  # it has tests of its own, and is slow

@@ -2,7 +2,7 @@
 
 What follows what inside a command is `commands.machine`'s business; which commands there are is `decide`'s. The end of
 a command has consequences that outlive it (pools back off, cost actions wait, pods must come back): they are kept in
-the state. Spec sections 5 and 9; S4. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+the state. Spec sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
 from typing import Final
