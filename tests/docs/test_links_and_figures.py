@@ -22,7 +22,7 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    """The page on nodes that are not consolidated has a row for each gate that a node can stop at, and for nothing else."""
+    """The page on nodes that are not consolidated has a row for each gate that a node can stop at, and no other."""
     page = (ROOT / "docs" / "why-not-consolidated.md").read_text()
     firsts = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     explained = [name for cell in firsts for name in re.findall("`([^`]+)`", cell)]

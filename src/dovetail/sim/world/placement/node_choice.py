@@ -79,7 +79,7 @@ class NodeChoice:
         What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
         """
         seen, table = self._full.get(shape.kind), self.table
-        if seen is None or not self._is_plain(shape):
+        if seen is None or not self.is_plain(shape):
             return True
         self._full[shape.kind] = len(table.grown)
         return any(
@@ -92,7 +92,7 @@ class NodeChoice:
             for row in dict.fromkeys(table.grown[seen:])
         )
 
-    def _is_plain(self, shape: PodShape) -> bool:
+    def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
         return not (
             self.shapes.with_apart
