@@ -11,6 +11,7 @@ import yaml
 
 from dovetail.cli.main import main
 from dovetail.model import names
+from dovetail.model.objects import Taint
 from tests.support.design_world import Town, kind
 
 ACTION = {
@@ -152,6 +153,32 @@ def test_explain_as_json(options: Callable[[Town], list[str]], capsysbinary: pyt
     assert said["verdict"] == "pod-do-not-disrupt"
     assert said["opens"][0]["opens"] is True
     assert said["policy"]["budgets"]["from"] == "spec"
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_explain_says_what_is_closing(
+    options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str], closing: bool
+) -> None:
+    """A node with the soft taint of steering says so, and why; so does one with the next victim of a scale-down."""
+    town = _mixed()
+    if closing:
+        node = town.nodes["wide"]
+        taint = msgspec.convert({"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}, Taint)
+        town.nodes["wide"] = msgspec.structs.replace(
+            node, spec=msgspec.structs.replace(node.spec, taints=(*node.spec.taints, taint))
+        )
+        pod = town.pods["wide-01"]
+        marks = {names.POD_DELETION_COST: "-100", names.STEERING_MARK: "-100"}
+        town.pods["wide-01"] = msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, annotations=marks)
+        )
+    words = options(town)
+    assert main(["explain", "wide", *words]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("It is closing, so that it empties by itself: new pods prefer other nodes" in said) == closing
+    assert ("Next victims of scale-downs: wide-01." in said) == closing
+    assert main(["explain", "wide", *words, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["closing"] is closing
 
 
 def test_explain_a_stranger(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:

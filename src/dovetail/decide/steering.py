@@ -69,13 +69,9 @@ def _is_open(context: RoundContext, facts: NodeFacts) -> bool:
     )
 
 
-def _is_closing(facts: NodeFacts) -> bool:
-    return facts.node is not None and any(taint.key == names.CLOSING_TAINT for taint in facts.node.spec.taints)
-
-
 def _rank(facts: NodeFacts) -> tuple[float, str]:
     """Order nodes: most dollars per pod first; one that is closing already stays so for a while."""
-    return -facts.savings_ratio * (STAYS if _is_closing(facts) else 1.0), facts.name
+    return -facts.savings_ratio * (STAYS if facts.closing else 1.0), facts.name
 
 
 def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
@@ -93,11 +89,11 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
         demand: Floats = np.zeros(count)
         for column, amount in context.snapshot.movers(place).demand.total.items():
             demand[column] = amount
-        margin = 1.0 if _is_closing(facts) else MARGIN
+        margin = 1.0 if facts.closing else MARGIN
         if bool(np.all(asked + demand <= margin * (left - room[place]))):
             asked, left = asked + demand, left - room[place]
             chosen.append(facts)
-        elif not _is_closing(facts):
+        elif not facts.closing:
             break
     return chosen
 

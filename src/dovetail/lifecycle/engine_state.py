@@ -25,7 +25,7 @@ from dovetail.lifecycle.memory.landing import Landing
 from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
-from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, FIRST_WAIT_LANDED, Regrowth, is_ours
+from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.owners import owners_of
@@ -33,7 +33,7 @@ from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.money import as_float
+from dovetail.model.money import Money, as_float
 from dovetail.model.objects import Node, NodeClaim, NodePool, condition
 from dovetail.model.policies.managed import managed_pools
 from dovetail.model.settings import Settings, StabilizationEnds
@@ -148,8 +148,8 @@ class EngineState:
         """Drop what time has ended; decisions may differ from then on."""
         self.out.extend(self.outcomes.due(self.elapsed))
         landed = self.settings.stabilization_ends is StabilizationEnds.LANDED
-        first = FIRST_WAIT_LANDED if landed else FIRST_WAIT
-        for pool, pause in self.regrowth.judge(self.store, self.elapsed, first):
+        price_of = self._price_of if landed else None
+        for pool, pause in self.regrowth.judge(self.store, self.elapsed, price_of):
             self.facts_version += 1
             failures = self.regrowth.waits.failures(pool)
             self.out.append(CostActionUndone(pool=pool, failures=failures, seconds=pause // SECOND))
@@ -183,10 +183,15 @@ class EngineState:
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
-        kind = labels.get(names.INSTANCE_TYPE)
-        if kind and self.outcomes.is_coming(name):
-            price = self.catalogue.price(kind, labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, ""))
+        if names.INSTANCE_TYPE in labels and self.outcomes.is_coming(name):
+            price = self._price_of(claim)
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
+
+    def _price_of(self, claim: NodeClaim) -> Money | None:
+        """Return what a NodeClaim costs per hour; None until it is launched, and where nobody knows."""
+        labels = claim.metadata.labels
+        bought = (labels.get(key, "") for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE))
+        return self.catalogue.price(*bought)
 
     def lose_claim(self, name: str, uid: str) -> None:
         """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""

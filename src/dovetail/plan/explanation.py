@@ -13,6 +13,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
+from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.money import format_money
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
@@ -73,6 +74,7 @@ def explanation_document(question: Question, answer: NodeAnswer, opened: tuple[C
         "disruptionCost": float(facts.disruption_cost(question.now)),
         "lifetimeRemaining": float(facts.remaining(question.now)),
         "pods": len(facts.reschedulable),
+        "closing": facts.closing,
         "verdict": ELIGIBLE if answer.eligible else answer.last.gate.value,
         "why": answer.last.why,
         "action": None if answer.command is None else action(answer.command),
@@ -148,6 +150,7 @@ def explanation_text(question: Question, answer: NodeAnswer, opened: tuple[Count
     lines = [
         *paragraph(head),
         *_figure_lines(detail),
+        *_closing_lines(facts),
         "",
         *paragraph(verdict),
         *_blocker_lines(answer, detail),
@@ -174,6 +177,19 @@ def _figure_lines(detail: NodeDetail) -> list[str]:
     age = "age unknown" if detail.age is None else f"{span(max(0.0, detail.age.total_seconds()))} old"
     parts = [age, f"requested: {', '.join(used)}" if used else "", f"{detail.daemons} pods of DaemonSets and the like"]
     return paragraph("; ".join(filter(None, parts)))
+
+
+def _closing_lines(facts: NodeFacts) -> list[str]:
+    """Return that the node is closing, why, and which of its pods a scale-down would take next (spec section 23)."""
+    marked = [pod.metadata.name for pod in facts.reschedulable if names.STEERING_MARK in pod.metadata.annotations]
+    victims = f" Next victims of scale-downs: {', '.join(marked[:_BLOCKERS_MAX])}." if marked else ""
+    if not facts.closing:
+        return paragraph(victims.strip())
+    worth = f"its price is ${facts.savings_ratio:.4g}/h for each pod's restart"
+    return paragraph(
+        f"It is closing, so that it empties by itself: new pods prefer other nodes, {worth}, and the room of the "
+        f"others could take its pods in.{victims}"
+    )
 
 
 def _blocker_lines(answer: NodeAnswer, detail: NodeDetail) -> list[str]:

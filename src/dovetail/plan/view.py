@@ -113,7 +113,7 @@ def _nodes(
         "why": [entry.why for entry in verdicts],
         "action": [taken.get(entry.node, -1) for entry in verdicts],
         "cost": [round(entry.disruption_cost_float(result.now), 3) for entry in facts],
-        "closing": [int(_is_closing(entry)) for entry in facts],
+        "closing": [int(entry.closing) for entry in facts],
     }
 
 
@@ -122,11 +122,6 @@ def _room(facts: NodeFacts) -> tuple[int, int]:
         return (0, 0)
     found = amounts(facts.node.status.allocatable)
     return (found.get("cpu", 0), found.get("memory", 0))
-
-
-def _is_closing(facts: NodeFacts) -> bool:
-    """Return whether new pods are steered away from it (spec section 23)."""
-    return facts.node is not None and any(taint.key == names.CLOSING_TAINT for taint in facts.node.spec.taints)
 
 
 def _age(facts: NodeFacts, now: datetime) -> int:

@@ -14,6 +14,7 @@ from dovetail.api.pod_windows import PodWindow
 from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
+from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
@@ -124,7 +125,7 @@ class NodeFacts:
 
     @cached
     def grace_period(self) -> Timer | None:
-        """Return the timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
+        """Return the timer that hides it from cost actions; static pools ignore it (grace-period, Code Definition)."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.grace_period)
 
@@ -232,7 +233,7 @@ class NodeFacts:
     def required_savings(self, now: datetime) -> tuple[int, int]:
         """Return what taking it away has to save: its pool's threshold x its disruption cost, as a ratio.
 
-        S1, Design Options 1.
+        savings-threshold, Design Options 1.
         """
         if self.policy is None or self.policy.static:
             return 0, 1
@@ -248,6 +249,11 @@ class NodeFacts:
             return None
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return Fraction(self.policy.disruption_price * amount, unit)
+
+    @property
+    def closing(self) -> bool:
+        """Return whether new pods are steered away from it (spec section 23)."""
+        return self.node is not None and any(taint.key == names.CLOSING_TAINT for taint in self.node.spec.taints)
 
     @cached
     def has_jobs(self) -> bool:

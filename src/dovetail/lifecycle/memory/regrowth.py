@@ -7,6 +7,7 @@ ones' owners, the pools wait before they try another cost action, twice as long 
 pools don't wait. Not for the profile `karpenter-1.15`. Sits in lifecycle, below `engine`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,12 +16,12 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.memory.pacing import BackOff
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
+from dovetail.model.money import Money
 from dovetail.model.objects import NodeClaim, Pod
 
 LOOK_AFTER: Final = 60 * SECOND
 FIRST_WAIT: Final = 600 * SECOND
-FIRST_WAIT_LANDED: Final = 120 * SECOND
-"""The same where the pause after a cost action ends when its pods have landed (spec section 25)."""
+LEAST_WAIT: Final = 60 * SECOND
 LONGEST_WAIT: Final = 4 * 3600 * SECOND
 
 
@@ -31,6 +32,7 @@ class _Watched:
     pools: tuple[str, ...]
     owners: dict[str, None]
     known: dict[str, None]
+    promised: Money
     due: int | None = None
 
 
@@ -49,7 +51,8 @@ class Regrowth:
                 owners |= dict.fromkeys(_owners(pod))
         known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
-        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known)
+        promised = 0 if run.command is None else run.command.savings
+        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known, promised=promised)
 
     def end(self, run: Run, elapsed: int, *, well: bool) -> None:
         """Note the end of a cost action; one that was undone moved nothing."""
@@ -73,17 +76,23 @@ class Regrowth:
         """Return the pools that try no cost action now, and until when: those that wait, those under suspicion."""
         held: dict[str, int] = {}
         for watched in self._watched.values():
-            if _came_back(watched, store):
+            if _back_for(watched, store):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
                 held |= dict.fromkeys(watched.pools, until)
         return {**held, **self.waits.active(elapsed)}
 
-    def judge(self, store: Store, elapsed: int, first: int = FIRST_WAIT) -> list[tuple[str, int]]:
-        """Look at what is due; gives the pools that must wait from now on, and for how long; `first`: at first."""
+    def judge(
+        self, store: Store, elapsed: int, price_of: Callable[[NodeClaim], Money | None] | None = None
+    ) -> list[tuple[str, int]]:
+        """Look at what is due; gives the pools that must wait from now on, and for how long.
+
+        `price_of`: the first wait is as long as the share of the savings that the new nodes cost.
+        """
         waits = []
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
-            back = _came_back(watched, store)
+            back = _back_for(watched, store)
+            first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
                 pause = self.waits.failed(pool, elapsed, first) if back else None
                 if pause is not None:
@@ -97,15 +106,25 @@ def _owners(pod: Pod) -> list[str]:
     return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
 
 
-def _came_back(watched: _Watched, store: Store) -> bool:
-    """Return whether a new NodeClaim of another controller carries, or waits for, pods of the moved pods' owners."""
+def _back_for(watched: _Watched, store: Store) -> list[NodeClaim]:
+    """Return the new NodeClaims of other controllers that carry, or wait for, pods of the moved pods' owners."""
     fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
     waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
-    return any(
-        (waiting and not claim.status.node_name)
-        or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in _owners(pod))
+    return [
+        claim
         for claim in fresh
-    )
+        if (waiting and not claim.status.node_name)
+        or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in _owners(pod))
+    ]
+
+
+def _wait_for(back: list[NodeClaim], promised: Money, price_of: Callable[[NodeClaim], Money | None]) -> int:
+    """Return the first wait: all of it where nothing was saved, or nobody knows what came back costs."""
+    prices = [price_of(claim) for claim in back]
+    lost = sum(price for price in prices if price is not None)
+    if None in prices or lost >= promised:
+        return FIRST_WAIT
+    return max(LEAST_WAIT, FIRST_WAIT * lost // promised)
 
 
 def is_ours(claim: NodeClaim) -> bool:
