@@ -56,6 +56,7 @@ TESTS: Final = (
     "tests/lifecycle",
     "tests/effects",
     "tests/live/test_actuate.py",
+    "tests/live/test_answers.py",
     "tests/live/test_lease.py",
     "tests/live/test_fencing.py",
     "tests/sim/test_side_by_side.py",
