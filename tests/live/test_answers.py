@@ -37,7 +37,7 @@ class _Refusing:
 def test_what_a_status_means(status: int, failure: Failure) -> None:
     """A server in trouble, or a token that is being renewed, is asked again; what it judges wrong is not."""
     actuator = Actuator(
-        client=cast(ApiClient, _Refusing(status)), identity="tests", seal=Seal((b"sixteen bytes or more",))
+        client=cast("ApiClient", _Refusing(status)), identity="tests", seal=Seal((b"sixteen bytes or more",))
     )
     answer = asyncio.run(actuator.carry_out(HoldNode(id="1", node="n")))
     assert isinstance(answer, InstructionFailed)
