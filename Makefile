@@ -38,7 +38,7 @@ demo: $(DEMO)/.ready ## the main job: issue 7146 under the old rules and the new
 	@echo "2/2 simulating six hours of the cluster of Karpenter's issue 7146 under each policy ..." >&2
 	@PYTHONPATH=src $(DEMO)/bin/python -m dovetail.cli.main demo
 
-test: $(READY) ## lint and all tests; those that need an API server or a browser say so when they skip
+test: $(READY) ## lint and all tests (DOVETAIL_TESTS=ci: on more generated cases); those that need an API server or a browser say so when they skip
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -46,7 +46,7 @@ test: $(READY) ## lint and all tests; those that need an API server or a browser
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-long: $(READY) ## the property tests and the swarm over many more cases; hours
-	DOVETAIL_LONG=1 HYPOTHESIS_PROFILE=search nice -n 5 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/properties tests/faults
+	DOVETAIL_TESTS=long HYPOTHESIS_PROFILE=search nice -n 5 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/properties tests/faults
 
 hooks: $(READY) ## runs .pre-commit-config.yaml before every commit of this clone
 	$(BIN)/pre-commit install

@@ -1,4 +1,4 @@
-"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|quality|live ...]`.
+"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|sweep|quality|live ...]`.
 
 All but `quality` and `live` by default.
 
@@ -18,7 +18,7 @@ from benchmarks.page import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "benchmarks"
-NAMES = ("kernel", "plan", "questions", "engine", "simulator", "quality", "live")
+NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality", "live")
 
 
 def commit() -> str:

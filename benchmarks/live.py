@@ -41,6 +41,7 @@ _PROBES = 5
 _WAIT_SECONDS = 240.0
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = 1024
+_WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 
 
 def run() -> list[Tree]:
@@ -198,21 +199,32 @@ def _said(log: Path, text: str) -> list[Tree]:
 
 
 def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
+    first = f"first-{poll}"
+    _run(plane, lambda api: _come(api, first))
     with _controller(plane, folder, poll) as (process, log):
         start = _wait(lambda: _said(log, "starting"), "start")[0]
         synced = _wait(lambda: _said(log, "in sync"), "sync")[0]
+        decided = _wait(lambda: _decided(log, first), "first decision")[0]
+        _run(plane, lambda api: _go(api, first))
         with plane.client() as api:
             path = "/api/v1/nodes?labelSelector=karpenter.sh/nodepool%3Dbench&limit=1000"
             _wait(lambda: _all_held(api.request("GET", path)[1]["items"]), "holds")
         time.sleep(15)  # the first verdicts and events
+        before = _asked(plane)
+        calm = process.cores_over(_CALM_SECONDS)
+        asked = _asked(plane)
+        minutes = _CALM_SECONDS / 60
         row: Tree = {
             "what": what,
             "nodes": NODES,
             "pods": NODES * PODS_PER_NODE,
             "seconds to sync": round((_at(synced) - _at(start)).total_seconds(), 2),
+            "seconds from start to first decision": round((_at(decided) - _at(start)).total_seconds(), 2),
             "MiB steady": process.mebibytes(),
             "MiB peak": process.mebibytes("VmHWM"),
-            "cores idle": process.cores_over(_CALM_SECONDS),
+            "cores idle": calm,
+            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
+            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
             f"cores at {_CHURN_PER_SECOND} pod changes a second": process.cores_over(
                 _CHURN_SECONDS, lambda: _run(plane, _churn)
             ),
@@ -261,25 +273,49 @@ def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
     changed = [datetime.now(UTC)]
 
     async def come(api: ApiClient) -> None:
-        made = msgspec.json.decode(await api.request("GET", BY_KIND["NodePool"].path("probe")))
-        await _add_node(api, name, made, 0)
+        await _come(api, name)
         changed[0] = datetime.now(UTC)
-
-    async def go(api: ApiClient) -> None:
-        for kind in ("NodeClaim", "Node"):
-            with contextlib.suppress(Exception):
-                await api.request("DELETE", BY_KIND[kind].path(name))
 
     _run(plane, come)
     try:
-        lines = _wait(
-            lambda: [line for line in _lines(log) if line.get("phase") == "validating" and line.get("nodes") == name],
-            "decision",
-        )
+        lines = _wait(lambda: _decided(log, name), "decision")
         return (_at(lines[0]) - changed[0]).total_seconds()
     finally:
-        _run(plane, go)
+        _run(plane, lambda api: _go(api, name))
         _wait(lambda: [line for line in _lines(log) if line.get("phase") in ("done", "failed", "refused")], "end")
+
+
+async def _come(api: ApiClient, name: str) -> None:
+    """Add an empty machine."""
+    made = msgspec.json.decode(await api.request("GET", BY_KIND["NodePool"].path("probe")))
+    await _add_node(api, name, made, 0)
+
+
+async def _go(api: ApiClient, name: str) -> None:
+    """Take it away again."""
+    for kind in ("NodeClaim", "Node"):
+        with contextlib.suppress(Exception):
+            await api.request("DELETE", BY_KIND[kind].path(name))
+
+
+def _decided(log: Path, node: str) -> list[Tree]:
+    """The lines that say that a machine is to go."""
+    return [line for line in _lines(log) if line.get("phase") == "validating" and line.get("nodes") == node]
+
+
+def _asked(plane: ControlPlane) -> dict[str, float]:
+    """How many requests the API server has had so far, of whomever, but for its own; how many of them write."""
+    found = {"requests": 0.0, "writes": 0.0}
+
+    async def look(api: ApiClient) -> None:
+        text = (await api.request("GET", "/metrics")).decode()
+        for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)$", text, re.MULTILINE):
+            verb = re.search(r'verb="([A-Z]+)"', labels)
+            found["requests"] += float(count)
+            found["writes"] += float(count) if verb and verb[1] in _WRITES else 0.0
+
+    _run(plane, look)
+    return found
 
 
 def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
@@ -291,13 +327,18 @@ def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
         time.sleep(60)
         karpenter.check()
         watched = Watched(karpenter.pid)
+        before = _asked(plane)
+        calm = watched.cores_over(_CALM_SECONDS)
+        asked, minutes = _asked(plane), _CALM_SECONDS / 60
         return {
             "what": "Karpenter's own process",
             "nodes": NODES,
             "pods": NODES * PODS_PER_NODE,
             "MiB steady": watched.mebibytes(),
             "MiB peak": watched.mebibytes("VmHWM"),
-            "cores idle": watched.cores_over(_CALM_SECONDS),
+            "cores idle": calm,
+            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
+            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
             f"cores at {_CHURN_PER_SECOND} pod changes a second": watched.cores_over(
                 _CHURN_SECONDS, lambda: _run(plane, _churn)
             ),

@@ -11,6 +11,7 @@ _TITLES = {
     "questions": "Questions of a first hour: `plan --to-end`, `blockers`, `whatif`",
     "engine": "Lifecycle engine",
     "simulator": "Simulator",
+    "sweep": "A sweep on Dask workers",
     "live": "Controller on a real API server",
 }
 

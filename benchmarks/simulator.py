@@ -1,6 +1,7 @@
 """A simulated day of a large cluster with its churn: how much faster than real time, where the time goes, how it grows."""
 
 import json
+import resource
 import sys
 import time
 from typing import Any
@@ -34,8 +35,8 @@ policies:
 
 
 def run() -> list[dict[str, Any]]:
-    """A whole day at 500 nodes, and an hour at 250, 500, 1,000 and 2,000 for the growth."""
-    sizes = ["250:1", "500:1", "1000:1", "2000:1", "500:24"]
+    """A whole day at 500 nodes, and an hour of 250 to 10,000 nodes for the growth."""
+    sizes = ["250:1", "500:1", "1000:1", "2000:1", "5000:1", "10000:1", "500:24"]
     return [measured("benchmarks.simulator", size, repeat=1) for size in sizes]
 
 
@@ -61,6 +62,7 @@ def one(size: str) -> dict[str, Any]:
         "events": result.events,
         "podsDisrupted": result.pods_disrupted,
         "violations": len(result.violations),
+        "memoryMib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
 

@@ -4,6 +4,7 @@ Which room may import which is in `.importlinter`. The numbers are about what fi
 """
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -181,6 +182,26 @@ def test_rooms_of_tests_share_through_support() -> None:
                 assert used in (room, "support", "paths", "reference"), (
                     f"{path.relative_to(ROOT)} imports {node.module}"
                 )
+
+
+DESIGN_CODE = re.compile(r"\bS[0-4]\b|\bseed 00\d")
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "docs"])
+def test_designs_are_named(folder: str) -> None:
+    """A rule names its design as `docs/designs` does, which a reader can open; not by a number."""
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix in (".py", ".md") and path != Path(__file__) and "decisions" not in path.parts:
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                assert not DESIGN_CODE.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+
+
+def test_the_picture_has_every_folder() -> None:
+    """`docs/architecture.md` names every package of the program."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("__init__.py")} - {"."}
+    missing = [name for name in sorted(packages) if not re.search(rf"\b{name.rpartition('/')[2]}\b", page)]
+    assert missing == []
 
 
 GENERATED_PAGES = ("decision-agreement.md", "placement-agreement.md")

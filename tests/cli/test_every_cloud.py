@@ -1,6 +1,7 @@
 """The five commands of a new user's first hour, on a captured cluster of each cloud: no flag says which cloud it is."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ CLOUDS: dict[str, dict[str, Any]] = {
         "region": "eu-west-1",
         "zone": "eu-west-1a",
         "types": ("m5.2xlarge", "m5.large"),
+        "price": "0.428",
         "provider": "aws:///eu-west-1a/i-0{number:016d}",
         "class": ("karpenter.k8s.aws", "EC2NodeClass"),
     },
@@ -20,6 +22,7 @@ CLOUDS: dict[str, dict[str, Any]] = {
         "region": "westeurope",
         "zone": "westeurope-1",
         "types": ("Standard_D8s_v5", "Standard_D2s_v5"),
+        "price": "0.46",
         "provider": "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm-{number}",
         "class": ("karpenter.azure.com", "AKSNodeClass"),
     },
@@ -27,6 +30,7 @@ CLOUDS: dict[str, dict[str, Any]] = {
         "region": "europe-west1",
         "zone": "europe-west1-b",
         "types": ("n2-standard-8", "n2-standard-2"),
+        "price": "0.427336",
         "provider": "gce://project/europe-west1-b/vm-{number}",
         "class": ("karpenter.k8s.gcp", "GCENodeClass"),
     },
@@ -143,48 +147,77 @@ def capture(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     return ["-f", str(file), "--now", NOW]
 
 
+@pytest.fixture
+def price(request: pytest.FixtureRequest) -> Decimal:
+    """What each of the four nodes costs in an hour, as the cloud's price list of that region has it."""
+    return Decimal(CLOUDS[request.node.callspec.params["capture"]]["price"])
+
+
 def _json(arguments: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> Any:
     assert main([*arguments, "-o", "json"]) == 0
     return json.loads(capsysbinary.readouterr().out)
 
 
-def test_plan_to_end(capture: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The empty node goes first, then the ones that hardly work; every step saves real money."""
+def test_plan_to_end(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The empty node goes first, then the two that hardly work; the totals are the region's own prices."""
     plan = _json(["plan", *capture, "--to-end"], capsysbinary)
-    assert plan["steps"][0]["actions"][0]["action"] == "deleteEmpty"
-    assert plan["end"]["nodes"] < 4
-    assert float(plan["end"]["savedPerHour"]) > 0
-    assert float(plan["end"]["costPerHour"]) > 0
+    taken = [(action["action"], action["nodes"]) for step in plan["steps"] for action in step["actions"]]
+    assert taken == [("deleteEmpty", ["node-0"]), ("deleteCost", ["node-1", "node-2"])]
+    assert [Decimal(step["costPerHour"]) for step in plan["steps"]] == [3 * price, price]
+    assert [Decimal(step["savedPerHour"]) for step in plan["steps"]] == [price, 3 * price]
+    assert (plan["end"]["nodes"], plan["end"]["podsMoved"], plan["end"]["commands"]) == (1, 2, 2)
 
 
-def test_plan_compare(capture: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Karpenter's answer stands beside ours."""
-    compared = _json(["plan", *capture, "--compare", "karpenter-1.15"], capsysbinary)["compare"]
+def test_plan_compare(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """With a threshold that no move reaches we stay, and Karpenter, which knows none, takes two nodes."""
+    file = Path(capture[1])
+    cluster = json.loads(file.read_text())
+    cluster["items"][0]["spec"]["disruption"]["consolidationSavingsThreshold"] = 5
+    empty = [item for item in cluster["items"] if item["kind"] != "Pod" and item["metadata"]["name"].endswith("-0")]
+    cluster["items"] = [item for item in cluster["items"] if item not in empty]
+    file.write_text(json.dumps(cluster))
+    plan = _json(["plan", *capture, "--compare", "karpenter-1.15"], capsysbinary)
+    assert plan["actions"] == []
+    compared = plan["compare"]
     assert compared["profile"] == "karpenter-1.15"
-    assert compared["actions"]
+    (action,) = compared["actions"]
+    assert action["action"] == "deleteCost"
+    assert Decimal(action["savingsPerHour"]) == price * len(action["nodes"])
+    for entry in compared["nodes"]:
+        assert entry["verdict"] != entry["otherVerdict"]
+        assert entry["why"]
+    assert {*action["nodes"]} <= {entry["name"] for entry in compared["nodes"]}
 
 
-def test_blockers(capture: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The PDB that can never allow an eviction is worth what its node costs."""
-    found = _json(["blockers", *capture], capsysbinary)["blockers"]
-    guard = next(entry for entry in found if entry["name"] == "default/db")
+def test_blockers(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The PDB that can never allow an eviction is worth what its node costs, with the arithmetic and a remedy."""
+    (guard,) = _json(["blockers", *capture], capsysbinary)["blockers"]
+    assert (guard["kind"], guard["name"], guard["gate"]) == ("PodDisruptionBudget", "default/db", "pdb")
     assert guard["impossible"]
-    assert float(guard["savingsPerHour"]) > 0
+    assert (guard["nodes"], guard["nodesHeldAlone"], guard["example"]) == (1, 1, "node-3")
+    assert Decimal(guard["savingsPerHour"]) == price
+    assert "minAvailable 1 of 1 pod" in guard["why"]
+    assert "maxUnavailable: 1" in guard["remedy"]
 
 
-def test_explain(capture: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The price is known and the pod has somewhere to go."""
+def test_explain(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The price is the region's, and the pod has somewhere to go without a new node."""
     said = _json(["explain", "node/node-3", *capture], capsysbinary)
     assert said["verdict"] == "pdb"
-    assert said["price"] > 0
-    assert said["landings"][0]["pod"] == "default/db-0"
+    assert Decimal(str(said["price"])) == price
+    (landing,) = said["landings"]
+    assert (landing["pod"], landing["newNode"]) == ("default/db-0", None)
+    assert landing["node"] in ("node-0", "node-1", "node-2")
 
 
-def test_whatif(capture: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_whatif(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """The last hour is replayed under three policies, and the bill is not nothing."""
     answer = _json(["whatif", *capture, "--set", "consolidateAfter=10m", "--for", "1h"], capsysbinary)
     assert answer["replayed"]["arrivals"] == 1
+    assert [answer[key]["policy"] for key in ("baseline", "karpenter", "changed")][1] == "karpenter-1.15"
     for key in ("baseline", "karpenter", "changed"):
-        assert float(answer[key]["cost"]) > 0
+        hours = Decimal(str(answer[key]["nodeHours"]))
+        assert 0 < hours <= 5
+        assert abs(Decimal(answer[key]["cost"]) - hours * price) < Decimal("0.01"), "all nodes are of one type"
         assert answer[key]["violations"] == []
     assert answer["patch"] == {"spec": {"disruption": {"consolidateAfter": "10m"}}}

@@ -160,7 +160,10 @@ def test_money_is_exact() -> None:
 
 
 def test_figures_of_a_batch_are_said_to_be_a_batchs() -> None:
-    """A pool with a low threshold is not said to have to save what a batch with other pools has to (S1)."""
+    """A pool with a low threshold is not said to have to save what a batch with other pools has to.
+
+    Design: savings-threshold.
+    """
     refusal = below_threshold(10**18, 2 * 10**18, Fraction(3 * 10**18), replaced=False)
     one = facts_of(name="w", pool_name="web")
     others = [facts_of(name=f"b{index}", pool_name="batch") for index in range(3)]

@@ -1,4 +1,7 @@
-"""Seed S3, disruption controls: its business-hours budgets around their edges, its defaults and its rules."""
+"""Its business-hours budgets around their edges, its defaults and its rules.
+
+Design: disruption-controls, disruption controls.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -46,7 +49,10 @@ def _time(day: int, hour: int, minute: int = 0, second: int = 0) -> datetime:
     ],
 )
 def test_business_hours(when: datetime, count: int) -> None:
-    """S3, Proposed Spec: nothing on weekdays from nine to five, at most ten nodes at any other time."""
+    """Nothing on weekdays from nine to five, at most ten nodes at any other time.
+
+    Design: disruption-controls, Proposed Spec.
+    """
     command = _town(SEED, when).act()
     assert (0 if command is None else len(command.nodes)) == count
 
@@ -63,20 +69,23 @@ def test_business_hours(when: datetime, count: int) -> None:
     ],
 )
 def test_a_time_zone(when: datetime, open_: bool) -> None:
-    """S3, Code Definition: a schedule can support a TZ."""
+    """Disruption-controls, Code Definition: a schedule can support a TZ."""
     budgets = [{"schedule": "TZ=America/New_York 0 9 * * mon-fri", "duration": "8h", "nodes": "0"}, {"nodes": "10"}]
     assert (_town(budgets, when).act() is not None) is open_
 
 
 def test_the_most_restrictive_wins() -> None:
-    """S3, Code Definition: of several active budgets the most restrictive is respected."""
+    """Disruption-controls, Code Definition: of several active budgets the most restrictive is respected."""
     command = _town([{"nodes": "10"}, {"nodes": "3"}, {"nodes": "50%"}], _time(6, 12)).act()
     assert command is not None
     assert len(command.nodes) == 3
 
 
 def test_omitted_budgets_are_ten_percent() -> None:
-    """S3, Validation/Defaults: no budgets field is one budget of 10 %, of 30 nodes three, rounded up."""
+    """No budgets field is one budget of 10 %, of 30 nodes three, rounded up.
+
+    Design: disruption-controls, Validation/Defaults.
+    """
     for nodes, count in ((30, 3), (31, 4), (1, 1)):
         command = _town(None, _time(6, 12), nodes=nodes).act()
         assert command is not None
@@ -84,12 +93,12 @@ def test_omitted_budgets_are_ten_percent() -> None:
 
 
 def test_zero_disables() -> None:
-    """S3, Validation/Defaults: users can disable scale down for a NodePool with 0."""
+    """Disruption-controls, Validation/Defaults: users can disable scale down for a NodePool with 0."""
     assert _town([{"nodes": "0"}], _time(6, 12)).act() is None
 
 
 def test_defaults_of_the_policy() -> None:
-    """S3, Validation/Defaults: WhenUnderutilized (read as WhenEmptyOrUnderutilized) after 15 s."""
+    """Disruption-controls, Validation/Defaults: WhenUnderutilized (read as WhenEmptyOrUnderutilized) after 15 s."""
     from dovetail.api.policy import effective_policy
     from dovetail.model.objects import NodePool
     from dovetail.model.settings import DOVETAIL
@@ -104,7 +113,7 @@ def test_defaults_of_the_policy() -> None:
     ("seconds", "goes"), [(0, False), (14, False), (15, True), (60, True)], ids=lambda value: str(value)
 )
 def test_consolidate_after_fifteen_seconds(seconds: int, goes: bool) -> None:
-    """S3, Validation/Defaults: an empty node goes 15 s after its last pod event, not before."""
+    """Disruption-controls, Validation/Defaults: an empty node goes 15 s after its last pod event, not before."""
     from datetime import timedelta
 
     town = Town(kind("m", "0.20"))
@@ -114,7 +123,7 @@ def test_consolidate_after_fifteen_seconds(seconds: int, goes: bool) -> None:
 
 
 def test_never_means_not_even_empty_nodes() -> None:
-    """S3, Code Definition: consolidateAfter Never disables consolidation."""
+    """Disruption-controls, Code Definition: consolidateAfter Never disables consolidation."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidateAfter": "Never"})
     town.node("n", "m")

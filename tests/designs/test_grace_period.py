@@ -1,4 +1,4 @@
-"""Seed S0, consolidation grace period: its three timelines, both sides, and what it leaves alone."""
+"""Seed grace-period, consolidation grace period: its three timelines, both sides, and what it leaves alone."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ LONG_AGO = timedelta(hours=10)
 
 
 def _town(**disruption: Any) -> Town:
-    """A pool with S0's grace period on nodes of four cores that cost the same."""
+    """A pool with grace-period's grace period on nodes of four cores that cost the same."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={**HALF_AN_HOUR, **disruption})
     return town
@@ -36,7 +36,9 @@ def _later(town: Town, span: timedelta) -> Town:
     ids=str,
 )
 def test_example_1_a_new_node_is_invisible(after: timedelta, goes: str | None) -> None:
-    """S0, Example 1: until its half hour has passed Node_D takes no pods; then A's pods move there and A goes.
+    """Until its half hour has passed Node_D takes no pods; then A's pods move there and A goes.
+
+    Design: grace-period, Example 1.
 
     A, B and C are full but for what D offers, so that only D can take anything.
     """
@@ -67,7 +69,7 @@ def test_example_1_a_new_node_is_invisible(after: timedelta, goes: str | None) -
     ids=str,
 )
 def test_example_2_each_pod_event_starts_anew(after: timedelta, verdict: str) -> None:
-    """S0, Example 2: a pod added at 0 and one removed at 29 min hide Node_C until 59 min."""
+    """Grace-period, Example 2: a pod added at 0 and one removed at 29 min hide Node_C until 59 min."""
     town = _town()
     for name in ("node-a", "node-b"):
         town.node(name, "m", idle=LONG_AGO)
@@ -80,7 +82,7 @@ def test_example_2_each_pod_event_starts_anew(after: timedelta, verdict: str) ->
 
 
 def test_example_3_an_empty_node_goes_at_once() -> None:
-    """S0, Example 3: a node in its grace period that becomes empty is deleted."""
+    """Grace-period, Example 3: a node in its grace period that becomes empty is deleted."""
     town = _town()
     town.node("node-d", "m", idle=timedelta(0))
     _later(town, 10 * MINUTES).event("node-d")
@@ -98,7 +100,7 @@ def test_example_3_an_empty_node_goes_at_once() -> None:
     ids=["Never", "unset", "half an hour", "over already"],
 )
 def test_never_and_unset_are_off(disruption: dict[str, str | None], settled: bool) -> None:
-    """S0, Validation and Defaults: Never is the same as not set, and both leave a node visible."""
+    """Grace-period, Validation and Defaults: Never is the same as not set, and both leave a node visible."""
     town = _town(**disruption)
     town.node("node-a", "m", idle=5 * MINUTES)
     town.node("node-b", "m", idle=5 * MINUTES)
@@ -108,7 +110,7 @@ def test_never_and_unset_are_off(disruption: dict[str, str | None], settled: boo
 
 
 def test_initialized_stands_in_for_a_pod_event() -> None:
-    """S0, Core Logic: a node without any pod event counts from when it was initialized."""
+    """Grace-period, Core Logic: a node without any pod event counts from when it was initialized."""
     town = _town()
     town.node("node-a", "m", age=20 * MINUTES, idle=None)
     town.node("node-b", "m", age=LONG_AGO, idle=None)
@@ -151,7 +153,7 @@ def test_pending_pods_may_land_there() -> None:
 
 
 def test_static_pools_ignore_it() -> None:
-    """S0, Code Definition: with replicas set it is ignored; the node is a destination like any other."""
+    """Grace-period, Code Definition: with replicas set it is ignored; the node is a destination like any other."""
     town = _town()
     town.pool("fixed", replicas=1, disruption=HALF_AN_HOUR)
     town.node("node-a", "m", idle=LONG_AGO)

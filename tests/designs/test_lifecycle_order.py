@@ -1,4 +1,4 @@
-"""Seed S4, node lifecycle controller: the order of the methods and the names of the actions."""
+"""Seed lifecycle-controller, node lifecycle controller: the order of the methods and the names of the actions."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ def _town() -> Town:
 
 
 def test_empty_then_expired_then_drifted_then_cost() -> None:
-    """S4, Order of Node Evaluation: emptiness, expired nodes, drifted nodes, then cost."""
+    """Lifecycle-controller, Order of Node Evaluation: emptiness, expired nodes, drifted nodes, then cost."""
     town = _town()
     seen = []
     for _ in range(10):
@@ -57,7 +57,7 @@ def test_every_method_on_the_untouched_snapshot() -> None:
 
 @pytest.mark.parametrize("why", ["expired", "drifted"])
 def test_replace_where_pods_find_no_room(why: str) -> None:
-    """S4, LifecycleActions: an expired or drifted node whose pods find no room is replaced first."""
+    """Lifecycle-controller, LifecycleActions: an expired or drifted node whose pods find no room is replaced first."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h"})
     if why == "expired":
@@ -116,7 +116,10 @@ def test_several_commands_side_by_side() -> None:
 
 @pytest.mark.parametrize("blocked_by", ["pod", "pdb", "both allowed by a deadline"])
 def test_blocked_by_pods_that_cannot_be_evicted(blocked_by: str) -> None:
-    """S4: drift is blocked by pods that can't be evicted; a terminationGracePeriod lifts that (spec section 12)."""
+    """Drift is blocked by pods that can't be evicted; a terminationGracePeriod lifts that (spec section 12).
+
+    Design: lifecycle-controller.
+    """
     import msgspec
 
     town = Town(kind("m", "0.40"))
@@ -139,7 +142,7 @@ def test_blocked_by_pods_that_cannot_be_evicted(blocked_by: str) -> None:
 
 
 def test_cost_waits_for_the_cluster_to_settle() -> None:
-    """S4, Stabilization Window, and spec section 12: it holds cost actions back, nothing else."""
+    """Lifecycle-controller, Stabilization Window, and spec section 12: it holds cost actions back, nothing else."""
     town = _town()
     town.stabilized_until = town.now + timedelta(minutes=5)
     for _ in range(3):
@@ -155,7 +158,10 @@ def test_cost_waits_for_the_cluster_to_settle() -> None:
 
 
 def test_lower_disruption_cost_first() -> None:
-    """S4, Order of Node Evaluation: lower disruption costs first; a setting brings Karpenter's order back."""
+    """Lower disruption costs first; a setting brings Karpenter's order back.
+
+    Design: lifecycle-controller, Order of Node Evaluation.
+    """
     town = Town(kind("m", "0.40"), kind("l", "0.80", cpu=8))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     for name, type_name, pods in (("few", "m", 2), ("many-dear", "l", 3), ("many", "m", 4)):

@@ -1,14 +1,16 @@
-"""Seed S1, consolidation savings threshold: its worked examples, to the cent."""
+"""Seed savings-threshold, consolidation savings threshold: its worked examples, to the cent."""
 
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.model import names
-from dovetail.model.money import format_money
+from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import Town, kind, moved, spot_kind
 
@@ -27,13 +29,13 @@ def _aged(share: float) -> timedelta:
 @pytest.mark.parametrize(
     ("threshold", "through_life", "pods", "goes"),
     [
-        pytest.param(0, 0.0, 5, True, id="S1 Problem Statement: before, $0.006 is enough"),
-        pytest.param(0.01, 0.0, 5, False, id="S1 Issue #7146 with proposed algorithm: $0.006 < $0.05"),
-        pytest.param(0.01, 0.9, 5, True, id="S1 the same at 90 %: cost 0.5 asks for $0.005 <= $0.006"),
+        pytest.param(0, 0.0, 5, True, id="Problem Statement: before, $0.006 is enough"),
+        pytest.param(0.01, 0.0, 5, False, id="Issue #7146 with proposed algorithm: $0.006 < $0.05"),
+        pytest.param(0.01, 0.9, 5, True, id="the same at 90 %: cost 0.5 asks for $0.005 <= $0.006"),
     ],
 )
 def test_issue_7146(threshold: float, through_life: float, pods: int, goes: bool) -> None:
-    """S1, Issue #7146: m6a.large at $0.086 with five pods, m7i-flex.large at $0.080."""
+    """Savings-threshold, Issue #7146: m6a.large at $0.086 with five pods, m7i-flex.large at $0.080."""
     town = Town(kind("m6a.large", "0.086", cpu=2, memory=8), kind("m7i-flex.large", "0.080", cpu=2, memory=8))
     town.pool(disruption=_threshold(threshold))
     town.node("n", "m6a.large", age=_aged(through_life), life=TEN_HOURS)
@@ -49,7 +51,10 @@ def test_issue_7146(threshold: float, through_life: float, pods: int, goes: bool
 
 
 def test_five_pods_need_five_cents() -> None:
-    """S1, Context: for a 5-pod node with threshold 0.01, required savings is $0.05/hr; exactly that is enough."""
+    """For a 5-pod node with threshold 0.01, required savings is $0.05/hr; exactly that is enough.
+
+    Design: savings-threshold, Context.
+    """
     for price, goes in (("0.15", True), ("0.1499", False)):
         town = Town(kind("old", price), kind("new", "0.10"))
         town.pool(disruption=_threshold(0.01))
@@ -68,7 +73,9 @@ def test_five_pods_need_five_cents() -> None:
     ],
 )
 def test_several_nodes_add_up(replacement: str, through_life: float, goes: bool) -> None:
-    """S1, Multi-node consolidation: A and B at $0.50 with 3 and 7 pods into one at $0.90, at exactly $0.10.
+    """A and B at $0.50 with 3 and 7 pods into one at $0.90, at exactly $0.10.
+
+    Design: savings-threshold, Multi-node consolidation.
 
     Alone neither may go: nothing cheaper holds its pods.
     """
@@ -101,7 +108,7 @@ def test_sum_over_pools() -> None:
     ("pods", "goes"), [(5, True), (10, True), (11, False), (50, False)], ids=lambda value: str(value)
 )
 def test_ten_cents_for_five_pods_but_not_for_fifty(pods: int, goes: bool) -> None:
-    """S1, the first plus of option 1: to save $0.10, disrupting 5 pods passes while 50 pods fail."""
+    """Savings-threshold, the first plus of option 1: to save $0.10, disrupting 5 pods passes while 50 pods fail."""
     town = Town(kind("old", "0.40", cpu=8), kind("new", "0.30", cpu=8))
     town.pool(disruption=_threshold(0.01))
     town.node("n", "old")
@@ -109,7 +116,7 @@ def test_ten_cents_for_five_pods_but_not_for_fifty(pods: int, goes: bool) -> Non
     assert (town.act() is not None) is goes
 
 
-# ---------------------------------------------------------------- spot (S1's own figures can't be: a dearer node)
+# ---------------------------------------------------------------- spot (the proposal's figures can't be: a dearer node)
 
 
 def _spot_town(saving: list[str], price: str = "1.00", pods: int = 8, **node: Any) -> Town:
@@ -132,7 +139,10 @@ FIFTY = [*_spread("0.02", "0.05", 12), *_spread("0.08", "0.14", 18), *_spread("0
 
 
 def test_fifty_thirty_eight_fifteen() -> None:
-    """S1, pipeline and Appendix A: 50 cheaper types, 38 save enough for 8 pods, the 15 cheapest are launched."""
+    """50 cheaper types, 38 save enough for 8 pods, the 15 cheapest are launched.
+
+    Design: savings-threshold, pipeline and Appendix A.
+    """
     command = _spot_town(FIFTY).act()
     assert moved(command) == ("replaceCost", ("n",))
     assert command is not None
@@ -149,9 +159,9 @@ def test_fifty_thirty_eight_fifteen() -> None:
 
 
 def test_half_way_all_fifty_pass() -> None:
-    """S1, Appendix A: at 50 % of its life the cost is 4.0, $0.04 is asked for.
+    """Savings-threshold, Appendix A: at 50 % of its life the cost is 4.0, $0.04 is asked for.
 
-    S1 says that all 50 pass; of its twelve marginal types those that save $0.02 to $0.04 can't.
+    savings-threshold says that all 50 pass; of its twelve marginal types those that save $0.02 to $0.04 can't.
     """
     town = _spot_town(["0.04"] * 12 + FIFTY[12:], age=_aged(0.5), life=TEN_HOURS)
     town.settings = replace(DOVETAIL, spot_minimum_types=50)
@@ -162,7 +172,10 @@ def test_half_way_all_fifty_pass() -> None:
 
 @pytest.mark.parametrize(("passing", "goes"), [(14, False), (15, True)])
 def test_fourteen_are_too_few(passing: int, goes: bool) -> None:
-    """S1, Edge case example: 14 of 50 types pass the threshold and 15 are the least: refused at that gate."""
+    """14 of 50 types pass the threshold and 15 are the least: refused at that gate.
+
+    Design: savings-threshold, Edge case example.
+    """
     town = _spot_town([*_spread("0.02", "0.07", 50 - passing), *_spread("0.08", "0.15", passing)])
     assert (town.act() is not None) is goes
     if not goes:
@@ -184,7 +197,7 @@ def test_fourteen_are_too_few(passing: int, goes: bool) -> None:
     ],
 )
 def test_a_dense_cheap_node_stays_until_it_ages(through_life: float, goes: bool) -> None:
-    """S1, Consolidate-delete behavior: a $0.10 node with 20 pods, fresh and at 90 % of its life."""
+    """Savings-threshold, Consolidate-delete behavior: a $0.10 node with 20 pods, fresh and at 90 % of its life."""
     town = Town(kind("cheap", "0.10"), kind("big", "1.00", cpu=32))
     town.pool(disruption=_threshold(0.01))
     town.node("n", "cheap", age=_aged(through_life), life=TEN_HOURS)
@@ -197,7 +210,7 @@ def test_a_dense_cheap_node_stays_until_it_ages(through_life: float, goes: bool)
 
 
 def test_zero_is_the_old_behaviour() -> None:
-    """S1, Lifecycle and Rollback: a threshold of 0 lets any savings do; the default is 0.01."""
+    """Savings-threshold, Lifecycle and Rollback: a threshold of 0 lets any savings do; the default is 0.01."""
     for disruption, goes in (({}, False), (_threshold(0), True), (_threshold(0.01), False)):
         town = Town(kind("old", "0.1001"), kind("new", "0.10"))
         town.pool(disruption=disruption)
@@ -244,7 +257,7 @@ PRICES = {
     ],
 )
 def test_appendix_a(source: str, target: str, saves: str | None, threshold: float, goes: bool) -> None:
-    """S1, Appendix A: five pods on real prices of December 2025, allowed and blocked moves."""
+    """Savings-threshold, Appendix A: five pods on real prices of December 2025, allowed and blocked moves."""
     town = Town(
         *(kind(name, *PRICES[name][:1], cpu=PRICES[name][1], memory=PRICES[name][2]) for name in (source, target))
     )
@@ -275,7 +288,10 @@ def test_appendix_a(source: str, target: str, saves: str | None, threshold: floa
     ],
 )
 def test_appendix_b(threshold: float, pods: int, required: str) -> None:
-    """S1, Appendix B: what each threshold asks for 5, 10 and 50 pods; that much passes, a hair less does not."""
+    """What each threshold asks for 5, 10 and 50 pods; that much passes, a hair less does not.
+
+    Design: savings-threshold, Appendix B.
+    """
     for spare, goes in (("0", True), ("0.0001", False)):
         price = str(Decimal(required) + Decimal("0.05") - Decimal(spare))
         town = Town(kind("old", price, cpu=8), kind("new", "0.05", cpu=8))
@@ -286,3 +302,13 @@ def test_appendix_b(threshold: float, pods: int, required: str) -> None:
         assert (command is not None) is goes
         if command is not None:
             assert format_money(command.required_savings) == required
+
+
+def test_figures_of_a_refusal_are_numbers() -> None:
+    """Whoever reads the figures computes with them: no currency sign, no words."""
+    refusal = below_threshold(parse_money("0.05"), parse_money("0.20"), Fraction(parse_money("0.10")), replaced=True)
+    assert {key: float(str(value)) for key, value in refusal.figures.items()} == {
+        "savingsPerHour": 0.05,
+        "requiredSavingsPerHour": 0.1,
+        "price": 0.2,
+    }

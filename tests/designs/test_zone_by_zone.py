@@ -1,4 +1,7 @@
-"""Seed S2, AZ-sequential disruption budget for drift: its user stories run to the end, and its rules one by one."""
+"""Its user stories run to the end, and its rules one by one.
+
+Design: topology-budgets, AZ-sequential disruption budget for drift.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -42,13 +45,19 @@ def _roll(town: Town, step: timedelta = MINUTE, limit: int = 500) -> Iterator[li
 
 
 def test_story_1_one_zone_after_the_other() -> None:
-    """S2, Rolling drift across AZs one at a time: a, then b, then c, never two nodes and never two zones at once."""
+    """A, then b, then c, never two nodes and never two zones at once.
+
+    Design: topology-budgets, Rolling drift across AZs one at a time.
+    """
     flights = list(_roll(_town([ONE_PER_ZONE])))
     assert flights == [[f"{zone}{number}"] for zone in "abc" for number in range(3)]
 
 
 def test_story_2_business_hours_and_a_cap() -> None:
-    """S2, Combining sequential drift with a global budget: drift from 9 to 17 only, empty nodes at any time."""
+    """Drift from 9 to 17 only, empty nodes at any time.
+
+    Design: topology-budgets, Combining sequential drift with a global budget.
+    """
     closed = {"nodes": "0", "schedule": "0 17 * * mon-fri", "duration": "16h", "reasons": ["Drifted"]}
     town = _town([closed, ONE_PER_ZONE, {"nodes": "10%"}], now=WEDNESDAY_NOON)
     assert moved(town.act()) == ("deleteDrifted", ("a0",))
@@ -63,7 +72,7 @@ def test_story_2_business_hours_and_a_cap() -> None:
 
 
 def test_story_2_consolidation_goes_on_at_night() -> None:
-    """S2, Combining ...: consolidation can still proceed independently, outside the drift window."""
+    """Topology-budgets, Combining ...: consolidation can still proceed independently, outside the drift window."""
     closed = {"nodes": "0", "schedule": "0 17 * * mon-fri", "duration": "16h", "reasons": ["Drifted"]}
     town = _town([closed, ONE_PER_ZONE, {"nodes": "10%"}], now=WEDNESDAY_NOON.replace(hour=20))
     town.pool(disruption={"budgets": [closed, ONE_PER_ZONE, {"nodes": "10%"}], "consolidateAfter": "0s"})
@@ -72,7 +81,7 @@ def test_story_2_consolidation_goes_on_at_night() -> None:
 
 
 def test_story_3_a_quarter_of_the_zone() -> None:
-    """S2, Percentage-based per-zone budget: two of eight at once in the active zone, zones in turn."""
+    """Topology-budgets, Percentage-based per-zone budget: two of eight at once in the active zone, zones in turn."""
     budget = {**ONE_PER_ZONE, "nodes": "25%"}
     flights = list(_roll(_town([budget], per_zone=8)))
     assert max(len(flight) for flight in flights) == 2
@@ -103,7 +112,10 @@ def test_the_smallest_of_several_topology_budgets() -> None:
 
 
 def test_a_flat_budget_still_caps_the_whole() -> None:
-    """S2, Interaction with NodePool-level budgets: the flat budget limits, the topology budget is no part of it."""
+    """The flat budget limits, the topology budget is no part of it.
+
+    Design: topology-budgets, Interaction with NodePool-level budgets.
+    """
     town = _town([{**ONE_PER_ZONE, "nodes": "3"}, {"nodes": "2"}])
     while (command := town.act()) is not None:
         town.mark(command)
@@ -128,7 +140,7 @@ def _in_flight(town: Town, name: str, method: Method, since: timedelta) -> None:
     ],
 )
 def test_the_active_zone(in_flight: list[tuple[str, Method, int]], turn: str) -> None:
-    """S2, Zone Selection, and spec section 7 for several zones in flight."""
+    """Topology-budgets, Zone Selection, and spec section 7 for several zones in flight."""
     town = _town([{**ONE_PER_ZONE, "nodes": "2"}])
     for name, method, since in in_flight:
         _in_flight(town, name, method, since * MINUTE)
@@ -138,7 +150,7 @@ def test_the_active_zone(in_flight: list[tuple[str, Method, int]], turn: str) ->
 
 
 def test_the_allowance_counts_what_is_in_flight() -> None:
-    """S2, Zone Selection 3: the zone's allowance less the nodes in flight there."""
+    """Topology-budgets, Zone Selection 3: the zone's allowance less the nodes in flight there."""
     town = _town([{**ONE_PER_ZONE, "nodes": "2"}])
     _in_flight(town, "a2", Method.EMPTY, MINUTE)
     assert moved(town.act()) == ("deleteDrifted", ("a0",))
@@ -149,7 +161,10 @@ def test_the_allowance_counts_what_is_in_flight() -> None:
 
 
 def test_terminating_nodes_are_not_counted() -> None:
-    """S2, Zone Selection 5: a node with condition InstanceTerminating is neither in the base nor in flight."""
+    """A node with condition InstanceTerminating is neither in the base nor in flight.
+
+    Design: topology-budgets, Zone Selection 5.
+    """
     town = _town([{**ONE_PER_ZONE, "nodes": "50%"}], per_zone=2)
     gone = [{"type": names.CONDITION_INSTANCE_TERMINATING, "status": "True"}]
     town.node("a9", "m", zone="a", drifted=timedelta(hours=40), conditions=gone)
@@ -175,7 +190,7 @@ def test_nodes_without_the_label_are_a_domain() -> None:
 
 
 def test_only_the_first_active_sequential_budget_counts() -> None:
-    """S2, Limitations: of several sequential budgets the first that is active is used."""
+    """Topology-budgets, Limitations: of several sequential budgets the first that is active is used."""
     night = {**ONE_PER_ZONE, "nodes": "3", "schedule": "0 20 * * *", "duration": "2h"}
     town = _town([night, ONE_PER_ZONE], now=WEDNESDAY_NOON)
     for hour, count in ((12, 1), (20, 3)):
@@ -243,7 +258,10 @@ def test_a_roll_goes_past_a_node_that_cannot_go() -> None:
 
 
 def test_a_zone_is_done_before_the_next_begins() -> None:
-    """S2, Sequential: where no node of the active domain can go the roll waits there, and says for what."""
+    """Where no node of the active domain can go the roll waits there, and says for what.
+
+    Design: topology-budgets, Sequential.
+    """
     town = _town([ONE_PER_ZONE])
     _nail(town, "a0", "a1", "a2")
     assert town.act() is None
@@ -261,7 +279,7 @@ def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
 
 
 def test_oldest_drift_then_lower_cost_then_name() -> None:
-    """Spec section 12: S2's oldest drift first, S4's lower cost breaks ties, then the name."""
+    """Spec section 12: the oldest drift first, a lower cost breaks ties, then the name."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"})
     for name, hours, pods in (("d", 5, 1), ("c", 9, 2), ("b", 9, 1), ("a", 9, 1), ("e", 1, 0)):

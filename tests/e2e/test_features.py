@@ -21,7 +21,10 @@ def _left_at(history: History, claim: str) -> datetime:
 
 
 def test_grace_period(world: World, running: Process, history: History) -> None:
-    """S0: until the grace period has passed since the last pod event a node is left alone, then it is consolidated."""
+    """Until the grace period has passed since the last pod event a node is left alone, then it is consolidated.
+
+    Design: grace-period.
+    """
     web = world.pool(pool("web", consolidateAfter="Never", consolidationGracePeriod="12s"))
     world.node("left", web)
     world.node("right", web)
@@ -36,7 +39,10 @@ def test_grace_period(world: World, running: Process, history: History) -> None:
 
 
 def test_savings_threshold(world: World, running: Process, history: History) -> None:
-    """S1: a move that saves too little for what it disturbs is blocked, counted, told; a lower threshold lets it go."""
+    """A move that saves too little for what it disturbs is blocked, counted, told; a lower threshold lets it go.
+
+    Design: savings-threshold.
+    """
     metric = "karpenter_consolidation_threshold_blocked_total"
     web = world.pool(pool("thrifty", consolidateAfter="Never", consolidationSavingsThreshold=1.0))
     world.node("left", web)
@@ -58,7 +64,10 @@ def test_savings_threshold(world: World, running: Process, history: History) -> 
 
 
 def test_three_zones_one_after_another(world: World, running: Process, history: History) -> None:
-    """S2: drift rolls through one zone at a time: the next begins when the last node of the one before is gone."""
+    """Drift rolls through one zone at a time: the next begins when the last node of the one before is gone.
+
+    Design: topology-budgets.
+    """
     zonal = {"nodes": "100%", "topologyKey": "topology.kubernetes.io/zone", "sequential": True, "reasons": ["Drifted"]}
     web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "100%"}, zonal]))
     olds: dict[str, list[str]] = {}
@@ -90,7 +99,10 @@ def test_three_zones_one_after_another(world: World, running: Process, history: 
 
 
 def test_a_budget_with_a_window(world: World, running: Process, history: History) -> None:
-    """S3: while a window allows nothing nothing goes; the moment it closes, it does, by the API server's own clock."""
+    """While a window allows nothing nothing goes; the moment it closes, it does, by the API server's own clock.
+
+    Design: disruption-controls.
+    """
     end = (datetime.now(UTC) + timedelta(seconds=120)).replace(second=0, microsecond=0)  # a minute off at least
     start = end - timedelta(minutes=3)
     window = {"nodes": "0", "schedule": f"{start.minute} {start.hour} * * *", "duration": "3m", "reasons": ["Empty"]}

@@ -1,4 +1,4 @@
-"""One lifecycle controller and its order (S4), with a controller that finds everything at once."""
+"""One lifecycle controller and its order (lifecycle-controller), with a controller that finds everything at once."""
 
 import json
 from datetime import datetime, timedelta
@@ -15,7 +15,10 @@ def _time(text: str) -> datetime:
 
 
 def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
-    """S4: empty before expired before drifted before cost; cost waits until the others have been quiet for a while."""
+    """Empty before expired before drifted before cost; cost waits until the others have been quiet for a while.
+
+    Design: lifecycle-controller.
+    """
     catalogue = write_catalogue(tmp_path)
     settings = write_settings(tmp_path, stabilization={"empty": "0s", "expired": "0s", "drifted": "6s", "cost": "0s"})
     with cloud_on(cluster.kubeconfig, catalogue):

@@ -1,15 +1,14 @@
 """Hundreds of short runs with faults: no promise is broken, and a seed alone repeats a run.
 
-`make test` runs 300 seeds, `make test-long` (`DOVETAIL_LONG=1`) 2,000.
+`make test` runs 100 seeds, CI 300, `make test-long` 2,000.
 """
-
-import os
 
 import pytest
 
 from dovetail.sim.checks.swarm import main, parse_seeds, run_seed, run_seeds
+from tests.support.sizes import size
 
-RUNS = 2000 if os.environ.get("DOVETAIL_LONG") else 300
+RUNS = size(test=100, ci=300, long=2000)
 PIECE = 25
 
 

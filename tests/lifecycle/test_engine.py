@@ -502,7 +502,7 @@ def test_wakes_are_asked_for_in_time() -> None:
 
 
 def test_default_settings_wait_five_minutes() -> None:
-    """The default stabilization windows are five minutes for each kind (S4)."""
+    """The default stabilization windows are five minutes for each kind (lifecycle-controller)."""
     five = 300 * 10**9
     assert Settings().stabilization == Stabilization(empty=five, expired=five, drifted=five, cost=five)
 

@@ -177,7 +177,10 @@ def test_dear_node_is_replaced_by_a_cheap_one() -> None:
 
 
 def test_cost_action_waits_for_stabilization() -> None:
-    """After an empty node has gone, the next cost action starts no sooner than five minutes later (S4)."""
+    """After an empty node has gone, the next cost action starts no sooner than five minutes later.
+
+    Design: lifecycle-controller.
+    """
     world = RealWorld()
     world.add_pool(budgets=(BudgetSpec(nodes="1"),))
     world.add_machine("empty", "small")

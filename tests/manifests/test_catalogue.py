@@ -12,7 +12,7 @@ from tests.paths import SHARED, needs_shared
 
 
 def test_reference_prices_of_us_east_1() -> None:
-    """S1 Appendix A's price table (rounded there) is the built-in table's."""
+    """Savings-threshold Appendix A's price table (rounded there) is the built-in table's."""
     prices = {
         entry.name: {offering.price for offering in entry.offerings if offering.capacity_type == "on-demand"}
         for entry in ec2_catalogue("us-east-1").instance_types

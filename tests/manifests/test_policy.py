@@ -221,7 +221,7 @@ def test_a_number_for_nodes_is_read_and_told() -> None:
 
 
 def test_the_older_word_for_the_policy() -> None:
-    """WhenUnderutilized is read as WhenEmptyOrUnderutilized (S3)."""
+    """WhenUnderutilized is read as WhenEmptyOrUnderutilized (disruption-controls)."""
     word = policy({"consolidationPolicy": "WhenUnderutilized"}).consolidation_policy
     assert word is ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
 

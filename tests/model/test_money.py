@@ -75,7 +75,7 @@ def test_amounts_are_written_plainly(text: str, places: int | None, shown: str) 
 
 
 def test_savings_that_equal_the_threshold_are_enough() -> None:
-    """S1: 1.00 - 0.90 is 0.10 and reaches a required 0.10; binary floats would say no."""
+    """Savings-threshold: 1.00 - 0.90 is 0.10 and reaches a required 0.10; binary floats would say no."""
     savings = parse_money(1.00) - parse_money(0.90)
     assert savings >= parse_money(0.10)
     assert 1.00 - 0.90 < 0.10

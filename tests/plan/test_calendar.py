@@ -36,7 +36,10 @@ def _only(budgets: str, days: int = 7) -> PoolCalendar:
 
 
 def test_business_hours_around_their_edges() -> None:
-    """S3, Proposed Spec: nothing from 9 to 17 on weekdays, else ten; the hit is inside, the end is not."""
+    """Nothing from 9 to 17 on weekdays, else ten; the hit is inside, the end is not.
+
+    Design: disruption-controls, Proposed Spec.
+    """
     pool = _only('[{nodes: "0", schedule: "0 9 * * mon-fri", duration: 8h}, {nodes: "10"}]')
     stretches = pool.stretches[Reason.UNDERUTILIZED]
     nine = datetime(2026, 5, 13, 9, tzinfo=UTC)
@@ -57,7 +60,7 @@ def test_the_deciding_budget_is_named() -> None:
 
 
 def test_topology_budgets_take_no_part() -> None:
-    """S2, Interaction with NodePool-Level Budgets: a budget with a topologyKey does not cap the pool."""
+    """Topology-budgets, Interaction with NodePool-Level Budgets: a budget with a topologyKey does not cap the pool."""
     pool = _only('[{nodes: "1", topologyKey: topology.kubernetes.io/zone, sequential: true, reasons: [Drifted]}]')
     assert pool.now[Reason.DRIFTED].allowed == UNLIMITED
 

@@ -1,10 +1,9 @@
 """A decider with memory answers as the oracle, which has none: every question is asked both ways.
 
 The questions are those of simulated days, of the swarm's runs with faults and of the golden cases. `make test` asks a
-part of them; `DOVETAIL_LONG=1` asks all: whole days and more seeds.
+part of them, CI more, `make test-long` all: whole days and more seeds.
 """
 
-import os
 from dataclasses import fields, replace
 from datetime import timedelta
 
@@ -25,8 +24,8 @@ from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import MINUTE
 from tests.support.golden_cases import GoldenCase, golden_cases
 from tests.support.golden_decisions import question_of
+from tests.support.sizes import LONG, size
 
-LONG = bool(os.environ.get("DOVETAIL_LONG"))
 VERDICTS_EVERY = 1 if LONG else 10
 """Of how many rounds one is read to the last verdict: verdicts take most of the time."""
 _WORKED_OUT = [name for name, part in vars(RoundResult).items() if isinstance(part, cached) and name != "verdicts"]
@@ -92,14 +91,14 @@ def test_every_question_of_a_simulated_day(name: str, policy: str, minutes: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(200 if LONG else 30))
+@pytest.mark.parametrize("seed", range(size(test=12, ci=30, long=200)))
 def test_every_question_of_a_run_with_faults(seed: int) -> None:
     """Crashes, lost events and clocks that jump change no answer either."""
     assert not run_seed(seed).violations
     assert BothWays.asked >= 1
 
 
-CASES = golden_cases()
+CASES = golden_cases()[:: size(test=3, ci=1, long=1)]
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), 25))

@@ -1,7 +1,7 @@
 """The reference packer and the fast kernel give the same answers on thousands of generated clusters.
 
-`make test` asks about 1,000 clusters, `make test-long` (`DOVETAIL_LONG=1`) about 10,000; `DOVETAIL_AGREEMENT_SAMPLES`
-sets any other number. A thousand take about 40 seconds on one core.
+`make test` asks about 300 clusters, CI 1,000, `make test-long` 10,000; `DOVETAIL_AGREEMENT_SAMPLES` sets any other
+number. A thousand take about 40 seconds on one core.
 """
 
 import os
@@ -11,8 +11,9 @@ import pytest
 
 from tests.properties.agreement import Difference, differences, dump, load, smallest
 from tests.reference.generator import FEATURES, sample
+from tests.support.sizes import size
 
-SAMPLES = int(os.environ.get("DOVETAIL_AGREEMENT_SAMPLES", "10000" if os.environ.get("DOVETAIL_LONG") else "1000"))
+SAMPLES = int(os.environ.get("DOVETAIL_AGREEMENT_SAMPLES", size(test=300, ci=1000, long=10_000)))
 BLOCK = 100
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 

@@ -72,7 +72,7 @@ def test_budget_frees_a_place_when_a_node_is_open_again() -> None:
 
 
 def test_topology_budget_wants_one_domain_after_the_other() -> None:
-    """A sequential budget is broken by drift in two zones at once (S2, Zone Selection)."""
+    """A sequential budget is broken by drift in two zones at once (topology-budgets, Zone Selection)."""
     budgets = [{"nodes": "100%"}, {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}]
     world = small_world(budgets=budgets)
     watch, rogue = watched(world)
@@ -226,7 +226,7 @@ def test_replacement_that_got_pods_may_be_taken() -> None:
 
 @pytest.mark.parametrize(("waited", "broken"), [(9, ["grace-period", "destination-grace"]), (11, [])])
 def test_cost_action_within_the_grace_period_is_seen(waited: int, broken: list[str]) -> None:
-    """Ten minutes from the last pod event no cost action may take the node (S0, Key Design Principle)."""
+    """Ten minutes from the last pod event no cost action may take the node (grace-period, Key Design Principle)."""
     world = small_world(nodes=3, consolidationGracePeriod="10m")
     world.workloads.add(work(replicas=3))
     settle(world, 5)

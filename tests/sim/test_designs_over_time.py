@@ -62,7 +62,10 @@ def newcomer(world: World) -> str:
 
 
 def test_node_that_received_pods_is_invisible_for_the_grace_period() -> None:
-    """S0, Example 1: before T + 30 min consolidation sees A, B and C only; after it, pods of A move to D, A goes."""
+    """Before T + 30 min consolidation sees A, B and C only; after it, pods of A move to D, A goes.
+
+    Design: grace-period, Example 1.
+    """
     world, watch = grown()
     world.run(T0 + 30 * MINUTE)
     assert "node-a" in world.store.nodes
@@ -74,7 +77,7 @@ def test_node_that_received_pods_is_invisible_for_the_grace_period() -> None:
 
 
 def test_pod_event_restarts_the_grace_period() -> None:
-    """S0, Example 2: a pod removed at T + 29 min keeps D invisible until T + 59 min."""
+    """Grace-period, Example 2: a pod removed at T + 29 min keeps D invisible until T + 59 min."""
     world, watch = grown()
     world.scale("ReplicaSet", "default/later", 1)
     world.run(T0 + 29 * MINUTE)
@@ -87,7 +90,7 @@ def test_pod_event_restarts_the_grace_period() -> None:
 
 
 def test_empty_node_is_terminated_within_its_grace_period() -> None:
-    """S0, Example 3: at T + 10 min D loses its pod and is deleted, grace period or not."""
+    """Grace-period, Example 3: at T + 10 min D loses its pod and is deleted, grace period or not."""
     world, watch = grown()
     world.run(T0 + 10 * MINUTE)
     world.scale("ReplicaSet", "default/late", 0)
@@ -97,7 +100,10 @@ def test_empty_node_is_terminated_within_its_grace_period() -> None:
 
 
 def test_replacement_that_never_comes_is_undone_in_time() -> None:
-    """S4, Replacement Node Timeout: 9 min 30 s after its launch the command is rolled back; nothing is lost."""
+    """9 min 30 s after its launch the command is rolled back; nothing is lost.
+
+    Design: lifecycle-controller, Replacement Node Timeout.
+    """
     world = small_world(nodes=0, budgets=[{"nodes": "100%"}], consolidationSavingsThreshold=0)
     world.add_node("blue", "large", "zone-a", names.ON_DEMAND, age=30 * MINUTE, name="big")
     world.workloads.add(work(replicas=2, cpu="400m"))
@@ -121,7 +127,10 @@ def test_replacement_that_never_comes_is_undone_in_time() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["zone-by-zone", "quarter-of-a-zone"])
 def test_image_roll_touches_one_zone_at_a_time(policy: str) -> None:
-    """S2, User Stories: every node gets the new image, zones never overlap, though machines die on the way."""
+    """Every node gets the new image, zones never overlap, though machines die on the way.
+
+    Design: topology-budgets, User Stories.
+    """
     scenario = load_scenario("image-roll")
     chosen = next(entry for entry in scenario.policies if entry.name == policy)
     result = run_scenario(scenario, chosen, 1)

@@ -91,7 +91,7 @@ class Town:
     # ------------------------------------------------------------ building
 
     def pool(self, name: str = "default", *, capacity: Iterable[str] = (names.ON_DEMAND,), **spec: Any) -> None:
-        """Add a pool; `disruption=...` and other keys of its spec as in a manifest. Old behaviour of S1 by default."""
+        """Add a pool; `disruption=...` and other keys of its spec as in a manifest. No savings threshold by default."""
         disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **spec.pop("disruption", {})}
         tree = {
             "metadata": {"name": name, "uid": name},

@@ -54,40 +54,52 @@ class History:
         self.entries: list[Entry] = []
         self._plane = plane
         self._since: dict[str, int] = {}
-        self._connections: list[http.client.HTTPSConnection] = []
+        self._over = False
+        self._connections: dict[str, http.client.HTTPSConnection] = {}
         self._threads: list[threading.Thread] = []
 
     def begin(self) -> None:
         for path, kind in WATCHED.items():
-            port = int(self._plane.base_url.rsplit(":", 1)[1])
-            context = ssl.create_default_context(cafile=str(self._plane.ca_path))
-            connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
-            headers = {"Authorization": f"Bearer {self._plane.token}"}
-            connection.request("GET", f"{path}?limit=1", headers=headers)
-            version = json.loads(connection.getresponse().read())["metadata"]["resourceVersion"]
+            connection = self._connect(kind)
+            version = json.loads(self._ask(connection, f"{path}?limit=1").read())["metadata"]["resourceVersion"]
             self._since[kind] = int(version)
-            connection.request("GET", f"{path}?watch=1&resourceVersion={version}", headers=headers)
-            response = connection.getresponse()
-            self._connections.append(connection)
-            thread = threading.Thread(target=self._read, args=(response, kind), daemon=True)
+            response = self._ask(connection, f"{path}?watch=1&resourceVersion={version}")
+            thread = threading.Thread(target=self._follow, args=(response, path, kind), daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _read(self, response: http.client.HTTPResponse, kind: str) -> None:
+    def _connect(self, kind: str) -> http.client.HTTPSConnection:
+        port = int(self._plane.base_url.rsplit(":", 1)[1])
+        context = ssl.create_default_context(cafile=str(self._plane.ca_path))
+        self._connections[kind] = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+        return self._connections[kind]
+
+    def _ask(self, connection: http.client.HTTPSConnection, path: str) -> http.client.HTTPResponse:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {self._plane.token}"})
+        return connection.getresponse()
+
+    def _follow(self, response: http.client.HTTPResponse, path: str, kind: str) -> None:
+        """Read a watch; the server ends each after half an hour to an hour, and the next goes on from there."""
+        last = self._since[kind]
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AttributeError):
-            while line := response.readline():
-                tree = json.loads(line)
-                if tree["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                    version = int(tree["object"]["metadata"]["resourceVersion"])
-                    self.entries.append(Entry(version, kind, tree["type"], tree["object"]))
+            while not self._over:
+                while line := response.readline():
+                    tree = json.loads(line)
+                    if tree["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                        last = int(tree["object"]["metadata"]["resourceVersion"])
+                        self.entries.append(Entry(last, kind, tree["type"], tree["object"]))
+                if not self._over:
+                    self._connections[kind].close()
+                    response = self._ask(self._connect(kind), f"{path}?watch=1&resourceVersion={last}")
 
     def end(self) -> None:
-        for connection in self._connections:
+        self._over = True
+        for connection in self._connections.values():
             with contextlib.suppress(OSError, AttributeError):
                 connection.sock.shutdown(2)
         for thread in self._threads:
             thread.join(60)
-        for connection in self._connections:
+        for connection in self._connections.values():
             connection.close()
 
     def catch_up(self) -> None:

@@ -14,10 +14,6 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api.clouds.aws import ec2_catalogue
-from dovetail.api.clouds.azure import azure_catalogue
-from dovetail.api.clouds.gcp import gcp_catalogue
-from dovetail.api.clouds.tables import regions
 from dovetail.model.catalogue import Catalogue, CatalogueError, InstanceType, Offering
 from dovetail.model.labels.requirements import OperatorError, Requirements
 from dovetail.model.money import parse_money
@@ -29,11 +25,25 @@ _PRICE_END: Final = 10**9
 __all__ = ["CLOUDS", "CatalogueError", "decode_catalogue", "encode_catalogue", "load_catalogue"]
 
 
-CLOUDS: Final[dict[str, Callable[[str], Catalogue]]] = {
-    "aws": ec2_catalogue,
-    "azure": azure_catalogue,
-    "gcp": gcp_catalogue,
-}
+def _aws(region: str) -> Catalogue:
+    from dovetail.api.clouds.aws import ec2_catalogue
+
+    return ec2_catalogue(region)
+
+
+def _azure(region: str) -> Catalogue:
+    from dovetail.api.clouds.azure import azure_catalogue
+
+    return azure_catalogue(region)
+
+
+def _gcp(region: str) -> Catalogue:
+    from dovetail.api.clouds.gcp import gcp_catalogue
+
+    return gcp_catalogue(region)
+
+
+CLOUDS: Final[dict[str, Callable[[str], Catalogue]]] = {"aws": _aws, "azure": _azure, "gcp": _gcp}
 """The clouds with built-in tables."""
 
 
@@ -81,6 +91,8 @@ def load_catalogue(where: str | Path) -> Catalogue:
 
 
 def _no_table(cloud: str, region: str) -> str:
+    from dovetail.api.clouds.tables import regions
+
     names = [entry.name for entry in regions() if entry.cloud == cloud]
     near = difflib.get_close_matches(region, names, n=1)
     hint = f"did you mean {cloud}:{near[0]}? " if near else ""

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dovetail.api.findings import InputError, shown
-from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings, StaticDrift
 from dovetail.model.labels.syntax import is_qualified_name
 from dovetail.model.objects import TopologySpreadConstraint
@@ -92,6 +91,8 @@ def read_scheduler_config(value: Any, where: str) -> tuple[TopologySpreadConstra
 
 
 def _tree(text: str, where: str) -> Any:
+    from dovetail.api.reading.yaml_tree import parse_yaml  # PyYAML is slow to load, and most inputs are JSON
+
     documents = [document.tree for document in parse_yaml(text.encode()) if document.tree is not None]
     if len(documents) > 1:
         raise InputError(f"{where} holds several documents; write one map")

@@ -2,9 +2,10 @@
 
 What can't be read fails closed and is reported, and the rest of the pool goes on: a broken budget allows 0 for the
 reasons it names (for all, where those can't be read); an unreadable consolidation field switches consolidation off; an
-unreadable expireAfter switches graceful expiry off. Spec sections 1 and 12; S0 Proposed Spec, S1 Recommendation, S2
-Validation, S3 Validation/Defaults. Under the profile `karpenter-1.15` the policy is what Karpenter would make of the
-same object (`karpenter_budgets`). Sits in api; pure; remembers what it has read, as pools hardly ever change.
+unreadable expireAfter switches graceful expiry off. Spec sections 1 and 12; grace-period Proposed Spec,
+savings-threshold Recommendation, topology-budgets Validation, disruption-controls Validation/Defaults. Under the
+profile `karpenter-1.15` the policy is what Karpenter would make of the same object (`karpenter_budgets`). Sits in api;
+pure; remembers what it has read, as pools hardly ever change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -341,7 +342,7 @@ def written_budget(budget: Budget) -> dict[str, Any]:
 
 
 def consolidation_policy(word: str) -> ConsolidationPolicy:
-    """Read a policy's name, the v1beta1 word included (S3)."""
+    """Read a policy's name, the v1beta1 word included (disruption-controls)."""
     return ConsolidationPolicy("WhenEmptyOrUnderutilized" if word == "WhenUnderutilized" else word)
 
 

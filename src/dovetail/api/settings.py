@@ -16,7 +16,6 @@ from dovetail.api.karpenter import read_karpenter
 from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.manifests.shape import check
 from dovetail.api.reading.documents import MIB, read_input
-from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model.cluster import Cluster
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.money import Money, parse_money
@@ -131,6 +130,8 @@ def _profile(name: Profile | str) -> Profile:
 
 
 def _only_document(data: bytes) -> Any:
+    from dovetail.api.reading.yaml_tree import parse_yaml  # PyYAML is slow to load, and most inputs are JSON
+
     documents = [document for document in parse_yaml(data) if document.tree is not None]
     if len(documents) > 1:
         raise InputError("it holds several documents; settings are one map")

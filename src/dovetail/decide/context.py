@@ -230,7 +230,10 @@ class RoundContext:
 
     @property
     def stabilizing(self) -> bool:
-        """Return whether cost actions wait for an earlier action to settle (S4, LifecycleAction Tunables)."""
+        """Return whether cost actions wait for an earlier action to settle.
+
+        Design: lifecycle-controller, LifecycleAction Tunables.
+        """
         return self.stabilized_until is not None and self.now < self.stabilized_until
 
     def regrown_until(self, facts: NodeFacts) -> datetime | None:
@@ -412,7 +415,10 @@ class Chains(Mapping[str, dict[Method, Chain]]):
 
 
 def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
-    """Order cost candidates (spec section 5; S1 and S4 against Karpenter v1.15: a setting)."""
+    """Order cost candidates.
+
+    Design: spec section 5; savings-threshold and lifecycle-controller against Karpenter v1.15: a setting.
+    """
     if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
         return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
     return sorted(nodes, key=lambda facts: (facts.disruption_cost_float(now), facts.name))

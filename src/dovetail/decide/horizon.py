@@ -63,7 +63,10 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
-    """Return when ageing lowers the required savings to what is saved (S1: nodes get easier to move as they age)."""
+    """Return when ageing lowers the required savings to what is saved.
+
+    Design: savings-threshold: nodes get easier to move as they age.
+    """
     missing = refusal.required - refusal.savings
     falls = [facts.falls_by for facts in nodes]
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)

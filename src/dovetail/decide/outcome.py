@@ -69,7 +69,7 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedMove:
-    """A cost action that the savings threshold refused: for the log and the counter of S1 (Observability)."""
+    """A cost action that the savings threshold refused: for the log and a counter."""
 
     nodes: tuple[str, ...]
     node_pools: tuple[str, ...]

@@ -21,12 +21,12 @@ class Question:
     """All that a decision depends on.
 
     `in_flight`: what commands under way hold on to; a captured cluster has none. `managed_pools`: the pools that may be
-    disrupted; None: all. `cost_held_until`: no cost action starts before this time, in any pool (stabilization, S4);
-    `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or left nodes, by node,
-    where somebody watched; of a captured cluster only its objects say.
-    `alert`: why the alert gate holds all pools (spec section 17); empty: it does not. `may_surge`:
-    whether Deployments may be patched (spec section 20). `unsettled`: pools that wait for moved pods, and which.
-    `waste`: what nodes have wasted so far, by name (section 22).
+    disrupted; None: all. `cost_held_until`: no cost action starts before this time, in any pool (stabilization,
+    lifecycle-controller); `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or
+    left nodes, by node, where somebody watched; of a captured cluster only its objects say. `alert`: why the alert gate
+    holds all pools (spec section 17); empty: it does not. `may_surge`: whether Deployments may be patched (spec section
+    20). `unsettled`: pools that wait for moved pods, and which. `waste`: what nodes have wasted so far, by name
+    (section 22).
     """
 
     cluster: Cluster

@@ -1,9 +1,9 @@
 """Checks whether a command is still right, some seconds later, on fresh state.
 
-Spec section 9; S1, VALIDATION of the pipeline. The same candidates must still pass every gate, the budget must still
-be there, and the simulation must give the same or a subset. Commands that only delete empty nodes keep those that
-still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now (its placements
-are new), or the gate that it failed at. Sits in decide, beside the round, below the decider.
+Spec section 9; savings-threshold, VALIDATION of the pipeline. The same candidates must still pass every gate, the
+budget must still be there, and the simulation must give the same or a subset. Commands that only delete empty nodes
+keep those that still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now
+(its placements are new), or the gate that it failed at. Sits in decide, beside the round, below the decider.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _stop(
 
 
 def _whose_turn(context: RoundContext, command: Command) -> dict[str, GateResult]:
-    """Return which of a drift command's nodes a topology budget holds back now (S2)."""
+    """Return which of a drift command's nodes a topology budget holds back now (topology-budgets)."""
     if command.method is not Method.DRIFTED:
         return {}
     wanted = frozenset(command.nodes)

@@ -1,8 +1,8 @@
 """One round: each method asks in order, the first that has an action acts, and every node gets a verdict.
 
-Spec section 5; S4 (one lifecycle controller): empty, expired, drifted, several nodes for cost, one node for cost. A
-pure function of the question. The methods don't know each other: this is the only
-module that knows them all. Sits in decide, below the decider.
+Spec section 5; lifecycle-controller (one lifecycle controller): empty, expired, drifted, several nodes for cost, one
+node for cost. A pure function of the question. The methods don't know each other: this is the only module that knows
+them all. Sits in decide, below the decider.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,7 @@
 """What the engine says: events for people when a verdict changes, reports for logs and metrics, conditions on pools.
 
-Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; S1, Observability.
+Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; savings-threshold,
+Observability.
 
 Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """

@@ -2,7 +2,7 @@
 
 What follows what inside a command is `commands.machine`'s business; which commands there are is `decide`'s. The end of
 a command has consequences that outlive it (pools back off, cost actions wait, pods must come back): they are kept in
-the state. Spec sections 5 and 9; S4. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+the state. Spec sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
 from typing import Final
@@ -58,6 +58,7 @@ class CommandRunner:
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
 
@@ -154,13 +155,19 @@ class CommandRunner:
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
         self._advanced_at = key
-        view = state.view()
+        view, facts = state.view(), state.facts_version
         for run in tuple(state.runs.values()):
             due = run.next_at()
             if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
                 continue
             if not waits_for_drains(run, view):
                 self._advance_one(run, view)
+        self._rests_at = facts if changed and state.facts_version == facts else None
+
+    def advance_again(self) -> None:
+        """Move every command on; not where all were looked at just now, none moved and nothing has happened since."""
+        if self._rests_at is None or self._rests_at != self._state.facts_version:
+            self.advance(changed=True)
 
     def _advance_one(self, run: Run, view: View) -> None:
         state = self._state

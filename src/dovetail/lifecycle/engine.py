@@ -210,7 +210,7 @@ class Engine:
                 self._hold()
             self._round()
             if state.acts:
-                self._commands.advance(changed=True)
+                self._commands.advance_again()
             self._wake()
         return state.out
 

@@ -6,6 +6,7 @@ Lease is renewed and probes are answered while it thinks. `live.dispatch` carrie
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -321,6 +322,7 @@ class Controller:
             self._after(began)
             if any(isinstance(event, Synced) for event in batch):
                 self._say_what_is_managed()
+                gc.freeze()  # what is known now stays for long: no full collection need look through it again
             for event, instructions in steps:
                 if self.journal is not None:
                     self.journal(now, event, instructions)

@@ -9,7 +9,7 @@ from dovetail.model.policies.policy import Reason
 
 
 class Action(StrEnum):
-    """The lifecycle actions (S4, ConsolidationActions to LifecycleActions)."""
+    """The lifecycle actions (lifecycle-controller, ConsolidationActions to LifecycleActions)."""
 
     DELETE_UNHEALTHY = "deleteUnhealthy"
     REPLACE_UNHEALTHY = "replaceUnhealthy"

@@ -1,4 +1,6 @@
-"""Money as exact integers: dollars in units of 10^-18, so that ``1.00 - 0.90 >= 0.10`` holds (spec section 8, S1).
+"""Money as exact integers: dollars in units of 10^-18, so that ``1.00 - 0.90 >= 0.10`` holds.
+
+Design: spec section 8, savings-threshold.
 
 Decides how a price is read, written and compared with what a move must save. Knows nothing of nodes or catalogues.
 Sits at the bottom of the model.

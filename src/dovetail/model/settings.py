@@ -67,7 +67,7 @@ class StabilizationEnds(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stabilization:
-    """How long no cost action starts after an action of each kind has finished (S4, LifecycleAction Tunables); ns."""
+    """How long no cost action starts after an action of each kind has finished (lifecycle-controller); ns."""
 
     empty: int = 5 * _MINUTE
     expired: int = 5 * _MINUTE

@@ -2,7 +2,7 @@
 
 Asks the same rules as a round (`decide.gates`), at each moment at which a window opens or closes or a rate budget lets
 nodes go again; nothing is worked out a second way. The number of nodes, the nodes already leaving and the history of
-what left are taken as they are now. S3, Proposed Spec; S2; spec sections 13 and 14.
+what left are taken as they are now. disruption-controls, Proposed Spec; topology-budgets; spec sections 13 and 14.
 """
 
 from collections.abc import Sequence

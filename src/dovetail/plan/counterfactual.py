@@ -409,7 +409,10 @@ def _windows(context: RoundContext, answer: NodeAnswer) -> Iterator[datetime]:
 
 
 def _crossings(answer: NodeAnswer) -> Iterator[datetime]:
-    """Return when ageing has lowered the required savings to what the move saves (S1, Lifetime remaining)."""
+    """Return when ageing has lowered the required savings to what the move saves.
+
+    Design: savings-threshold, Lifetime remaining.
+    """
     facts, figures = answer.facts, answer.last.figures
     if answer.last.gate is not Gate.SAVINGS_THRESHOLD or not facts.expire_after or facts.policy is None:
         return

@@ -105,6 +105,12 @@ class Touched:
         self.ports: list[HostPort] = []
         self.attached: list[tuple[str, str]] = []
 
+    def copy(self) -> "Touched":
+        """Return the same for another simulation."""
+        other = Touched(self.left.copy())
+        other.entries, other.ports, other.attached = self.entries.copy(), self.ports.copy(), self.attached.copy()
+        return other
+
 
 def may_share(entry: Entry, claim: Claim) -> bool:
     """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""

@@ -13,7 +13,7 @@ from typing import Final
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.entries import Entry, Lane, SimulationOptions, Touched, may_share
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError, put_in_order
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
 from dovetail.scheduling.pods.pod import ports_clash
@@ -50,6 +50,7 @@ class Packer:
         self.rules = ClaimRules(frame, self.states, strict_reserved=options.strict_reserved)
         self.touched: dict[int, Touched] = {}
         self.claims: list[Claim] = []
+        self._grown: tuple[Claim, ...] = ()
         self.opened = 0
         self.own_claims = 0
         self.stopped = False
@@ -207,15 +208,17 @@ class Packer:
         if node >= 0:
             self._put_on_node(entry, variant, node)
             return True
-        if len(self.claims) > 1:
-            self.claims.sort(key=lambda claim: len(claim.pods))
+        steady = variant.steady and self.rules.reservations is None
+        put_in_order(self.claims, *self._grown)
         for claim in self.claims:
-            if not self.count_all and not may_share(entry, claim):
+            if variant.id in claim.refused or (not self.count_all and not may_share(entry, claim)):
                 continue
             fit = self._try(claim, variant)
             if fit is not None:
                 self._put_on_claim(entry, variant, claim, fit)
                 return True
+            if steady:  # what a new node says no to stays no: it only fills
+                claim.refused.add(variant.id)
         return self._open_claim(entry, variant)
 
     def _try(self, claim: Claim, variant: Variant) -> Fit | None:
@@ -396,6 +399,7 @@ class Packer:
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
+        self._grown = (claim,)
         claim.variants.append(variant)
         claim.reqs = fit.reqs
         claim.types = fit.types

@@ -20,9 +20,11 @@ from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
-from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay, settle
+from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, Settled, UnderWay, settle
 
 _by_key = attrgetter("key")
+_FEW = 4
+"""So many pods of leaving nodes are sooner placed than remembered."""
 TYPES_MAX = 600
 """How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
 
@@ -44,15 +46,45 @@ def simulate(
     if options.credited:
         engine.rules.credit(options.credited)
     count = len(entries) + len(leaving)
-    engine.prepare((*leaving, *entries))
     if snapshot.settings.rules.others_pods_count:
+        engine.prepare((*leaving, *entries))
         engine.run(sorted((*entries, *leaving), key=_by_key))
-    elif not candidates:
-        engine.run(sorted((*entries, *settle(engine, leaving, under_way, snapshot.index)), key=_by_key))
+        return _result(snapshot, tuple(candidates), engine, count)
+    unsettled = _settle(snapshot, engine, entries, leaving, under_way)
+    if not candidates:
+        engine.run(sorted((*entries, *unsettled), key=_by_key))
     else:
-        unsettled = settle(engine, leaving, under_way, snapshot.index)
         engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))
     return _result(snapshot, tuple(candidates), engine, count)
+
+
+def _settle(
+    snapshot: Snapshot, engine: Packer, entries: Sequence[Entry], leaving: Sequence[Entry], under_way: UnderWay
+) -> Sequence[Entry]:
+    """Put pods of leaving nodes where it was planned, with all pods prepared; return those without such a place."""
+    whole = len(leaving) > _FEW and len(leaving) == sum(len(pods) for _, pods in snapshot.leaving)
+    if not whole or snapshot.settings.ties:
+        engine.prepare((*leaving, *entries))
+        return settle(engine, leaving, under_way, snapshot.index)
+    engine.prepare(entries)
+    settled = _settled(snapshot, leaving, under_way)
+    if settled is None or not settled.serves(engine):
+        engine.prepare(leaving)
+        return settle(engine, leaving, under_way, snapshot.index)
+    settled.put_into(engine)
+    engine.prepare(settled.unsettled)
+    return settled.unsettled
+
+
+def _settled(snapshot: Snapshot, leaving: Sequence[Entry], under_way: UnderWay) -> Settled | None:
+    """Return where all pods of leaving nodes are by plan, found once per snapshot; None where it depends on more."""
+    if snapshot.settled is None or snapshot.settled[0] is not under_way:
+        bare = SimulationOptions(include_pending=False, include_leaving=False)
+        scratch, _, _ = _prepare(snapshot, (), bare)
+        scratch.prepare(leaving)
+        found = None if scratch.states else Settled(scratch, leaving, under_way, snapshot.index)
+        snapshot.settled = (under_way, found)
+    return snapshot.settled[1]
 
 
 def buffers_by_name(snapshot: Snapshot) -> dict[str, list[int | None]]:

@@ -40,6 +40,7 @@ from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
+from dovetail.scheduling.under_way import Settled, UnderWay
 
 _REGISTRY_MAX = 20_000
 
@@ -66,6 +67,7 @@ class Snapshot:
             previous = None
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
+        self.settled: tuple[UnderWay, Settled | None] | None = None  # filled by `simulate.simulate`
         self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
         self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()

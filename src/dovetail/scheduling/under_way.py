@@ -32,22 +32,56 @@ class UnderWay:
 NOTHING_UNDER_WAY = UnderWay()
 
 
+class Settled:
+    """Where the pods of leaving nodes are by plan, in every simulation that takes none of these nodes away.
+
+    That holds where no rule of topology counts, neither for them nor for the other pods of a simulation. `unsettled`:
+    those without a plan, or whose plan no longer works.
+    """
+
+    __slots__ = ("_launched", "_nodes", "_touched", "unsettled")
+
+    def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
+        """Put them into `scratch`, which takes nothing away and has nothing placed."""
+        self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
+        self._touched = scratch.touched
+        self._nodes = frozenset(scratch.touched)
+
+    def serves(self, engine: Packer) -> bool:
+        """Return whether it is the same in a simulation whose pods are prepared."""
+        return not engine.states and self._nodes.isdisjoint(engine.removed)
+
+    def put_into(self, engine: Packer) -> None:
+        """Put the pods there, before any other."""
+        engine.touched.update((node, here.copy()) for node, here in self._touched.items())
+        for claim in self._launched:
+            engine.next_number()
+            engine.charge(claim)
+
+
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
     """Put pods of leaving nodes where it was planned; return those without a plan, or whose plan no longer works."""
+    return _settle(engine, leaving, plans, index)[0]
+
+
+def _settle(
+    engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]
+) -> tuple[list[Entry], list[Claim]]:
+    launched: list[Claim] = []
     waiting = {_name(entry): entry for entry in leaving}
     templates = {template.name: template for template in engine.frame.templates}
     for launch in plans.launches:
         template = templates.get(launch.node_pool)
         if template is not None:
             entries = [waiting.pop(name) for name in launch.pods if name in waiting]
-            _launch(engine, template, launch, entries)
+            launched.append(_launch(engine, template, launch, entries))
     for place in plans.placements:
         node = index.get(place.node)
         for name in place.pods if node is not None else ():
             entry = waiting.get(name)
             if entry is not None and node is not None and engine.put_on(entry, node):
                 del waiting[name]
-    return list(waiting.values())
+    return list(waiting.values()), launched
 
 
 def _name(entry: Entry) -> str:
@@ -55,7 +89,7 @@ def _name(entry: Entry) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> None:
+def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> Claim:
     """Count a planned launch: against the pool's limits and in the topology; nobody else's pods may join it."""
     machines = engine.frame.machines
     claim = Claim(engine.next_number(), template, _types(engine, template, launch))
@@ -64,6 +98,7 @@ def _launch(engine: Packer, template: Template, launch: Replacement, entries: Se
     engine.charge(claim)
     for entry in entries:
         engine.count_on_claim(entry, claim)
+    return claim
 
 
 def _types(engine: Packer, template: Template, launch: Replacement) -> TypeBits:

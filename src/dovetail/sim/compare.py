@@ -5,7 +5,7 @@ on one core or on many. `Comparison.story` is what pages are made of.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -88,12 +88,25 @@ def measured_from(scenario: Scenario) -> datetime:
 Task = tuple[Scenario, Policy, int, int | None]
 
 
-def run_all(tasks: Sequence[Task], progress: Progress | None = None, workers: int | None = None) -> list[Result]:
-    """Run all tasks, on as many cores as there are; results in the order of the tasks."""
+def run_all(
+    tasks: Sequence[Task],
+    progress: Progress | None = None,
+    workers: int | None = None,
+    done: Callable[[int, Result], None] | None = None,
+) -> list[Result]:
+    """Run all tasks, on as many cores as there are; results in the order of the tasks.
+
+    `done` hears of each result as it comes, with the place of its task.
+    """
     workers = min(len(tasks), cores() if workers is None else workers)
-    if workers <= 1:
-        return [_alone(task, index, len(tasks), progress) for index, task in enumerate(tasks)]
-    return run_in_workers(run_task, tasks, workers, progress)
+    if workers > 1:
+        return run_in_workers(run_task, tasks, workers, progress, done)
+    results = []
+    for index, task in enumerate(tasks):
+        results.append(_alone(task, index, len(tasks), progress))
+        if done is not None:
+            done(index, results[-1])
+    return results
 
 
 def _alone(task: Task, index: int, total: int, progress: Progress | None) -> Result:

@@ -7,7 +7,7 @@ seconds since the measured part began; what was there before has negative ones.
 
 from array import array
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode, UntaintNode
@@ -20,6 +20,12 @@ from dovetail.sim.world.cloud import Instance
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 from dovetail.sim.world.world import World
+
+if TYPE_CHECKING:
+    Ints = array[int]
+    Floats = array[float]
+else:  # can't be subscripted before Python 3.12, and results are read back by their annotations (`sim.kept_runs`)
+    Ints = Floats = array
 
 STAYS: Final = -1.0
 """The end of what had not ended when the run was over."""
@@ -78,12 +84,12 @@ class Stays:
     `created` is when the pod came to be: from then until `began` it waited for a node.
     """
 
-    workload: "array[int]" = field(default_factory=lambda: array("l"))
-    machine: "array[int]" = field(default_factory=lambda: array("l"))
-    created: "array[float]" = field(default_factory=lambda: array("d"))
-    began: "array[float]" = field(default_factory=lambda: array("d"))
-    ended: "array[float]" = field(default_factory=lambda: array("d"))
-    moved: "array[int]" = field(default_factory=lambda: array("b"))
+    workload: Ints = field(default_factory=lambda: array("l"))
+    machine: Ints = field(default_factory=lambda: array("l"))
+    created: Floats = field(default_factory=lambda: array("d"))
+    began: Floats = field(default_factory=lambda: array("d"))
+    ended: Floats = field(default_factory=lambda: array("d"))
+    moved: Ints = field(default_factory=lambda: array("b"))
 
     def __len__(self) -> int:
         return len(self.workload)

@@ -8,12 +8,13 @@ closed ends by itself. Knows nothing of scenarios.
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dovetail.api.findings import InputError
 
@@ -24,10 +25,17 @@ Work = Callable[[Any, Progress], Any]
 
 POLL_SECONDS = 0.2
 PATIENCE_SECONDS = 0.5
+_HELD: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Progress | None = None) -> list[Any]:
-    """Run all tasks in `workers` processes; return the results in the order of the tasks."""
+def run_in_workers(
+    work: Work,
+    tasks: Sequence[Any],
+    workers: int,
+    progress: Progress | None = None,
+    done: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
+    """Run all tasks in `workers` processes and return the results in their order; call `done` with each as it comes."""
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
         # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
@@ -35,7 +43,7 @@ def run_in_workers(work: Work, tasks: Sequence[Any], workers: int, progress: Pro
         resource_tracker.ensure_running()
         with _signals_held():
             crew.extend(_start(work) for _ in range(min(workers, len(tasks))))
-        return _hand_out(tasks, [pipe for _, pipe in crew], progress)
+        return _hand_out(tasks, [pipe for _, pipe in crew], progress, done)
     finally:
         with _signals_held():  # a second Ctrl-C must not stop the cleaning up
             _end(crew)
@@ -50,7 +58,12 @@ def _start(work: Work) -> tuple[SpawnProcess, Connection]:
     return process, ours
 
 
-def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progress | None) -> list[Any]:
+def _hand_out(
+    tasks: Sequence[Any],
+    pipes: Sequence[Connection],
+    progress: Progress | None,
+    done: Callable[[int, Any], None] | None,
+) -> list[Any]:
     """Send every idle worker the next task until all are done."""
     results: dict[int, Any] = {}
     shares = [0.0] * len(tasks)
@@ -72,6 +85,8 @@ def _hand_out(tasks: Sequence[Any], pipes: Sequence[Connection], progress: Progr
                 following = next(waiting, None)
                 if following is not None:
                     pipe.send((following, tasks[following]))
+                if done is not None:
+                    done(index, value)
         if progress is not None:
             progress(sum(shares) / len(tasks))
     return [results[index] for index in range(len(tasks))]
@@ -92,15 +107,25 @@ def _end(crew: Sequence[tuple[SpawnProcess, Connection]]) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that.
+
+    Blocking them is for the processes. It does not help this one where another thread (numpy has some) takes a signal:
+    Python handles it in the main thread all the same. So handlers that only take note stand in meanwhile.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    came: list[int] = []
+    handlers = {number: signal.signal(number, lambda which, _: came.append(which)) for number in _HELD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for found in dict.fromkeys(came):
+            signal.raise_signal(found)
 
 
 # ---------------------------------------------------------------- in a worker

@@ -1,12 +1,13 @@
 """The CustomResourceDefinitions of NodePool and NodeClaim, built from compact tables: `dovetail crds` prints them.
 
 A superset of Karpenter v1.15's schema, written by us: every field, bound and rule that it has is here with the same
-verdict (descriptions and messages are our own), plus the disruption policy of spec section 1 (S0 Proposed Spec, S1
-Recommendation, S2 API Design, S3 Proposed Spec). What is stored stays readable by Karpenter's own types: no field of
-theirs changes its type; `nodes` of a budget stays a string. One default differs: consolidateAfter is 15s (S3).
-Each of our rules carries a message with what to write instead; a `pattern` next to it serves editors and clients.
-Upper lengths are there to bound what CEL may cost, far above what anyone writes.
-Knows nothing of files or clusters. Validation at run time is `validate`; a table in the tests keeps both in step.
+verdict (descriptions and messages are our own), plus the disruption policy of spec section 1 (grace-period Proposed
+Spec, savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec). What is stored
+stays readable by Karpenter's own types: no field of theirs changes its type; `nodes` of a budget stays a string. One
+default differs: consolidateAfter is 15s (disruption-controls). Each of our rules carries a message with what to write
+instead; a `pattern` next to it serves editors and clients. Upper lengths are there to bound what CEL may cost, far
+above what anyone writes. Knows nothing of files or clusters. Validation at run time is `validate`; a table in the tests
+keeps both in step.
 """
 
 from typing import Any, Final

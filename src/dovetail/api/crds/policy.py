@@ -1,7 +1,8 @@
 """The schema of a NodePool's disruption policy: the fields that the designs add, and their rules for the API server.
 
-Spec section 1; S0 Proposed Spec, S1 Recommendation, S2 API Design, S3 Proposed Spec. The same rules at run time are
-`policy`'s and `budget_rules`'. Sits in api, below `crds`.
+Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
+disruption-controls Proposed Spec. The same rules at run time are `policy`'s and `budget_rules`'. Sits in api, below
+`crds`.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """What makes one disruption budget usable, whether it stands in a spec, in the annotation or in a file.
 
 One set of rules for `validate`, which shows the findings, and for `policy`, which lets a broken budget allow nothing.
-Spec section 1; S2 Validation, S3 Validation/Defaults. Sits in api.
+Spec section 1; topology-budgets Validation, disruption-controls Validation/Defaults. Sits in api.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """The shapes of NodePool and NodeClaim: every field that the API server knows, with its bounds.
 
 The same facts as in `crds`, in another form and written apart, so that each can be checked against the other with one
-table of good and bad objects. Rules between fields are in `validate`. Spec section 1; S0 Proposed Spec, S1
-Recommendation, S2 API Design, S3 Proposed Spec.
+table of good and bad objects. Rules between fields are in `validate`. Spec section 1; grace-period Proposed Spec,
+savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Karpenter's v1beta1 NodePools and NodeClaims as v1 ones: the same policy, in today's words.
 
 `WhenUnderutilized` is today's WhenEmptyOrUnderutilized; `disruption.expireAfter` stays where it is (it is the graceful
-one here, S3, Proposed Spec); a class reference loses its version. The kubelet's settings moved to the cloud's class and
-are passed over. Sits in api; pure.
+one here, disruption-controls, Proposed Spec); a class reference loses its version. The kubelet's settings moved to the
+cloud's class and are passed over. Sits in api; pure.
 """
 
 from typing import Any

@@ -30,7 +30,6 @@ from dovetail.api.manifests.manifest_shapes import (
 )
 from dovetail.api.manifests.shape import REQUIRED, Kind, Shape, check, child, error, warning
 from dovetail.api.manifests.v1beta1 import as_v1
-from dovetail.api.reading.yaml_tree import parse_yaml
 from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, NODEPOOL, POLICY_ANNOTATION
 from dovetail.model.timing.duration import HOUR, parse_nillable
 
@@ -244,6 +243,8 @@ def _annotation(tree: dict[str, Any], spec: dict[str, Any]) -> Iterator[Finding]
 
 def read_annotation(text: str) -> dict[str, Any]:
     """Read the annotation's map; null fields are not there."""
+    from dovetail.api.reading.yaml_tree import parse_yaml  # PyYAML is slow to load, and most inputs are JSON
+
     documents = [document for document in parse_yaml(text) if document.tree is not None]
     if len(documents) != 1 or not isinstance(documents[0].tree, dict):
         raise InputError("is not one YAML or JSON map")

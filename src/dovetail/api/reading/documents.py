@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.findings import InputError, shown
-from dovetail.api.reading.yaml_tree import parse_yaml
 
 MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
@@ -180,6 +179,8 @@ def _odd_json(data: bytes, problem: str) -> Iterator[Document]:
             yield from _raw_items(msgspec.Raw(piece), f"document {number}")
         return
     if len(data) <= MIB:
+        from dovetail.api.reading.yaml_tree import parse_yaml
+
         try:
             trees = list(parse_yaml(data))
         except InputError:
@@ -276,6 +277,8 @@ def _raw_item(item: msgspec.Raw, owner: str, where: str) -> Document:
 
 
 def _yaml_documents(data: bytes) -> Iterator[Document]:
+    from dovetail.api.reading.yaml_tree import parse_yaml  # PyYAML is slow to load, and most inputs are JSON
+
     if len(data) > YAML_MAX:
         raise InputError(f"it is YAML of more than {YAML_MAX // MIB} MiB; use 'kubectl get ... -o json', which is fast")
     yield from _trees(parse_yaml(data))

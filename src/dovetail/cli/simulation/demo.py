@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.api.findings import InputError
+from dovetail.cli.output import print_lines
 
 PAGE = "dovetail-demo.html"
 _EPILOG = """\
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Simulate, print the table and the sentence, write the page."""
     from dovetail.cli.progress import progress_bar
     from dovetail.cli.simulation.simulate import as_page, as_text
+    from dovetail.report.table import paragraph
     from dovetail.sim.compare import compare
     from dovetail.sim.pages.comparison import sentence
     from dovetail.sim.scenarios.scenario import load_scenario
@@ -46,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         found = compare(scenario, scenario.policies, args.seed, progress=progress)
     print(as_text(found))
     print()
-    print(sentence(found.story()))
+    print_lines(paragraph(sentence(found.story())))
     path.write_text(as_page(found, f"dovetail demo --seed {args.seed}"), encoding="utf-8")
     print(f"\nThe whole story, with plots: {path}")
     return 0

@@ -1,9 +1,17 @@
 """`dovetail sweep`: many policies and seeds; cost against disruption."""
 
 import argparse
-from typing import Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.output import print_json, print_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dovetail.sim.compare import Progress, Task
+    from dovetail.sim.ledger import Result
 
 _EPILOG = """\
 A grid file varies fields of spec.disruption and settings, on top of one of the
@@ -24,7 +32,12 @@ restart; of those that the scatter over the seeds leaves undecided, the cheaper.
 examples:
   dovetail sweep issue-7146 --grid grid.yaml
   dovetail sweep issue-7146 --grid grid.yaml -o html > sweep.html
+  dovetail sweep issue-7146 --grid grid.yaml --keep runs/
   dovetail sweep issue-7146 --grid grid.yaml --engine dask://10.0.0.5:8786
+
+On a Dask cluster, install the same dovetail-k8s[dask] on every machine and
+start one worker process for each core:
+  dask worker 10.0.0.5:8786 --nworkers 8 --nthreads 1
 """
 
 
@@ -42,6 +55,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", help="a YAML file, or a shipped scenario's name")
     parser.add_argument("--grid", metavar="FILE", required=True, help="what to vary, and on how many seeds")
     parser.add_argument("--engine", default="local", help="local (all cores, the default) or dask://HOST:PORT")
+    parser.add_argument(
+        "--keep",
+        metavar="DIR",
+        help="keep each run in this folder as it ends; the same command then runs only what is missing",
+    )
     parser.add_argument("--until", metavar="DURATION", help="how long to simulate; the scenario's own else")
     add_output_option(parser, ("text", "json", "html"), "text")
     parser.set_defaults(run=run)
@@ -51,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the grid and show the front."""
     from dovetail.cli.progress import progress_bar
     from dovetail.cli.simulation.simulate import parse_until
-    from dovetail.sim.engines import run_tasks
     from dovetail.sim.scenarios.scenario import load_scenario
     from dovetail.sim.sweep import baseline_tasks, document, figures_of, load_grid, tasks_of
 
@@ -60,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     until = parse_until(args.until)
     tasks = [*baseline_tasks(scenario, grid, until), *tasks_of(scenario, grid, until)]
     with progress_bar(f"{len(tasks)} runs of {scenario.name}") as progress:
-        results = run_tasks(tasks, args.engine, progress)
+        results = _run(tasks, args, progress)
     found = document(scenario, figures_of(results))
     if args.output == "json":
         print_json(found)
@@ -72,6 +89,23 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(as_text(found))
     return 1 if any(run["violations"] for run in found["runs"]) else 0
+
+
+def _run(tasks: "Sequence[Task]", args: argparse.Namespace, progress: "Progress | None") -> "list[Result]":
+    from dovetail.sim.engines import run_tasks
+    from dovetail.sim.kept_runs import run_kept
+
+    if args.keep is None:
+        return run_tasks(tasks, args.engine, progress, note=_note)
+    try:
+        return run_kept(tasks, args.engine, Path(args.keep), progress, note=_note)
+    except (KeyboardInterrupt, SystemExit):
+        _note(f"what has ended is in {args.keep}; the same command goes on from there")
+        raise
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 def as_text(found: dict[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """What it costs to disturb pods: eviction cost of a pod, disruption cost of a node, exact.
 
-Spec section 3; S1, Context. A pod's cost is a whole number of 2^-27, because both divisors of the formula are powers
-of two; so sums are exact integers and a node's cost is an exact fraction. The profile `karpenter-1.15` repeats
-Karpenter's own two costs and its float arithmetic beside it. Knows nothing of prices, pools or time but what it is
-given. Sits in decide, at the bottom.
+Spec section 3; savings-threshold, Context. A pod's cost is a whole number of 2^-27, because both divisors of the
+formula are powers of two; so sums are exact integers and a node's cost is an exact fraction. The profile
+`karpenter-1.15` repeats Karpenter's own two costs and its float arithmetic beside it. Knows nothing of prices, pools or
+time but what it is given. Sits in decide, at the bottom.
 """
 
 import re
@@ -68,7 +68,7 @@ def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:
 def lifetime_remaining(expire_after: int | None, created: datetime | None, now: datetime) -> Fraction:
     """Return the share of its life that a node has left, from 1 (new, or never expires) to 0 (at its end).
 
-    S1, Context, "Lifetime remaining". `expire_after` in nanoseconds.
+    savings-threshold, Context, "Lifetime remaining". `expire_after` in nanoseconds.
     """
     return Fraction(*_life_left(expire_after, created, now))
 

@@ -125,7 +125,7 @@ class NodeFacts:
 
     @cached
     def grace_period(self) -> Timer | None:
-        """Return the timer that hides it from cost actions; static pools ignore it (S0, Code Definition)."""
+        """Return the timer that hides it from cost actions; static pools ignore it (grace-period, Code Definition)."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.grace_period)
 
@@ -233,7 +233,7 @@ class NodeFacts:
     def required_savings(self, now: datetime) -> tuple[int, int]:
         """Return what taking it away has to save: its pool's threshold x its disruption cost, as a ratio.
 
-        S1, Design Options 1.
+        savings-threshold, Design Options 1.
         """
         if self.policy is None or self.policy.static:
             return 0, 1

@@ -1,9 +1,10 @@
 """How many nodes may leave: the flat allowance of each pool and reason, and the allowance per topology domain.
 
-Spec section 7; S3, Proposed Spec and Validation/Defaults; S2, Algorithm. A ledger is made once a round from the pools'
-policies, the nodes and what is in flight; methods ask it and never count themselves. Flat budgets cap every reason;
-budgets with a topologyKey cap drift only, domain by domain; rate budgets (spec section 13) count what began to leave
-within a span. Knows nothing of pods, prices or the reasons why. Sits in decide, below the methods.
+Spec section 7; disruption-controls, Proposed Spec and Validation/Defaults; topology-budgets, Algorithm. A ledger is
+made once a round from the pools' policies, the nodes and what is in flight; methods ask it and never count themselves.
+Flat budgets cap every reason; budgets with a topologyKey cap drift only, domain by domain; rate budgets (spec section
+13) count what began to leave within a span. Knows nothing of pods, prices or the reasons why. Sits in decide, below the
+methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,10 @@ def names_reason(budget: Budget, reason: Reason, settings: Settings) -> bool:
 def flat_allowance(
     policy: DisruptionPolicy, nodes: int, used: int, reason: Reason, settings: Settings, now: datetime
 ) -> Allowance:
-    """Return the smallest of the active budgets that name the reason; topology budgets take no part (S2)."""
+    """Return the smallest of the active budgets that name the reason; topology budgets take no part.
+
+    Design: topology-budgets.
+    """
     if settings.rules.bad_budget_stops_pool and any(budget.problem is not None for budget in policy.budgets):
         broken = next(budget for budget in policy.budgets if budget.problem is not None)
         return Allowance(allowed=0, used=used, budget=broken)  # one bad budget stops Karpenter's whole pool
@@ -234,7 +238,7 @@ class BudgetLedger:
                 )
         return tuple(rows)
 
-    # ------------------------------------------------------------ topology domains, drift only (S2)
+    # ------------------------------------------------------------ topology domains, drift only (topology-budgets)
 
     def topology_budgets(self, pool: str) -> tuple[tuple[Budget, ...], Budget | None]:
         """Return the pool's per-domain budgets that apply to drift now, and the first sequential one."""
@@ -307,7 +311,8 @@ class BudgetLedger:
     ) -> str | None:
         """Return the domain that drift works in: the one with nodes in flight, else that of the oldest drift.
 
-        S2, Zone Selection. Of several in flight one for drift comes first, then the longest in flight, then by name.
+        topology-budgets, Zone Selection. Of several in flight one for drift comes first, then the longest in flight,
+        then by name.
         """
         busy = []
         for domain, nodes in members.items():

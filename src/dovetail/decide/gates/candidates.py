@@ -3,7 +3,7 @@
 Every node runs through the same table and carries how each gate ended, with the figures that decided and one plain
 sentence; nothing is dropped silently. Gates 1 to 6 are the same for all methods, but that those that may wait (drift,
 expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; gate 7 is each method's own conditions
-(spec section 5; S0 to S4). Budgets, simulation and prices come later and are not known here. Sits in decide, above
+(spec section 5; docs/designs). Budgets, simulation and prices come later and are not known here. Sits in decide, above
 facts and timers, below the methods.
 """
 

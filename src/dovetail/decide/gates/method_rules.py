@@ -1,4 +1,4 @@
-"""The rules of gate 7 of spec section 4: each method's own conditions (spec sections 5 and 19; S0 to S4).
+"""The rules of gate 7 of spec section 4: each method's own conditions (spec sections 5 and 19; docs/designs).
 
 `candidates` says which rules belong to which method, and in which order. Sits in decide, above facts and timers.
 """
@@ -105,7 +105,7 @@ def old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 
 def grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node is not in its consolidation grace period (S0)."""
+    """Check that the node is not in its consolidation grace period (grace-period)."""
     gate = Gate.GRACE_PERIOD
     timer = timers.grace_period(facts) if gate_context.settings.rules.grace_period else None
     if timer is None or not timer.running(gate_context.now):

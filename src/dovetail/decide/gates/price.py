@@ -1,10 +1,10 @@
 """Is a cost action worth it? The price gates of spec section 8, in order, on what the simulation says is needed.
 
-S1: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given the nodes
-that would go and the one node that would come, it keeps the instance types that may come, or says at which gate none
-was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
-floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
-below the methods.
+savings-threshold: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given
+the nodes that would go and the one node that would come, it keeps the instance types that may come, or says at which
+gate none was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15`
+compares the floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in
+decide, below the methods.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,10 @@ Judgement = Approved | Refusal
 
 
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
-    """Judge taking nodes away for nothing: the whole price is saved (S1, Consolidate-delete behavior)."""
+    """Judge taking nodes away for nothing: the whole price is saved.
+
+    Design: savings-threshold, Consolidate-delete behavior.
+    """
     price = sum(source.price for source in sources)
     required = required_of(sources, settings)
     if settings.rules.savings_threshold and price < required:
@@ -188,7 +191,7 @@ class _ExactGates:
         self.price, self.required = price, required
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
-        """Keep the types that save something, and enough (S1, Modified algorithm)."""
+        """Keep the types that save something, and enough (savings-threshold, Modified algorithm)."""
         kept = []
         for kind in new_node.instance_types:
             launch = new_node.worst_launch_price(kind)
@@ -263,7 +266,7 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
 
 
 def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
-    """Ask for enough types and launch the cheapest of them (S1, Spot interaction)."""
+    """Ask for enough types and launch the cheapest of them (savings-threshold, Spot interaction)."""
     least = settings.spot_minimum_types
     count = len(new_node.instance_types)
     if count < least:

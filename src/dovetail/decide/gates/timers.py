@@ -1,8 +1,8 @@
 """The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
 
-Spec section 2; S0, Key Design Principle. The first keeps a node from being a source, the second makes it invisible to
-cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy, nothing else. Sits
-in decide, below candidates.
+Spec section 2; grace-period, Key Design Principle. The first keeps a node from being a source, the second makes it
+invisible to cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy,
+nothing else. Sits in decide, below candidates.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from dovetail.model.settings import Settings
 
 
 def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
-    """Return the last pod event of a node or, where none is known, when it was initialized (S0, Core Logic).
+    """Return the last pod event of a node or, where none is known, when it was initialized (grace-period, Core Logic).
 
     `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
     """
@@ -36,7 +36,7 @@ def consolidate_after(facts: NodeFacts) -> Timer | None:
 
 
 def grace_period(facts: NodeFacts) -> Timer | None:
-    """Return the timer that hides a node from cost actions; static pools ignore it (S0, Code Definition)."""
+    """Return the timer that hides a node from cost actions; static pools ignore it (grace-period, Code Definition)."""
     return facts.grace_period
 
 
@@ -49,8 +49,9 @@ def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
 def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
     """Return the nodes that a cost action may not move pods to.
 
-    Those in their grace period (S0, Integration Points 2) and, as in Karpenter or where the setting asks for it, those
-    within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
+    Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or where the setting asks for
+    it, those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section
+    12).
     """
     if settings.rules.grace_period and not settings.consolidate_after_hides_destinations:
         return [facts for facts in nodes if in_grace_period(facts, now)]

@@ -1,8 +1,9 @@
 """Replace drifted nodes: oldest drift first, zone by zone where the pool's budgets ask for it.
 
-Spec sections 5 and 7; S2, Algorithm; S4 (`deleteDrifted`, `replaceDrifted`: lower cost breaks ties). The profile
-`karpenter-1.15` has Karpenter's two methods instead: static pools first, then the rest, empty nodes before others, one
-node per command, no topology. Sits in decide, beside the other methods, which it does not know.
+Spec sections 5 and 7; topology-budgets, Algorithm; lifecycle-controller (`deleteDrifted`, `replaceDrifted`: lower cost
+breaks ties). The profile `karpenter-1.15` has Karpenter's two methods instead: static pools first, then the rest, empty
+nodes before others, one node per command, no topology. Sits in decide, beside the other methods, which it does not
+know.
 """
 
 from datetime import datetime
@@ -66,7 +67,7 @@ def run(context: RoundContext) -> MethodRun:
 def _by_domain(
     context: RoundContext, found: list[NodeFacts]
 ) -> tuple[list[NodeFacts], dict[str, GateResult], list[NodeFacts]]:
-    """Filter by the pools' topology budgets (S2, Zone Selection), keeping the order.
+    """Filter by the pools' topology budgets (topology-budgets, Zone Selection), keeping the order.
 
     Gives those whose turn it is, what holds the others back, and those of the others that are next in line.
     """

@@ -1,7 +1,8 @@
 """Delete empty nodes: all that are past consolidateAfter, as many as the budget allows, in one command.
 
-Spec section 5; S4, Consolidation Background (`deleteEmpty`: no simulation, no replacement); S0, Example 3 (a grace
-period does not hold it back). Sits in decide, beside the other methods, which it does not know.
+Spec section 5; lifecycle-controller, Consolidation Background (`deleteEmpty`: no simulation, no replacement);
+grace-period, Example 3 (a grace period does not hold it back). Sits in decide, beside the other methods, which it does
+not know.
 """
 
 from dovetail.decide.context import RoundContext, in_cost_order

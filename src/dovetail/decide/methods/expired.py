@@ -1,7 +1,8 @@
 """Retire expired nodes: age >= expireAfter, oldest expiry first, gracefully and within budgets.
 
-Spec section 5; S4 (`deleteExpired`, `replaceExpired`), S3 (`expireAfter`). Under `karpenter-1.15` expiry is
-Karpenter's own and there are no candidates. Sits in decide, beside the other methods, which it does not know.
+Spec section 5; lifecycle-controller (`deleteExpired`, `replaceExpired`), disruption-controls (`expireAfter`). Under
+`karpenter-1.15` expiry is Karpenter's own and there are no candidates. Sits in decide, beside the other methods, which
+it does not know.
 """
 
 from datetime import datetime

@@ -1,9 +1,9 @@
 """What expiry and drift share: nodes that have to go, one command each, the empty ones together.
 
-Spec section 5, S4 (LifecycleActions): an expired or drifted node that is empty is simply deleted, all such together;
-otherwise a command takes one node, deletes it where its pods find room, and else replaces it first. Nodes of static
-pools are `static`'s business. Which nodes, and in which order, is for the two methods to say. Sits in decide, below
-`expired` and `drifted`.
+Spec section 5, lifecycle-controller (LifecycleActions): an expired or drifted node that is empty is simply deleted, all
+such together; otherwise a command takes one node, deletes it where its pods find room, and else replaces it first.
+Nodes of static pools are `static`'s business. Which nodes, and in which order, is for the two methods to say. Sits in
+decide, below `expired` and `drifted`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Save money with several nodes at once: the largest prefix of the ordered candidates that passes as one command.
 
-Spec section 5; S1, Multi-node consolidation (costs of all nodes add up). Found by bisection, as Karpenter does;
-because a larger batch can pass where a smaller one does not, the profile `dovetail` asks for all first and then looks a
-little beyond, so it never finds less. Sits in decide, beside the other methods, which it does not know.
+Spec section 5; savings-threshold, Multi-node consolidation (costs of all nodes add up). Found by bisection, as
+Karpenter does; because a larger batch can pass where a smaller one does not, the profile `dovetail` asks for all first
+and then looks a little beyond, so it never finds less. Sits in decide, beside the other methods, which it does not
+know.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Save money with one node at a time: the first candidate, in order, whose pods fit elsewhere for less.
 
-Spec section 5; S1, Design Options 1; S4 (`deleteCost`, `replaceCost`). No time-out: every candidate gets its turn. The
-profile `karpenter-1.15` takes the pools in turn, one node of each. Sits in decide, beside the other methods, which it
-does not know.
+Spec section 5; savings-threshold, Design Options 1; lifecycle-controller (`deleteCost`, `replaceCost`). No time-out:
+every candidate gets its turn. The profile `karpenter-1.15` takes the pools in turn, one node of each. Sits in decide,
+beside the other methods, which it does not know.
 """
 
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""The life of one command as a table: (phase, signal) -> (phase, steps). Spec section 9; S4, LifecycleAction Tunables.
+"""The life of one command as a table: (phase, signal) -> (phase, steps).
+
+Spec section 9; lifecycle-controller, LifecycleAction Tunables.
 
 Rules of this file: a phase is where a command stands; a signal is a fact that holds, never a wish; a step is a kind of
 instruction that the new phase keeps asking for until it is seen to be done. What is not in the table does not happen: a
@@ -54,7 +56,7 @@ class Signal(StrEnum):
     LAUNCH_FAILED = "a replacement can't be launched"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
-    HANDS_OFF = "no longer ours to touch"
+    HANDS_OFF = "no longer managed"
     DELETED = "all deletions begun"
     DRAINED = "all candidates gone for good"
     CLEARED = "all records cleared"

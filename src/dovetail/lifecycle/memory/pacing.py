@@ -1,9 +1,9 @@
 """What the engine remembers of commands that ended: who must wait, and until when.
 
 Three memories, all bounded and all forgotten by time: pools whose replacements keep failing back off, twice as long
-each time; cost actions wait for the stabilization window of the kind that finished last (spec section 9; S4,
-LifecycleAction Tunables); a replacement stays nominated a little after its command has ended, until its pods have come.
-Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `run`.
+each time; cost actions wait for the stabilization window of the kind that finished last (spec section 9;
+lifecycle-controller, LifecycleAction Tunables); a replacement stays nominated a little after its command has ended,
+until its pods have come. Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `run`.
 """
 
 from typing import Final
@@ -134,7 +134,10 @@ class Pacing:
         return self._ended_in.get(max(self.settling, key=lambda method: (self.settling[method], method)), "")
 
     def finished(self, method: Method, windows: Stabilization, elapsed: int, pools: tuple[str, ...] = ()) -> None:
-        """Note that an action ended well, in these pools. Cost actions of all pools wait for it (S4)."""
+        """Note that an action ended well, in these pools. Cost actions of all pools wait for it.
+
+        Design: lifecycle-controller.
+        """
         window = stabilization_of(method, windows)
         if window > 0:
             self.settling[method.value] = elapsed + window

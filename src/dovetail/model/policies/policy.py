@@ -1,7 +1,8 @@
 """A pool's disruption policy once read: typed, defaulted, each value with its origin, broken budgets kept as broken.
 
 `api.policy.effective_policy` makes these from a NodePool; decisions only read them. Durations are nanoseconds, `None`
-where a duration may be Never. Spec section 1; S0 Proposed Spec, S1 Recommendation, S2 API Design, S3 Proposed Spec.
+where a duration may be Never. Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation,
+topology-budgets API Design, disruption-controls Proposed Spec.
 """
 
 from dataclasses import dataclass, field

@@ -25,6 +25,7 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.money import Money, format_money
 from dovetail.model.objects import Node, NodeClaim, Pod, PodDisruptionBudget
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.blocking.feature_blockers import OFF_CLAIMS, buffer_lifts, holds_claims, without_claims
 from dovetail.plan.blocking.lifted_savings import savings_of
 from dovetail.plan.blocking.owners import Owners, controller_of
 from dovetail.plan.blocking.pdb_sums import PdbSum, pdb_sum
@@ -76,7 +77,8 @@ def find_blockers(question: Question) -> tuple[Blocker, ...]:
     found = _Vetoes(question, context).collect(verdicts)
     lifted = Decider().scene(replace(question, cluster=_without_vetoes(question.cluster)))
     blockers = [entry.blocker(lifted, found.alone) for entry in found.entries.values()]
-    for lift in pool_lifts(question, context, verdicts.values()):
+    lifts = (*pool_lifts(question, context, verdicts.values()), *buffer_lifts(question, verdicts.values()))
+    for lift in lifts:
         changed = Decider().scene(lift.question)
         blockers.append(
             Blocker(
@@ -217,7 +219,16 @@ class _Vetoes:
             found.append(self._protected(facts, pod, guarded, draining=draining))
         if veto is not None:
             found.append(self._vetoed(facts, pod, veto, draining=draining))
+        if not draining and holds_claims(pod):
+            found.append(self._claims(facts, pod))
         return found
+
+    def _claims(self, facts: NodeFacts, pod: Pod) -> Key:
+        owner = self._owners.of(pod)
+        kind = "Pod" if owner.kind == "Pod" else "Workload"
+        of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
+        why = f"Pod {pod_name(pod)}{of} has resource claims, and nobody can say where its devices would be allocated."
+        return self._hold((kind, owner.name, Gate.DYNAMIC_RESOURCES.value), facts, why, OFF_CLAIMS)
 
     def _protected(self, facts: NodeFacts, pod: Pod, found: Protection, *, draining: bool) -> Key:
         owner = self._owners.of(pod)
@@ -309,7 +320,7 @@ def _key(pdb: PodDisruptionBudget) -> str:
 
 
 def _without_vetoes(cluster: Cluster) -> Cluster:
-    """Return the cluster with every veto of a pod, a PDB and a node lifted.
+    """Return the cluster with every veto of a pod, a PDB and a node lifted, and no resource claims.
 
     A simulation moves only the pods of the nodes that it takes away, so each blocker's nodes fare in it as if that
     blocker alone were lifted.
@@ -317,7 +328,7 @@ def _without_vetoes(cluster: Cluster) -> Cluster:
     return replace(
         cluster,
         pdbs=(),
-        pods=tuple(map(_bare, cluster.pods)),
+        pods=tuple(without_claims(_bare(pod)) for pod in cluster.pods),
         nodes=tuple(map(_bare, cluster.nodes)),
         node_claims=tuple(map(_bare, cluster.node_claims)),
     )

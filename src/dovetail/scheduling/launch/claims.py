@@ -5,6 +5,7 @@ domains that topology leaves) and what room its types must have. What a step lea
 simulations. It knows nothing of nodes that exist; `scheduling.packer` decides in which order claims are asked.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from dovetail.model import names
@@ -34,6 +35,7 @@ class Claim:
         "own",
         "pods",
         "ports",
+        "refused",
         "reqs",
         "reserved",
         "short_values",
@@ -52,6 +54,8 @@ class Claim:
         self.pods: list[Pod] = []
         self.variants: list[Variant] = []
         self.ports: list[HostPort] = []
+        self.refused: set[int] = set()
+        """Variants that it can't take any more."""
         self.reserved: list[Offering] = []
         self.short_values = False
         self.own = False
@@ -60,6 +64,21 @@ class Claim:
         """Return whether it counts against the new nodes that are allowed."""
         self.foreign = False
         """Return whether it was opened for pods of nodes that leave in any case."""
+
+
+def put_in_order(claims: list[Claim], *grown: Claim) -> None:
+    """Put the new nodes with the fewest pods first, where one has come or grown since; equals stay in their order."""
+    for claim in grown:
+        at, count = claims.index(claim), len(claim.pods)
+        del claims[at]
+        if at == len(claims):  # the newest comes after its equals
+            claims.insert(bisect_right(claims, count, key=_count_pods), claim)
+        else:  # one that has grown stays before those that were behind it
+            claims.insert(bisect_left(claims, count, at, key=_count_pods), claim)
+
+
+def _count_pods(claim: Claim) -> int:
+    return len(claim.pods)
 
 
 class Fit:

@@ -1,7 +1,8 @@
 """The checker of budgets: no pool and no topology domain ever loses more nodes at once than it allows.
 
 Counts by itself from nodes, taints and NodeClaims; only the reading of a budget is shared with the decisions. What a
-decision could not know yet (within the lag) is not held against it. Spec section 7; S2, S3.
+decision could not know yet (within the lag) is not held against it. Spec section 7; topology-budgets,
+disruption-controls.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ class _Leaving:
 
 
 class BudgetChecker(Checker):
-    """No budget is exceeded at any instant, flat and per topology domain (spec section 7; S2, S3)."""
+    """No budget is exceeded at any instant, flat and per topology domain.
+
+    Design: spec section 7; topology-budgets, disruption-controls.
+    """
 
     rule = "budget"
 

@@ -66,7 +66,10 @@ class ReplacementsFirstChecker(Checker):
 
 
 class SavingsChecker(Checker):
-    """A cost action saves at least its pools' thresholds times the disruption cost (spec section 8; S1)."""
+    """A cost action saves at least its pools' thresholds times the disruption cost.
+
+    Design: spec section 8; savings-threshold.
+    """
 
     rule = "savings-threshold"
 

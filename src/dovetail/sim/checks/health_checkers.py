@@ -145,8 +145,11 @@ class RepairChecker(ControlChecker):
         """Remember how many nodes of each pool are ill, of how many."""
         if change.kind == "Node":
             for pool in sorted(self.store.pools):
-                nodes = [node for node in self.store.nodes.values() if node.metadata.labels.get(names.NODEPOOL) == pool]
                 rules = [rule for policy in self.policies(pool) for rule in policy.repair]
+                if not rules:  # nobody repairs there: the nodes need not be counted at every change of one
+                    self._ill.pop(pool, None)
+                    continue
+                nodes = [node for node in self.store.nodes.values() if node.metadata.labels.get(names.NODEPOOL) == pool]
                 ill = sum(any(_has(node, rule.condition, rule.status) for rule in rules) for node in nodes)
                 self.watch.remember(self._ill, pool, (ill, len(nodes)))
 

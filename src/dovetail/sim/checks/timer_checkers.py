@@ -131,7 +131,7 @@ class _TimerChecker(Checker):
 
 
 class GraceChecker(_TimerChecker):
-    """No cost action takes a node within its consolidationGracePeriod (spec section 2; S0)."""
+    """No cost action takes a node within its consolidationGracePeriod (spec section 2; grace-period)."""
 
     rule = "grace-period"
 
@@ -159,7 +159,7 @@ class ConsolidateAfterChecker(_TimerChecker):
 
 
 class DestinationChecker(_TimerChecker):
-    """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; S0).
+    """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; grace-period).
 
     Judged by where the command itself says that its pods go. Where it does not say, its pods are placed here afresh
     with those nodes closed: they must fit on the others and on as many new nodes as it launches.

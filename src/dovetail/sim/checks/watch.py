@@ -82,6 +82,8 @@ class Watch:
         self._pools: dict[str, list[tuple[int, NodePool]]] = {}
         self.pod_events = PodEventBook(self)
         self.checkers = [kind(self) for kind in ALL]
+        self._hear_changes = [checker.changed for checker in self.checkers if _minds(checker, "changed")]
+        self._hear_orders = [checker.asked for checker in self.checkers if _minds(checker, "asked")]
         for change in world.store.history():
             self._changed(change)
         self.pod_events.begin()
@@ -107,8 +109,8 @@ class Watch:
         """Pass an instruction to every checker before it is carried out."""
         if isinstance(asked, TaintNode) and host.engine.settings.rules.plays_karpenter:
             self._karpenters.add(asked.command_id)
-        for checker in self.checkers:
-            checker.asked(host, asked)
+        for hear in self._hear_orders:
+            hear(host, asked)
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Pass an eviction to every checker before it is carried out."""
@@ -143,9 +145,14 @@ class Watch:
         if change.kind == "NodePool" and change.new is not None:
             self.remember(self._pools, change.key, change.new)
         self.pod_events.changed(change)
-        for checker in self.checkers:
-            checker.changed(change)
+        for hear in self._hear_changes:
+            hear(change)
 
     def _outside(self, what: str) -> None:
         for checker in self.checkers:
             checker.outside()
+
+
+def _minds(checker: Checker, method: str) -> bool:
+    """Return whether a checker does anything when it hears of this: most hear of few things only."""
+    return getattr(type(checker), method) is not getattr(Checker, method)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 from msgspec.structs import replace
@@ -104,8 +105,8 @@ class Evictions:
             pod = change.new if change.new is not None else change.old
             assert isinstance(pod, Pod)
             for name in self.guards_of(change.key, pod):
-                self._count(name, change.key, change.new)  # type: ignore[arg-type]
-                self._write(name)
+                if self._count(name, change.key, change.new):  # type: ignore[arg-type]
+                    self._write(name)
         elif change.kind in ("ReplicaSet", "StatefulSet") and change.new is not None:
             for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
                 self._write(name)
@@ -122,7 +123,8 @@ class Evictions:
                     self._count(key, name, pod)
             self._write(key)
 
-    def _count(self, name: str, key: str, pod: Pod | None) -> None:
+    def _count(self, name: str, key: str, pod: Pod | None) -> bool:
+        """Count a pod as it is now; return whether that changes anything for its budget."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
         owner = self._owner(key, pod)
@@ -132,13 +134,14 @@ class Evictions:
                 watched.fit -= was
                 left = watched.owners.get(owner, 1) - 1
                 watched.owners[owner] = left
-            return
+            return was is not None
         healthy = is_healthy(pod)
         if was is None:
             self._of_owner.setdefault(owner, {})[name] = None
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
+        return healthy != was
 
     def _owner(self, key: str, pod: Pod | None) -> str:
         if pod is None:
@@ -199,6 +202,7 @@ def _desired(budget: PodDisruptionBudget, expected: int) -> int:
     return max(0, expected - 1)
 
 
+@lru_cache(4096)
 def _amount(text: str | int, base: int) -> int:
     """Return a number, or a percentage rounded up as Kubernetes does for both fields."""
     shown = str(text)

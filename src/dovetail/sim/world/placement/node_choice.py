@@ -29,7 +29,7 @@ class NodeChoice:
         self.store = store
         self.shapes = shapes
         self.table = NodeTable()
-        self._full: dict[PodShape, int] = {}
+        self._full: dict[bytes, int] = {}
         self._dice = dice
         self._next_start = 0
         self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
@@ -61,9 +61,9 @@ class NodeChoice:
         self._keep_ports(shape, good)
         rows = np.flatnonzero(good)
         if len(rows) == 0:
-            self._full[shape] = len(table.grown)
+            self._full[shape.kind] = len(table.grown)
             return -1
-        self._full.pop(shape, None)
+        self._full.pop(shape.kind, None)
         rows = self._sample(rows)
         if len(rows) == 1:
             return int(rows[0])
@@ -78,10 +78,10 @@ class NodeChoice:
 
         What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
         """
-        seen, table = self._full.get(shape), self.table
-        if seen is None or not self._is_plain(shape):
+        seen, table = self._full.get(shape.kind), self.table
+        if seen is None or not self.is_plain(shape):
             return True
-        self._full[shape] = len(table.grown)
+        self._full[shape.kind] = len(table.grown)
         return any(
             columns.fits[row]
             and columns.admitted[row]
@@ -92,7 +92,7 @@ class NodeChoice:
             for row in dict.fromkeys(table.grown[seen:])
         )
 
-    def _is_plain(self, shape: PodShape) -> bool:
+    def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
         return not (
             self.shapes.with_apart

@@ -89,7 +89,7 @@ class NodeTable:
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[GroupKey, NodeGroup] = {}
         self._groups_of: dict[PodShape, tuple[NodeGroup, ...]] = {}
-        self._columns: dict[PodShape, ShapeColumns] = {}
+        self._columns: dict[bytes, ShapeColumns] = {}
 
     # ------------------------------------------------------------ nodes
 
@@ -265,9 +265,9 @@ class NodeTable:
 
     def columns(self, shape: PodShape) -> ShapeColumns:
         """Return what each node is to a shape, brought up to date by the nodes that changed since the last look."""
-        found = self._columns.get(shape)
+        found = self._columns.get(shape.kind)
         if found is None:
-            found = self._columns[shape] = ShapeColumns(
+            found = self._columns[shape.kind] = ShapeColumns(
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.int64),

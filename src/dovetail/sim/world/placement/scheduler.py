@@ -114,7 +114,10 @@ class Scheduler:
 
     def _retry_shapes(self) -> None:
         """Try what is stuck again, as a cycle would, but only the first of each shape that finds no place."""
+        hopeless: set[bytes] = set()
         for key, shape in self.stuck.tries():
+            if shape.kind in hopeless:
+                continue
             pod = self.store.pods.get(key)
             if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
                 self.stuck.drop(key)
@@ -122,6 +125,8 @@ class Scheduler:
             row = self.choice.pick(shape)
             if row < 0:
                 self._fail(key, pod)
+                if self.choice.is_plain(shape):
+                    hopeless.add(shape.kind)  # rooms only shrink until the next try
             else:
                 self._bind(key, pod, self.table.name_of(row))
                 self.stuck.drop(key)

@@ -24,11 +24,15 @@ _DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodShape:
-    """What all pods of one template have in common. Told apart by identity."""
+    """What all pods of one template have in common. Told apart by identity.
+
+    `kind`: the same for shapes that only other pods can tell apart: what a node is to one, it is to the others.
+    """
 
     namespace: str
     labels: dict[str, str]
     spec: PodSpec
+    kind: bytes
     requests: dict[str, int]
     scoring_cpu: int
     scoring_memory: int
@@ -82,18 +86,20 @@ def shape_of(
     spec = replace(pod.spec, node_name="")
     requests = requests_of(spec)
     owners = pod.metadata.owner_references
+    daemon = any(owner.kind == "DaemonSet" for owner in owners)
     grace = spec.termination_grace_period_seconds
     return PodShape(
         namespace=pod.metadata.namespace,
         labels=pod.metadata.labels,
         spec=spec,
+        kind=msgspec.json.encode((daemon, spec)),
         requests=requests,
         scoring_cpu=requests.get("cpu", 0) or _UNSET_CPU,
         scoring_memory=requests.get("memory", 0) or _UNSET_MEMORY,
         default_selector=default_selector,
         start=start or seconds(3, 8),
         stop=stop or seconds(min(2, grace if grace is not None else 2), min(5, grace if grace is not None else 5)),
-        daemon=any(owner.kind == "DaemonSet" for owner in owners),
+        daemon=daemon,
         survives_drain=tolerates(spec.tolerations, _DISRUPTED) or any(owner.kind == "Node" for owner in owners),
         do_not_disrupt=pod.metadata.annotations.get(names.DO_NOT_DISRUPT) == "true",
     )

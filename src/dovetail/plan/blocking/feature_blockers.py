@@ -1,0 +1,68 @@
+"""Blockers that features of Karpenter and Kubernetes are: CapacityBuffers, and pods with resource claims.
+
+A CapacityBuffer is lifted by leaving it out; a pod's resource claims by taking them out of its spec, as if its devices
+were found wherever it goes. The core is asked about both by `blockers`. Sits in plan.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import msgspec
+
+from dovetail.decide.decider import Decider
+from dovetail.decide.question import Question
+from dovetail.model.objects import Container, Pod
+from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.plan.blocking.pool_blockers import Lift
+from dovetail.report.words import count
+from dovetail.scheduling.pods.pod import is_reschedulable
+from dovetail.scheduling.pods.requests import uses_resource_claims
+
+OFF_CLAIMS = (
+    "restart the pod yourself where its devices are: neither Karpenter nor Dovetail moves pods with resource claims"
+)
+
+
+def buffer_lifts(question: Question, verdicts: Iterable[NodeVerdict]) -> Iterator[Lift]:
+    """Yield every CapacityBuffer that keeps empty nodes, left out, with the nodes that hold nothing then."""
+    held = [entry.node for entry in verdicts if entry.verdict == Gate.CAPACITY_BUFFER.value]
+    buffers = question.cluster.capacity_buffers if held else ()
+    for buffer in buffers:
+        kept = tuple(entry for entry in buffers if entry is not buffer)
+        lifted = replace(question, cluster=replace(question.cluster, capacity_buffers=kept))
+        still = Decider().scene(lifted).gate_context.buffered
+        freed = tuple(node for node in held if node not in still)
+        if not freed:
+            continue
+        yield Lift(
+            kind="CapacityBuffer",
+            name=f"{buffer.metadata.namespace}/{buffer.metadata.name}",
+            gate=Gate.CAPACITY_BUFFER.value,
+            question=lifted,
+            nodes=freed,
+            why=f"It keeps {count(len(freed), 'empty node')} as spare capacity for pods to come.",
+            remedy="make the CapacityBuffer smaller, if so much spare capacity is not needed",
+        )
+
+
+def holds_claims(pod: Pod) -> bool:
+    """Return whether a pod would have to move and has resource claims."""
+    return uses_resource_claims(pod.spec) and is_reschedulable(pod)
+
+
+def without_claims(pod: Pod) -> Pod:
+    """Return a pod without its resource claims."""
+    if not uses_resource_claims(pod.spec):
+        return pod
+    spec = msgspec.structs.replace(
+        pod.spec,
+        resource_claims=(),
+        containers=tuple(map(_without, pod.spec.containers)),
+        init_containers=tuple(map(_without, pod.spec.init_containers)),
+    )
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _without(container: Container) -> Container:
+    resources = msgspec.structs.replace(container.resources, claims=())
+    return msgspec.structs.replace(container, resources=resources)

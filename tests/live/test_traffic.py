@@ -1,0 +1,41 @@
+"""What a controller at rest asks of the API server: each kind is listed once, page by page, then only watched."""
+
+import asyncio
+import gc
+
+from tests.live.fake_server import until
+from tests.live.test_malformed import Scene, _controller
+
+_LEASES = "/leases"
+
+
+async def _at_rest() -> Scene:
+    """Run a controller until the watch of every kind has ended, and was begun anew, several times."""
+    async with _controller(lambda _: None, pollInterval="1s") as scene:
+        await until(lambda: scene.asked("/api/v1/pods", watch=True) >= 4 and scene.controller.why_unready() == "")
+        return scene
+
+
+def test_each_kind_is_listed_once_and_then_watched() -> None:
+    """A watch that ends is resumed where a bookmark said, with bookmarks asked for; lists come in pages, and once."""
+    frozen = gc.get_freeze_count()
+    requests = asyncio.run(_at_rest()).server.requests
+    lists = [
+        each for each in requests if each.method == "GET" and "watch" not in each.query and each.path.count("/") <= 5
+    ]
+    watches = [each for each in requests if "watch" in each.query]
+    watched = {each.path for each in watches}
+    lists = [each for each in requests if each.path in watched and "watch" not in each.query]
+    assert len(lists) == len(watched) == len({each.path for each in lists})
+    assert all(each.query.get("limit", "").isdigit() for each in lists)
+    assert all(each.query.get("allowWatchBookmarks") == "true" for each in watches)
+    of_pods = [each.query["resourceVersion"] for each in watches if each.path == "/api/v1/pods"]
+    assert of_pods[0] == "5"
+    assert set(of_pods[1:]) == {"6"}
+    assert gc.get_freeze_count() > frozen
+
+
+def test_nothing_is_written_where_nothing_is_to_do() -> None:
+    """But for the lease, which says that the controller lives."""
+    requests = asyncio.run(_at_rest()).server.requests
+    assert {each.path for each in requests if each.method != "GET" and _LEASES not in each.path} == set()
