@@ -242,3 +242,15 @@ def test_of_equal_sets_the_first_found_stays() -> None:
         sack = _Additive(worths, [1.0] * 4, 1.0)
         search = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: True)
         assert search.run([range(4)], known=[(3,), (1,), (2,)]) == first
+
+
+@pytest.mark.parametrize(("nodes", "goes"), [("0", False), ("1", True)])
+def test_the_last_place_of_a_budget_is_used(nodes: str, goes: bool) -> None:
+    """One node left in the budget is enough for a command of one node."""
+    town = Town(kind("m", "0.20"), settings=VALUE)
+    town.pool(disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": nodes}]})
+    for name in ("a", "b"):
+        town.node(name, "m")
+        town.fill(name, 1)
+    command = _cost_command(town.round())
+    assert (command is not None) == goes

@@ -111,6 +111,21 @@ def test_a_replacement_that_would_not_do_any_more() -> None:
     assert isinstance(again, Refusal)
 
 
+def test_another_type_would_do_but_it_was_not_planned() -> None:
+    """Pods outgrow one of the planned types: that the other still fits is for the next round to decide."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4), kind("x", "0.30", cpu=6))
+    town.pool(disruption=CHEAP)
+    town.node("n", "l")
+    town.fill("n", 2, cpu="1000m")
+    command = _decided(town)
+    assert command.replacements[0].instance_types == ("m", "x")
+    assert _again(town, command) == command
+    town.pod("more", "n", cpu="2500m")
+    again = _again(town, command)
+    assert isinstance(again, Refusal)
+    assert again.gate is Gate.NEW_NODES
+
+
 def test_a_price_that_has_risen() -> None:
     """A planned type that costs as much as the node now refuses the command at the price gate."""
     town = _replacing()

@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from dovetail.decide.context import RoundContext
+from dovetail.decide.waste import could_save
 from dovetail.lifecycle.memory.waste import UNSEEN_MAX, WasteBook
 from dovetail.lifecycle.store import Store
 from dovetail.model.money import as_float, parse_money
@@ -138,3 +140,17 @@ def test_when_is_the_first_moment_at_which_it_suffices() -> None:
     assert wasted.by(when) >= int(asked)
     assert wasted.by(when - timedelta(microseconds=1)) < asked
     assert replace(wasted, rate=0).when(asked) is None
+
+
+@pytest.mark.parametrize(("cheap", "rate"), [("0.06", "0.04"), ("0.10", None)], ids=["a cheaper machine", "none"])
+def test_a_node_whose_pods_need_a_new_one_wastes_what_the_cheaper_one_saves(cheap: str, rate: str | None) -> None:
+    """Its pod has room nowhere else: what is wasted is the difference to the cheapest machine, nothing without one."""
+    town = Town(kind("m", "0.10", cpu=4), kind("s", cheap, cpu=2))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.5, "disruptionPrice": 0.01})
+    for name in ("busy", "rest"):
+        town.node(name, "m")
+        town.pod(f"{name}-1", name, cpu="1500m")
+        town.pod(f"{name}-2", name, cpu="100m")
+    town.pod("rest-3", "rest", cpu="2000m")
+    found = could_save(RoundContext(town.question()))
+    assert found["busy"] == (None if rate is None else parse_money(rate))

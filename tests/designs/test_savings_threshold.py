@@ -3,12 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
+from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.model import names
-from dovetail.model.money import format_money
+from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import Town, kind, moved, spot_kind
 
@@ -300,3 +302,13 @@ def test_appendix_b(threshold: float, pods: int, required: str) -> None:
         assert (command is not None) is goes
         if command is not None:
             assert format_money(command.required_savings) == required
+
+
+def test_figures_of_a_refusal_are_numbers() -> None:
+    """Whoever reads the figures computes with them: no currency sign, no words."""
+    refusal = below_threshold(parse_money("0.05"), parse_money("0.20"), Fraction(parse_money("0.10")), replaced=True)
+    assert {key: float(str(value)) for key, value in refusal.figures.items()} == {
+        "savingsPerHour": 0.05,
+        "requiredSavingsPerHour": 0.1,
+        "price": 0.2,
+    }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.model.verdicts import Gate
 from dovetail.sim.compare import compare
 from dovetail.sim.scenarios.scenario import load_scenario
 
@@ -18,6 +19,14 @@ def test_links_and_pictures_exist(page: Path) -> None:
     """Every relative link of a page names a file of the project."""
     links = [link for link in _LINK.findall(page.read_text()) if not link.startswith(("http", "mailto:"))]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_verdict_is_explained() -> None:
+    """The page on nodes that are not consolidated has a row for each gate that a node can stop at, and no other."""
+    page = (ROOT / "docs" / "why-not-consolidated.md").read_text()
+    firsts = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    explained = [name for cell in firsts for name in re.findall("`([^`]+)`", cell)]
+    assert sorted(explained) == sorted(gate.value for gate in Gate)
 
 
 @pytest.mark.slow

@@ -237,3 +237,16 @@ def test_an_event_keeps_to_the_servers_limits(letter: str, kept: int) -> None:
         assert len(write.tree["note"].encode()) <= 1024
         if length == kept:
             assert shown == letter * kept
+
+
+@pytest.mark.parametrize(("series", "count"), [({}, 2), ({"count": 4}, 5), ({"count": "many"}, 2)])
+def test_an_event_that_happens_again_is_counted(series: dict[str, Any], count: int) -> None:
+    """One more than before; where somebody wrote something else there, it is the second time."""
+    asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message="m")
+    read = effect(asked, {}, CONTEXT)
+    assert isinstance(read, Read)
+    outcome = effect(asked, {read.ref: {"metadata": {"resourceVersion": "1"}, "series": series}}, CONTEXT)
+    assert isinstance(outcome, Writes)
+    (write,) = outcome.writes
+    assert isinstance(write, Patch)
+    assert write.tree["series"]["count"] == count

@@ -181,3 +181,23 @@ def test_a_successor_knows_nothing_of_it() -> None:
     book = _book()
     book.forget()
     assert book.due(2 * HOUR) == []
+
+
+@pytest.mark.parametrize(
+    ("promised", "saved", "moved_again", "held"),
+    [(1.0, 0.9, 0, True), (1.0, 0.89, 0, False), (1.0, 1.0, 1, False), (0.0, 0.0, 0, True)],
+    ids=["nine tenths", "less", "a pod moved again", "nothing was promised"],
+)
+def test_when_a_promise_counts_as_kept(promised: float, saved: float, moved_again: int, held: bool) -> None:
+    """Nine tenths are enough, and no pod may have been moved again."""
+    told = CommandOutcome(
+        command_id="c",
+        action=Action.DELETE_COST,
+        pools=("web",),
+        promised=promised,
+        saved=saved,
+        reopened=0,
+        pods=2,
+        moved_again=moved_again,
+    )
+    assert told.held == held

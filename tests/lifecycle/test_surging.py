@@ -9,11 +9,13 @@ import pytest
 from dovetail.lifecycle.commands import surging
 from dovetail.lifecycle.commands.command_run import Run, View
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.messages import InstructionSucceeded
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Method
-from dovetail.model.objects import Deployment
+from dovetail.model.objects import Deployment, Pod, ReplicaSet
+from dovetail.scheduling.pods.surge import SURGE
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
@@ -53,3 +55,53 @@ def test_when_a_rolling_update_has_begun(marked: str | None, answered: bool, rol
         run.attempts.answer(InstructionSucceeded(id=ident), 0)
     view = View(store=store, elapsed=1, now=NOW, replacement_timeout=1, launch_timeout=1, manages=lambda pool: True)
     assert surging.is_rolled(run, "d/web", view) == rolled
+
+
+def _rolled_pod(node: str, *, ends: bool = False) -> tuple[ReplicaSet, Pod]:
+    """Build a pod of the Deployment on a node, with the ReplicaSet between them."""
+    between = {"name": "web-1", "namespace": "d", "uid": "r", "ownerReferences": [_reference("Deployment", "web")]}
+    own = {"name": f"p-{node}", "namespace": "d", "uid": node, "ownerReferences": [_reference("ReplicaSet", "web-1")]}
+    pod = {"metadata": own, "spec": {"nodeName": node}, "status": {"phase": "Succeeded" if ends else "Running"}}
+    return msgspec.convert({"metadata": between}, ReplicaSet, strict=False), msgspec.convert(pod, Pod, strict=False)
+
+
+def _reference(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("asks", "node", "ends", "waits"),
+    [
+        (True, "a", False, True),
+        (False, "a", False, False),
+        (True, "elsewhere", False, False),
+        (True, "a", True, False),
+        (None, "a", False, False),
+    ],
+    ids=["it asks to surge", "it doesn't", "its pod is elsewhere", "its pod has ended", "it is gone"],
+)
+def test_which_deployments_have_to_roll_first(asks: bool | None, node: str, ends: bool, waits: bool) -> None:
+    """Those that ask for it and have a running pod on a node of the command; their NodeClaims wait for them."""
+    store = Store()
+    if asks is not None:
+        notes = {SURGE: "true"} if asks else {}
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        tree = {
+            "metadata": {"name": "web", "namespace": "d", "uid": "w", "annotations": notes},
+            "spec": {"replicas": 2, "strategy": rolling},
+        }
+        store.observe(msgspec.convert(tree, Deployment, strict=False))
+    for item in _rolled_pod(node, ends=ends):
+        store.observe(item)
+    candidate = Candidate(node="a", claim="a", uid="a", pool="web")
+    run = Run(
+        id="c1",
+        action=Action.DELETE_DRIFTED,
+        method=Method.DRIFTED,
+        candidates=(candidate,),
+        phase=Phase.SURGING,
+        began=NOW,
+    )
+    view = View(store=store, elapsed=1, now=NOW, replacement_timeout=1, launch_timeout=1, manages=lambda pool: True)
+    assert list(surging.waiting(run, view)) == (["d/web"] if waits else [])
+    assert surging.is_over(run, view) != waits

@@ -137,10 +137,12 @@ def test_the_command_prints_the_same_bytes_twice(tmp_path: Path, capfdbinary: py
     assert "Rule: least bill plus $0.02 for each pod restart" in tree["why"]
 
 
-@pytest.mark.parametrize("engine", ["slurm", "dask://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "engine", ["slurm", "dask://", "dask://here", "dask://:1", "dask://a b:1", "dask://here:port", "dask://127.0.0.1:1"]
+)
 def test_an_engine_that_is_not_there_is_said(tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown engine, or a scheduler that does not answer, gets one sentence and exit status 2."""
-    if engine.startswith("dask"):
+    if engine.endswith(":1"):
         pytest.importorskip("distributed")
     grid = _grid(tmp_path, "{base: both, vary: {consolidateAfter: [15s]}, seeds: 1}")
     assert main(["sweep", "issue-7146", "--grid", str(grid), "--engine", engine]) == 2

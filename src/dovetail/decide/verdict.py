@@ -168,9 +168,9 @@ def deciding(chains: Mapping[Method, Chain]) -> Chain:
     return max(chains.values(), key=_reached)
 
 
-def _reached(chain: Chain) -> int:
+def _reached(chain: Chain) -> tuple[bool, int]:
     gate = chain.results[-1].gate
-    return -1 if gate in _WRONG_METHOD else _PLACE[gate]
+    return gate not in _WRONG_METHOD, _PLACE[gate]
 
 
 def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:

@@ -172,7 +172,7 @@ class UntaintNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateNodeClaim:
-    """Create this replacement under this very name (so that twice is once), held, with the command's record."""
+    """Create this replacement under this exact name (idempotent), held, with the command's record."""
 
     id: str
     command_id: str

@@ -121,20 +121,21 @@ def rows_page(question: Question, rows: tuple[NodeRow, ...]) -> str:
     """Return the table as a page."""
     cells = [
         [
+            # The answer comes first: a small screen shows the first columns only.
             html.name(row.name),
+            f"<code>{html.text(row.verdict)}</code>",
+            html.text(row.why),
+            html.text(_price(row)),
             html.name(row.pool),
             html.text(f"{row.kind} {row.capacity_type} {row.zone}"),
             _share(row.cpu),
             _share(row.memory),
             str(row.pods),
             _age(row),
-            html.text(_price(row)),
-            f"<code>{html.text(row.verdict)}</code>",
-            html.text(row.why),
         ]
         for row in rows
     ]
-    head = ["node", "pool", "machine", "cpu", "memory", "pods", "age", "$ per hour", "verdict", "why"]
+    head = ["node", "verdict", "why", "$ per hour", "pool", "machine", "cpu", "memory", "pods", "age"]
     lead = f"At {html.text(clock(question.now))}, by the rules of {html.text(question.settings.profile.value)}."
     footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue))))
-    return html.page(f"{len(rows):,} nodes, one by one", lead, html.table(head, cells, (3, 4, 5, 6, 7)), footer)
+    return html.page(f"{len(rows):,} nodes, one by one", lead, html.table(head, cells, (3, 6, 7, 8, 9)), footer)

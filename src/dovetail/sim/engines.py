@@ -5,6 +5,7 @@ twice. Each result is fetched as soon as it is there: a worker that dies takes n
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ Done = Callable[[int, Result], None]
 Note = Callable[[str], None]
 """Says something to the person who waits."""
 
+_DASK: Final = re.compile(r"dask://(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):[0-9]{1,5}")
 _RETRIES: Final = 5
 _CONNECT_SECONDS: Final = 15
 _WORKER_SECONDS: Final = 30
@@ -37,7 +39,7 @@ def run_tasks(
     """Return all results, in the order of the tasks. `engine` is `local` or `dask://HOST:PORT`."""
     if engine == "local":
         return run_all(tasks, progress, done=done)
-    if engine.startswith("dask://"):
+    if _DASK.fullmatch(engine):
         return _on_dask(tasks, engine.removeprefix("dask://"), progress, done, note)
     raise InputError(f"--engine is {engine!r}; write local, or dask://HOST:PORT of a Dask scheduler")
 

@@ -98,7 +98,7 @@ def _later(one: datetime | None, other: datetime | None) -> datetime | None:
 
 
 def load_cluster(paths: Sequence[Path | str]) -> Cluster:
-    """Read files ("-": standard input) into one Cluster; of objects with the same name the last one stands."""
+    """Read files ("-": standard input) into one Cluster; if an object appears twice, the last one wins."""
     if not paths:
         raise InputError("no input: give files with -f, or - for standard input")
     everything = DecodedObjects()

@@ -1,7 +1,7 @@
 """YAML into plain trees of dict, list, str, int, float, bool and None, read as Kubernetes' own tools read it.
 
 Differs from PyYAML's own loader where Kubernetes does: dates stay text, `1e3` is a number, `12:30` is text, `y`/`n`
-are booleans, of a key given twice the last one stands. Built from the parser's events, without recursion, so that deep
+are booleans, if a key appears twice, the last one wins. Built from the parser's events, without recursion, so that deep
 nesting, millions of aliases (a "YAML bomb") or a cycle are refused in one sentence instead of eating the machine.
 Sits in api; knows no Kubernetes object.
 """

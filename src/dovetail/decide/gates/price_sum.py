@@ -84,7 +84,7 @@ class _Spare:
 
     def __init__(self, nodes: Sequence[NewNode], paid: Money, required: Fraction) -> None:
         self._count = len(nodes)
-        self._rest = paid - required - sum(least_price(node) or 0 for node in nodes)
+        self._rest = paid - required - sum(filter(None, map(least_price, nodes)))
         self._free = required <= 0
 
     def affordable(self, node: NewNode) -> list[InstanceType]:

@@ -300,7 +300,7 @@ def is_anothers(run: Run, candidate: Candidate, view: View) -> bool:
 
 
 def hands_off(run: Run, view: View) -> str:
-    """Return why a candidate is no longer ours to touch: a person, or another command; empty where it is."""
+    """Return why a candidate is no longer managed: a person, or another command; empty where it is."""
     for candidate in run.candidates:
         if not view.manages(candidate.pool):
             return f"pool {candidate.pool} is no longer managed"

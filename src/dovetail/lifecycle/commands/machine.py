@@ -56,7 +56,7 @@ class Signal(StrEnum):
     LAUNCH_FAILED = "a replacement can't be launched"
     TIMED_OUT = "time-out"
     INSTRUCTION_REFUSED = "an instruction was refused"
-    HANDS_OFF = "no longer ours to touch"
+    HANDS_OFF = "no longer managed"
     DELETED = "all deletions begun"
     DRAINED = "all candidates gone for good"
     CLEARED = "all records cleared"

@@ -172,7 +172,7 @@ class Metrics:
         self.loop_lag = Gauge(
             "dovetail_loop_lag_seconds", "How late the event loop was, at most, within a minute.", registry=registry
         )
-        self.held = Gauge("dovetail_held_nodes", "Nodes that carry our hold.", registry=registry)
+        self.held = Gauge("dovetail_held_nodes", "Nodes that carry Dovetail's hold.", registry=registry)
         self.observe = Gauge("dovetail_observe_only", "1 where nothing is touched.", registry=registry)
         self.events = Counter("dovetail_watch_events", "Changes seen, by kind.", ["kind"], registry=registry)
         self.relists = Counter("dovetail_watch_lists", "Full lists, by kind.", ["kind"], registry=registry)

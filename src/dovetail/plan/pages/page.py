@@ -68,8 +68,8 @@ def plan_page(
 def _lead(result: RoundResult, taken: int, saved: int) -> str:
     if not taken:
         return "nothing would be done."
-    actions = sorted({command.action.value for command in result.commands})
-    return f"{' and '.join(actions)} of {count(taken, 'node')}, saving {dollars(saved, 2)} per hour."
+    actions = sorted({action_words(command.action.value) for command in result.commands})
+    return f"{' and '.join(actions)}, {count(taken, 'node')}, saving {dollars(saved, 2)} per hour."
 
 
 def _groups(verdicts: Sequence[NodeVerdict], taken: set[str]) -> list[tuple[str, list[NodeVerdict]]]:

@@ -177,11 +177,11 @@ def _bill(before: Result, after: Result) -> str:
     spared = before.pods_disrupted - after.pods_disrupted
     more = after.cost - before.cost
     if spared > 0 and more > 0:
-        tail = f"{count(spared, 'move')} fewer, for {dollars(more // spared, 3)} each"
+        tail = f"{count(spared, 'fewer move')}, for {dollars(more // spared, 3)} each"
     elif spared > 0:
-        tail = f"{count(spared, 'move')} fewer, and not a cent more"
+        tail = f"{count(spared, 'fewer move')}, and not a cent more"
     elif spared < 0:
-        tail = f"{count(-spared, 'move')} more"
+        tail = f"{count(-spared, 'more move')}"
     else:
         tail = "with as many moves"
     return f"The bill was {_against(before, after)}: {tail}."
