@@ -52,8 +52,8 @@ def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("disruption", "annotation", "threshold", "origin"),
     [
-        ({}, None, 0.02, "settings"),
-        ({"consolidationSavingsThreshold": 0.01}, None, 0.02, "settings"),
+        ({}, None, 0.021, "settings"),
+        ({"consolidationSavingsThreshold": 0.01}, None, 0.021, "settings"),
         ({"consolidationSavingsThreshold": 0.011}, None, 0.011, "spec"),
         ({"consolidationSavingsThreshold": 0}, None, 0, "spec"),
         ({"consolidationSavingsThreshold": 0.01}, "consolidationSavingsThreshold: 0.01", 0.01, "annotation"),

@@ -154,7 +154,7 @@ KARPENTER_1_15: Final = Settings(
     stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0),
 )
 RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {
-    "consolidationSavingsThreshold": 0.02,
+    "consolidationSavingsThreshold": 0.021,
     "disruptionPrice": 0.01,
 }
 """What the recommended policy asks of a pool: the bar for haste, and what a restart is worth."""
