@@ -306,15 +306,12 @@ def _decided(log: Path, node: str) -> list[Tree]:
 def _asked(plane: ControlPlane) -> dict[str, float]:
     """How many requests the API server has had so far, of whomever, but for its own; how many of them write."""
     found = {"requests": 0.0, "writes": 0.0}
-
-    async def look(api: ApiClient) -> None:
-        text = (await api.request("GET", "/metrics")).decode()
-        for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)$", text, re.MULTILINE):
-            verb = re.search(r'verb="([A-Z]+)"', labels)
-            found["requests"] += float(count)
-            found["writes"] += float(count) if verb and verb[1] in _WRITES else 0.0
-
-    _run(plane, look)
+    with plane.client() as api:
+        text = str(api.request("GET", "/metrics")[1])
+    for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)$", text, re.MULTILINE):
+        verb = re.search(r'verb="([A-Z]+)"', labels)
+        found["requests"] += float(count)
+        found["writes"] += float(count) if verb and verb[1] in _WRITES else 0.0
     return found
 
 
