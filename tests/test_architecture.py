@@ -191,7 +191,7 @@ DESIGN_CODE = re.compile(r"\bS[0-4]\b|\bseed 00\d")
 def test_designs_are_named(folder: str) -> None:
     """A rule names its design as `docs/designs` does, which a reader can open; not by a number."""
     for path in sorted((ROOT / folder).rglob("*")):
-        if path.suffix in (".py", ".md") and path != Path(__file__) and "decisions" not in path.parts:
+        if path.suffix in (".py", ".md", ".yaml") and path != Path(__file__) and "decisions" not in path.parts:
             for number, line in enumerate(path.read_text().splitlines(), start=1):
                 assert not DESIGN_CODE.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
 

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.gates.budgets import flat_allowance
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.command import Method
 from dovetail.model.policies.policy import Reason
@@ -426,3 +428,25 @@ def test_reasons_of_rows_are_those_of_the_contract() -> None:
     rows = {row.reason: row.left for row in town.round().budgets}
     assert rows[Reason.EMPTY] == 0
     assert rows[Reason.DRIFTED] > 0
+
+
+def test_a_window_that_cannot_be_read_is_told() -> None:
+    """It never opens, and the facts of its node say which pod and why."""
+    town = Town(kind("m", "0.10", cpu=4))
+    town.pool()
+    town.node("n", "m")
+    town.pod("p", "n", annotations={"dovetail.dev/disruption-window": "now and then"})
+    [told] = RoundContext(town.question()).by_name["n"].unreadable
+    assert told.startswith("pod default/p: dovetail.dev/disruption-window: ")
+    assert told.endswith("it never opens")
+
+
+def test_of_equally_tight_budgets_the_first_is_named() -> None:
+    """The answer to why doesn't depend on what stands behind it."""
+    town = Town(kind("m", "0.10", cpu=4))
+    town.pool(disruption={"budgets": [{"nodes": "0"}, {"nodes": "0%"}]})
+    town.node("n", "m")
+    context = RoundContext(town.question())
+    policy = context.policies["default"]
+    found = flat_allowance(policy, 1, 0, Reason.UNDERUTILIZED, town.settings, town.now)
+    assert found.budget is policy.budgets[0]
