@@ -399,6 +399,13 @@ def pod(name: str, **annotations: str) -> Tree:
     }
 
 
+def rolling(tree: Tree) -> Tree:
+    """Give a pod to the ReplicaSet of a Deployment that surges."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-1", "uid": "r", "controller": True}
+    tree["metadata"]["ownerReferences"] = [owner]
+    return tree
+
+
 @pytest.mark.parametrize(
     ("pods", "order", "kept"),
     [
@@ -408,8 +415,21 @@ def pod(name: str, **annotations: str) -> Tree:
         ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {}, True),
         ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {"spares_protected": False}, False),
         ([pod("effect-p", **{"karpenter.sh__do-not-disrupt": "true"})], {"node": ""}, False),
+        ([rolling(pod("effect-p"))], {"roll_first": (("default", "shop-1"),)}, True),
+        ([rolling(pod("effect-p"))], {"roll_first": (("default", "other-1"),)}, False),
+        ([rolling(pod("effect-p"))], {"roll_first": (("default", "shop-1"),), "spares_protected": False}, False),
     ],
-    ids=["empty", "no-longer-empty", "moved", "protected", "lifted", "a-replacement"],
+    ids=[
+        "empty",
+        "no-longer-empty",
+        "moved",
+        "protected",
+        "lifted",
+        "a-replacement",
+        "rolls-first",
+        "another-rolls",
+        "rolls-lifted",
+    ],
 )
 def test_the_pods_have_the_last_word(ground: Ground, pods: list[Tree], order: Tree, kept: bool) -> None:
     """A pod that came since the decision keeps its node, on every cluster."""

@@ -238,11 +238,20 @@ def patience(doing: str) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet_collector() -> Iterator[None]:
     """Keep the garbage collector out of the way while much is loaded that will stay, and out of what was loaded."""
+    with no_collector():
+        try:
+            yield
+        finally:
+            gc.freeze()
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[None]:
+    """Keep the garbage collector off meanwhile."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         if was_on:
             gc.enable()

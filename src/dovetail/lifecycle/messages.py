@@ -187,8 +187,8 @@ class DeleteNodeClaim:
 
     `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
     undone. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one that says
-    do-not-disrupt. Otherwise the answer is `occupied`. `drain_for`: the longest that the drain may take, ns
-    (spec section 19).
+    do-not-disrupt, nor one of the ReplicaSets `roll_first` (namespace and name), which leave by a rolling update.
+    Otherwise the answer is `occupied`. `drain_for`: the longest that the drain may take, ns (spec section 19).
     """
 
     id: str
@@ -198,6 +198,7 @@ class DeleteNodeClaim:
     node: str = ""
     only_empty: bool = False
     spares_protected: bool = True
+    roll_first: tuple[tuple[str, str], ...] = ()
     drain_for: int | None = None
 
 

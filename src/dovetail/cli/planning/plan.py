@@ -1,7 +1,6 @@
 """`dovetail plan`: what would be done next, and why, for a captured cluster or the one of the kubeconfig."""
 
 import argparse
-import gc
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +13,7 @@ from dovetail.cli.inputs import (
     load_question,
     load_settings_option,
     naming_the_culprit,
+    no_collector,
     note_unmanaged,
 )
 from dovetail.cli.live_cluster import add_cluster_options, capture_live
@@ -73,13 +73,13 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan."""
-    gc.disable()  # a short life: nothing made here is worth looking through
     _check(args)
     if args.watch:
         return _watch(args)
-    question = load_question(args, capture=lambda: capture_live(args))
-    note_unmanaged(args, question)
-    print_plan(args, question)
+    with no_collector():  # a short life: nothing made here is worth looking through
+        question = load_question(args, capture=lambda: capture_live(args))
+        note_unmanaged(args, question)
+        print_plan(args, question)
     return 0
 
 
@@ -91,7 +91,6 @@ def _watch(args: argparse.Namespace, rounds: int | None = None) -> int:
         raise InputError("--watch can't read standard input again; name a file, or watch the live cluster")
     if args.output == "html":
         raise InputError("--watch prints plans one after the other; write -o text, wide, json or yaml")
-    gc.enable()
     decider, before = Decider(), None
     while rounds is None or rounds > 0:
         question = load_question(args, capture=lambda: capture_live(args))

@@ -322,6 +322,7 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
         node=entry.node,
         only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
         spares_protected=bound is None and not (run.method in waiting and claim is not None and is_bounded(claim)),
+        roll_first=surging.sets(view),
         drain_for=bound,
     )
 

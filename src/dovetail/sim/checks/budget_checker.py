@@ -110,6 +110,7 @@ class BudgetChecker(Checker):
         others = sum(
             since <= edge and name not in self.leaving and self._counted.get(name) == pool
             for name, since in self._down.items()
+            if reason is not Reason.UNHEALTHY  # what is not ready is what is to be repaired
         )
         nodes = max(self.watch.lately(self._counts, pool), default=0)
         allowed = max(

@@ -187,6 +187,7 @@ class SurgeChecker(Checker):
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._rolling: dict[str, int] = {}
+        self.world.on_forced(self._forced)
 
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Count the ready pods when a rollout begins."""
@@ -214,14 +215,24 @@ class SurgeChecker(Checker):
         """Look whether the pod's Deployment surges and wants it alone, on a node that a command of ours takes."""
         if not self.store.by_kind["Deployment"]:
             return
-        node = self.store.nodes.get(pod.spec.node_name)
-        record = None if node is None else record_on(node)
         surge = Surges.build(self.store.cluster()).of(pod)
         if surge is None:
             return
         self._rolling.pop(surge.name, None)
-        if surge.is_single and record is not None and not self.watch.is_karpenters(record.id):
+        if surge.is_single and self._is_ours(pod.spec.node_name):
             self.broken(f"{key}, the only pod of Deployment {surge.name}, is evicted instead of rolled")
+
+    def _forced(self, key: str, pod: Pod) -> None:
+        """End the watch over a rollout that loses a pod with a node which no command takes."""
+        surge = None if self._is_ours(pod.spec.node_name) else Surges.build(self.store.cluster()).of(pod)
+        if surge is not None:
+            self._rolling.pop(surge.name, None)
+
+    def _is_ours(self, name: str) -> bool:
+        """Return whether a command of ours takes a node."""
+        node = self.store.nodes.get(name)
+        record = None if node is None else record_on(node)
+        return record is not None and not self.watch.is_karpenters(record.id)
 
     def _is_there(self, key: str) -> bool:
         return key in self.world.workloads.keys("ReplicaSet")

@@ -5,6 +5,7 @@ more. Five minutes later its pods are to go, as Kubernetes does it where they to
 node is for repair rules (spec section 19) to say. Sits in sim, beside the kubelets.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ class NodeIllness:
         self.store, self.clock, self.shapes, self.kubelets = store, clock, shapes, kubelets
         self._ill: dict[str, set[str]] = {}
         self._evicting: dict[str, Alarm] = {}
+        self.on_leave: Callable[[str], None] = lambda node: None
 
     @property
     def nodes(self) -> list[str]:
@@ -48,7 +50,8 @@ class NodeIllness:
         if status == "Unknown":
             self.kubelets.silent.add(name)
         self._serve(name, "False")
-        self._evicting[name] = self.clock.after(PODS_LEAVE_AFTER, self._leave, name)
+        if name not in self._evicting:
+            self._evicting[name] = self.clock.after(PODS_LEAVE_AFTER, self._leave, name)
 
     def end(self, name: str) -> None:
         """End all illnesses of a node."""
@@ -86,6 +89,7 @@ class NodeIllness:
 
     def _leave(self, name: str) -> None:
         """Remove the pods whose toleration has ended."""
+        self.on_leave(name)
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             if not self.shapes.of(key, pod).survives_drain and not self.shapes.of(key, pod).daemon:
                 self.kubelets.stop(key)

@@ -78,6 +78,7 @@ class World:
         self.rollouts = Rollouts(self.store, self.clock, self.workloads)
         self.sickness = NodeIllness(self.store, self.clock, self.shapes, self.kubelets)
         self.provisioner = Provisioner(self.store, self.clock, self.cloud, self.karpenter, self.dice)
+        self.sickness.on_leave = lambda node: self.outside(f"pods leave {node}, which is not ready")
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger
         self.provisioner.on_nominated = self._tell_nominations
