@@ -2,7 +2,7 @@
 
 What "as many ready pods as before" means, once for the pause that ends when pods have landed (spec section 25) and for
 the halt of a pool whose moved pods do not become ready (section 17). Owners are known by their uids. Sits in lifecycle,
-below `landing` and `aftercare`.
+below `landing`, `aftercare` and `regrowth`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -32,18 +32,6 @@ def _surging(pod: Pod, view: View) -> Deployment | None:
     return item if item is not None and can_surge(item) else None
 
 
-def sets(view: View) -> tuple[tuple[str, str], ...]:
-    """Return the ReplicaSets, by namespace and name, whose pods leave by a rolling update."""
-    if not view.surges:
-        return ()
-    cluster = view.store.cluster()
-    places = {(item.metadata.namespace, item.metadata.name) for item in cluster.deployments if can_surge(item)}
-    if not places:
-        return ()
-    found = [item for item in cluster.replica_sets if deployment_of(item) in places]
-    return tuple(sorted((item.metadata.namespace, item.metadata.name) for item in found))
-
-
 def is_wanted(run: Run, view: View) -> bool:
     """Return whether a Deployment has to roll before the command's NodeClaims may go."""
     return view.surges and bool(waiting(run, view))

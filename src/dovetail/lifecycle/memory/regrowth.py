@@ -14,10 +14,11 @@ from typing import Final
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.memory.pacing import BackOff
+from dovetail.lifecycle.owners import owners_of
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.money import Money
-from dovetail.model.objects import NodeClaim, Pod
+from dovetail.model.objects import NodeClaim
 
 LOOK_AFTER: Final = 60 * SECOND
 FIRST_WAIT: Final = 600 * SECOND
@@ -48,7 +49,7 @@ class Regrowth:
         owners: dict[str, None] = {}
         for node in run.nodes:
             for pod in store.pods_on(node):
-                owners |= dict.fromkeys(_owners(pod))
+                owners |= dict.fromkeys(owners_of(pod))
         known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
         promised = 0 if run.command is None else run.command.savings
@@ -102,19 +103,15 @@ class Regrowth:
         return waits
 
 
-def _owners(pod: Pod) -> list[str]:
-    return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
-
-
 def _back_for(watched: _Watched, store: Store) -> list[NodeClaim]:
     """Return the new NodeClaims of other controllers that carry, or wait for, pods of the moved pods' owners."""
     fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
-    waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in _owners(pod))
+    waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in owners_of(pod))
     return [
         claim
         for claim in fresh
         if (waiting and not claim.status.node_name)
-        or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in _owners(pod))
+        or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in owners_of(pod))
     ]
 
 

@@ -52,11 +52,7 @@ class Surges:
         wanted = {_place(item): item for item in cluster.deployments if can_surge(item)}
         if not wanted:
             return NO_SURGES
-        owners = {
-            (item.metadata.namespace, item.metadata.name): wanted[place]
-            for item in cluster.replica_sets
-            if (place := deployment_of(item)) in wanted
-        }
+        owners = _sets_of(wanted, cluster)
         pods: dict[Owner, list[Pod]] = {}
         for pod in cluster.pods:
             owner = replica_set_of(pod)
@@ -79,6 +75,20 @@ class Surges:
 
 
 NO_SURGES: Final = Surges()
+
+
+def surging_sets(cluster: Cluster) -> tuple[Owner, ...]:
+    """Return the ReplicaSets, by namespace and name, whose pods leave by a rolling update."""
+    wanted = {_place(item): item for item in cluster.deployments if can_surge(item)}
+    return tuple(sorted(_sets_of(wanted, cluster))) if wanted else ()
+
+
+def _sets_of(wanted: Mapping[Owner, Deployment], cluster: Cluster) -> dict[Owner, Deployment]:
+    return {
+        (item.metadata.namespace, item.metadata.name): wanted[place]
+        for item in cluster.replica_sets
+        if (place := deployment_of(item)) in wanted
+    }
 
 
 def can_surge(item: Deployment) -> bool:

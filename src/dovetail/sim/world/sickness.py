@@ -10,9 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dovetail.model.objects import Condition, Pod
 from dovetail.sim.world.clock import MINUTE, Alarm, Clock
-from dovetail.sim.world.karpenter.node_objects import NOT_READY, with_condition, without_condition
+from dovetail.sim.world.karpenter.node_objects import NOT_READY, not_ready, with_condition, without_condition
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.store import WorldStore
@@ -40,13 +39,12 @@ class NodeIllness:
         if node is None:
             return
         self._ill.setdefault(name, set()).add(condition)
-        conditions = with_condition(node.status.conditions, condition, status, self.clock.instant())
-        node = replace(node, status=replace(node.status, conditions=conditions))
+        now = self.clock.instant()
         if condition != "Ready":
-            self.store.put(node)
+            conditions = with_condition(node.status.conditions, condition, status, now)
+            self.store.put(replace(node, status=replace(node.status, conditions=conditions)))
             return
-        taints = (*(taint for taint in node.spec.taints if taint.key != NOT_READY.key), NOT_READY)
-        self.store.put(replace(node, spec=replace(node.spec, taints=taints)))
+        self.store.put(not_ready(node, status, now))
         if status == "Unknown":
             self.kubelets.silent.add(name)
         self._serve(name, "False")
@@ -85,7 +83,8 @@ class NodeIllness:
         """Set the condition Ready of the pods that run on a node."""
         for _, pod in sorted(self.store.pods_on.get(name, {}).items()):
             if pod.status.phase == "Running":
-                self.store.put(_ready(pod, with_status=status, now=self.clock))
+                conditions = with_condition(pod.status.conditions, "Ready", status, self.clock.instant())
+                self.store.put(replace(pod, status=replace(pod.status, conditions=conditions)))
 
     def _leave(self, name: str) -> None:
         """Remove the pods whose toleration has ended."""
@@ -93,9 +92,3 @@ class NodeIllness:
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             if not self.shapes.of(key, pod).survives_drain and not self.shapes.of(key, pod).daemon:
                 self.kubelets.stop(key)
-
-
-def _ready(pod: Pod, *, with_status: str, now: Clock) -> Pod:
-    entry = Condition(type="Ready", status=with_status, last_transition_time=now.instant())
-    others = tuple(item for item in pod.status.conditions if item.type != "Ready")
-    return replace(pod, status=replace(pod.status, conditions=(*others, entry)))

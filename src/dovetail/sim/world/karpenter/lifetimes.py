@@ -29,6 +29,7 @@ from dovetail.sim.world.karpenter.node_objects import (
     NOT_READY,
     labels_of,
     node_of,
+    not_ready,
     resource_list,
     span_of,
     with_condition,
@@ -336,10 +337,7 @@ class Karpenter:
         node = self.store.nodes.get(name)
         if node is None:
             return
-        now = self.clock.instant()
-        status = replace(node.status, conditions=with_condition(node.status.conditions, "Ready", "Unknown", now))
-        taints = (*(t for t in node.spec.taints if t.key != NOT_READY.key), NOT_READY)
-        self.store.put(replace(node, status=status, spec=replace(node.spec, taints=taints)))
+        self.store.put(not_ready(node, "Unknown", self.clock.instant()))
 
     def _collect(self, name: str, uid: str) -> None:
         if self._mine(name, uid) is not None:

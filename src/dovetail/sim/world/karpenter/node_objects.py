@@ -6,6 +6,8 @@ Pure functions of a NodeClaim and its machine; `sim.world.karpenter.lifetimes` s
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from dovetail.model import names
 from dovetail.model.objects import (
     Condition,
@@ -35,6 +37,13 @@ def with_condition(
     entry = Condition(type=kind, status=status, reason=reason or kind, last_transition_time=since)
     others = tuple(other for other in conditions if other.type != kind)
     return (*others, entry)
+
+
+def not_ready(node: Node, status: str, now: datetime) -> Node:
+    """Return a node that is not ready: its condition has the status, and its taint keeps other pods away."""
+    conditions = with_condition(node.status.conditions, "Ready", status, now)
+    taints = (*(taint for taint in node.spec.taints if taint.key != NOT_READY.key), NOT_READY)
+    return replace(node, status=replace(node.status, conditions=conditions), spec=replace(node.spec, taints=taints))
 
 
 def without_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Condition, ...]:
