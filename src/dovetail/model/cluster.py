@@ -37,7 +37,7 @@ class Cluster:
     """All objects that decisions need. Tuples are sorted by (namespace, name).
 
     `captured_at`: when the snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
-    reported. No decision reads either.
+    reported, which no decision reads.
     """
 
     node_pools: tuple[NodePool, ...] = ()

@@ -25,7 +25,7 @@ LEAST = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTotals:
-    """What a pool costs and what disturbing all of it would cost: exact, and as Karpenter's floats."""
+    """The price of a pool and the cost of disrupting all of it: exact, and in Karpenter's floats."""
 
     cost: Fraction
     disruption: Fraction
@@ -36,7 +36,7 @@ class PoolTotals:
 def pool_totals(
     nodes: Sequence[NodeFacts], chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
 ) -> dict[str, PoolTotals]:
-    """Sum price and rescheduling cost over all nodes of each pool; nodes that are no candidates count too."""
+    """Sum price and rescheduling cost over all nodes of each pool, including nodes that are not candidates."""
     prices: dict[str, list[NodeFacts]] = {}
     for facts in nodes:
         if facts.pool_name:
@@ -47,7 +47,7 @@ def pool_totals(
         own = [_own_disruption(facts, chains, settings) for facts in members]
         tracked = claimed
         if settings.rules.tracked_totals:
-            # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
+            # Karpenter adds up the NodeClaims with a known type and offering; if there are none, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
                 tracked = [facts for facts in members if _passes_pods(chains[facts.name][Method.EMPTY])]
@@ -67,7 +67,7 @@ def pool_totals(
 
 
 def _is_tracked(facts: NodeFacts) -> bool:
-    """Return whether Karpenter's running total of a pool's cost has the node's claim in it."""
+    """Return whether Karpenter's running total of a pool's cost includes the node's claim."""
     labels = facts.claim.metadata.labels if facts.claim is not None else {}
     return all(labels.get(key) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE, names.NODEPOOL))
 
@@ -124,7 +124,7 @@ def _shares(
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
-    """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
+    """Refuse a node that even a plain deletion, the best case, would not justify: no simulation needed."""
     if not asks(facts):
         return None
     best = Approved(savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
@@ -138,7 +138,7 @@ def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Se
 def _score(
     members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
 ) -> tuple[Fraction, Fraction]:
-    """Return the shares, exact; savings of several pools are split by what their nodes cost."""
+    """Return the exact shares; savings across several pools are split by the prices of their nodes."""
     source, whole = sum(facts.price for facts in members), sum(facts.price for facts in nodes)
     savings = Fraction(approved.savings)
     if pools > 1 and whole > 0:
@@ -167,7 +167,7 @@ def _score_float(
 
 
 def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
-    """Refuse a move that saves less than half the share of its pool that it disturbs."""
+    """Refuse a move whose share of savings is less than half its share of disruption."""
     if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
         return None
     score = float(saved / disturbed) if saved > 0 and disturbed else 0.0

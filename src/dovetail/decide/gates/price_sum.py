@@ -1,8 +1,8 @@
 """Is replacing nodes by several new ones worth it? The price gates of spec section 8, each for the sum (section 21).
 
-One new node is judged by `price.judge_replace`. Several may come as any of the types that are left of each, so what is
-left must keep the gates whichever comes: the money that may be spent beyond the cheapest types is shared out equally.
-Sits in decide, beside `price`, below the methods.
+`price.judge_replace` judges one new node. With several, each may be launched as any of its remaining types, so every
+combination must pass the gates: the money that may be spent beyond the cheapest types is shared equally. Sits in
+decide, beside `price`, below the methods.
 """
 
 from collections.abc import Sequence
@@ -59,13 +59,13 @@ def _spot_only(node: NewNode) -> NewNode:
 
 
 def least_price(node: NewNode) -> Money | None:
-    """Return the least that a new node would cost for certain; None where nothing can be launched."""
+    """Return the minimum price of a new node; None if nothing can be launched."""
     launches = [node.worst_launch_price(kind) for kind in node.instance_types]
     return min((launch.amount for launch in launches if launch is not None), default=None)
 
 
 def _refuse_sum(nodes: Sequence[NewNode], paid: Money, required: Fraction) -> Refusal | None:
-    """Ask gates 2 and 3 of the sum of the cheapest types."""
+    """Apply gates 2 and 3 to the sum of the cheapest types."""
     total = 0
     for node in nodes:
         least = least_price(node)
@@ -88,7 +88,7 @@ class _Spare:
         self._free = required <= 0
 
     def affordable(self, node: NewNode) -> list[InstanceType]:
-        """Keep the types within a node's share; with no savings asked for, the sum must still be less than is paid."""
+        """Keep the types within a node's share; if no savings are required, the sum must still be less than now."""
         least = least_price(node) or 0
         kept = []
         for kind in node.instance_types:
@@ -104,7 +104,7 @@ class _Spare:
 def _narrowed(
     sources: Sequence[Source], node: NewNode, kept: list[InstanceType], settings: Settings, *, spot_to_spot: bool
 ) -> NewNode | Refusal:
-    """Ask minValues, the same-type gate and the spot gates of one of the new nodes (section 8, gates 4 and 5)."""
+    """Apply minValues, the same-type gate and the spot gates to one of the new nodes (section 8, gates 4 and 5)."""
     refusal = price.refuse_few_values(node, kept, settings)
     if refusal:
         return refusal
