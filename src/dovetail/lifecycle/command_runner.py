@@ -57,7 +57,7 @@ class CommandRunner:
         self.sweeps = Attempts()
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self._advanced_at: tuple[int, int, int] | None = None
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
