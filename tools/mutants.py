@@ -41,8 +41,8 @@ SOURCES: Final = ROOT / "src" / "dovetail"
 KNOWN: Final = ROOT / "tools" / "mutants_known.txt"
 SURVIVORS_MAX: Final = 0.05
 SLOWER_MAX: Final = 5
-"""A mutant whose tests take so many times the processor time they take without it hangs, which is noticed too."""
-SPARE: Final = 15
+"""A mutant that makes a test take so many times the processor time it takes without it hangs, which is noticed too."""
+SPARE: Final = 5
 """Seconds of processor time that come on top of that."""
 PATIENCE: Final = 1800
 """Seconds of the clock after which a mutant that waits for something without working counts as noticed."""
@@ -437,12 +437,11 @@ class Trials:
 
     def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], note: Path) -> int:
         """Put the mutant in place, in this copy; run tests until one fails."""
-        cost = sum(self.footprints[item.nodeid].cost for item in tests)
-        limit = int(SPARE + SLOWER_MAX * cost)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         for function in self.places[mutant.function]:
             function.__code__ = mutant.changed
         for at, item in enumerate(tests):
+            limit = int(time.process_time() + SPARE + SLOWER_MAX * self.footprints[item.nodeid].cost)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             if not self._passes(item, tests[at + 1] if at + 1 < len(tests) else None):
                 note.write_text(self.failed[0], encoding="utf-8")
                 return NOTICED

@@ -134,7 +134,7 @@ class Talk(Driver):
         self._reported: dict[str, list[str]] = {}
         self.planner = Scribe(self, limit)
         engine = Engine(settings, catalogue, role, decider=self.planner)
-        super().__init__(World() if world is None else world, engine)
+        super().__init__(World() if world is None else world, engine, steps_max=2_000)
 
     def write(self, line: str) -> None:
         """Write a line."""
