@@ -8,6 +8,7 @@ less, another time to wake up, another question to the planner. After a change t
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -835,9 +836,10 @@ def what_is_announced() -> list[str]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_conversation(name: str) -> None:
     """Word for word as it is written down."""
-    said = SCENARIOS[name]()
     known = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    assert said == known
+    for number, (said, written) in enumerate(zip_longest(SCENARIOS[name](), known), 1):
+        if said != written:
+            pytest.fail(f"{name}.txt, line {number}: {said!r} instead of {written!r}")
 
 
 if __name__ == "__main__":
