@@ -191,7 +191,7 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, inside = todo.pop()
-        if isinstance(node, ast.AugAssign) and ast.unparse(node.target).endswith("version"):
+        if isinstance(node, ast.AugAssign | ast.Assign) and _is_version(node):
             continue  # a version only has to be another one
         if isinstance(node, skipped):
             if isinstance(node, ast.AnnAssign) and node.value is not None and inside:
@@ -202,6 +202,12 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
         children = [child for name, child in _children(node) if name not in ("returns", "decorator_list", "annotation")]
         todo.extend((child, inside) for child in children)
+
+
+def _is_version(node: ast.AugAssign | ast.Assign) -> bool:
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    counts = isinstance(node, ast.AugAssign) or isinstance(node.value, ast.Constant)
+    return counts and ast.unparse(target).endswith("version")
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
