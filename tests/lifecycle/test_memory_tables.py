@@ -1,6 +1,8 @@
 """What the engine remembers, at the borders: back-offs, pauses, landings, regrowth, aftercare, waste, outcomes."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -18,14 +20,16 @@ from dovetail.lifecycle.memory.pacing import BackOff, Pacing, stabilization_of
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, LEAST_WAIT, LOOK_AFTER, Regrowth, is_ours
 from dovetail.lifecycle.memory.waste import WasteBook
+from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, Instruction
 from dovetail.lifecycle.owners import Before, missing, owners_of, ready_of, ready_on
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import AnyObject, Node, NodeClaim, ObjectMeta
-from dovetail.model.settings import Stabilization
-from tests.support.conversation import pod, pool, replica_set, stateful_set
+from dovetail.model.settings import Stabilization, StabilizationEnds
+from tests.support.conversation import Talk, pod, pool, replica_set, stateful_set
+from tests.support.lifecycle_world import CALM
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
@@ -597,3 +601,34 @@ def test_events_are_times_of_the_wall() -> None:
     assert later == {"n1": NOW + timedelta(seconds=1) - timedelta(microseconds=3001)}
     events.forget("n1")
     assert events.times(NOW, 5_000_000) == {}
+
+
+# ---------------------------------------------------------------- in the engine
+
+
+def test_nothing_is_remembered_of_a_command_that_was_undone() -> None:
+    """Its deletion is refused after all was noted before its pods leave."""
+    settings = replace(
+        CALM, stabilization=Stabilization(), stabilization_ends=StabilizationEnds.LANDED, validation_delay=0
+    )
+    talk = Talk(settings)
+    limits = json.dumps({"health": {"movedPodsReadyWithin": "60s"}})
+    for item in (pool(annotations={names.POLICY_ANNOTATION: limits}), replica_set("rs", 1), pod("a", "n1", "rs")):
+        talk.world.put(item)
+    talk.world.add_node("n1", want="cost-delete")
+    state = talk.engine._state
+    noted = []
+
+    def fail(asked: Instruction) -> Failure | None:
+        if not isinstance(asked, DeleteNodeClaim):
+            return None
+        books = (state.aftercare._moved, state.landing._moved, state.regrowth._watched, state.outcomes._watched)
+        noted.append(tuple(len(book) for book in books))
+        return Failure.REFUSED
+
+    talk.world.fail = fail
+    talk.begin().run(5)
+    assert talk.ends() == ["failed"]
+    assert noted == [(1, 1, 1, 1)]
+    assert (state.aftercare._moved, state.landing._moved) == ({}, {})
+    assert (state.regrowth._watched, state.outcomes._watched) == ({}, {})
