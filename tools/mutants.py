@@ -6,7 +6,7 @@ A mutant is one operator, constant, condition or call of `decide`, `lifecycle` o
 out. `--each` are drawn for every module by the seed alone. The tests are collected once. A first run notes which test
 calls which function and what it costs; a test that fails there says nothing and is left out, by name. Then a copy of
 the process is made for each mutant: the changed function takes the place of the real one, and the tests that call it
-run until one fails: first those that noticed another change of the function, then the cheapest. Limits count the
+run until one fails: first those that noticed another change there, then the cheapest. Limits count the
 processor's time, not the clock's, so a busy machine kills nothing; a mutant that uses many times as much as the real
 code hangs, which is noticed too.
 
@@ -41,8 +41,8 @@ SOURCES: Final = ROOT / "src" / "dovetail"
 KNOWN: Final = ROOT / "tools" / "mutants_known.txt"
 SURVIVORS_MAX: Final = 0.05
 SLOWER_MAX: Final = 5
-"""A mutant whose tests take so many times the processor time they take without it hangs, which is noticed too."""
-SPARE: Final = 15
+"""A mutant that makes a test take so many times the processor time it takes without it hangs, which is noticed too."""
+SPARE: Final = 5
 """Seconds of processor time that come on top of that."""
 PATIENCE: Final = 1800
 """Seconds of the clock after which a mutant that waits for something without working counts as noticed."""
@@ -321,7 +321,7 @@ class Trials:
     footprints: dict[str, Footprint] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     noticed: dict[str, dict[str, int]] = field(default_factory=dict)
-    """For each function, the tests that noticed a change of it, and how often."""
+    """For each function and each file, the tests that noticed a change of it, and how often."""
     places: dict[str, list[FunctionType]] = field(default_factory=dict)
     """The functions there are, by name."""
 
@@ -420,16 +420,17 @@ class Trials:
 
     def _tests_for(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         """Return the tests that call what is changed: those that noticed others, then the cheap, within the budget."""
-        noticed = self.noticed.get(mutant.function, {})
+        noticed, near = (self.noticed.get(place, {}) for place in (mutant.function, mutant.path))
         calling = []
         for item in items:
             footprint = self.footprints.get(item.nodeid)
             if footprint is not None and footprint.passes and mutant.function in footprint.calls:
-                calling.append((-noticed.get(item.nodeid, 0), footprint.cost, item.nodeid, item))
-        calling.sort(key=lambda entry: entry[:3])
+                order = (-noticed.get(item.nodeid, 0), -near.get(item.nodeid, 0), footprint.cost, item.nodeid)
+                calling.append((order, footprint.cost, item))
+        calling.sort(key=lambda entry: entry[0])
         kept: list[pytest.Item] = []
         spent = 0.0
-        for _, cost, _, item in calling:
+        for _, cost, item in calling:
             if kept and spent + cost > self.budget:
                 break
             kept.append(item)
@@ -438,12 +439,11 @@ class Trials:
 
     def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], note: Path) -> int:
         """Put the mutant in place, in this copy; run tests until one fails."""
-        cost = sum(self.footprints[item.nodeid].cost for item in tests)
-        limit = int(SPARE + SLOWER_MAX * cost)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         for function in self.places[mutant.function]:
             function.__code__ = mutant.changed
         for at, item in enumerate(tests):
+            limit = int(time.process_time() + SPARE + SLOWER_MAX * self.footprints[item.nodeid].cost)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             if not self._passes(item, tests[at + 1] if at + 1 < len(tests) else None):
                 note.write_text(self.failed[0], encoding="utf-8")
                 return NOTICED
@@ -463,8 +463,9 @@ class Trials:
             told = note.read_text(encoding="utf-8") if note.exists() else ended_how
             lives = os.WIFEXITED(status) and os.WEXITSTATUS(status) != NOTICED
             if not lives:
-                counts = self.noticed.setdefault(mutant.function, {})
-                counts[told] = counts.get(told, 0) + 1
+                for place in (mutant.function, mutant.path):
+                    counts = self.noticed.setdefault(place, {})
+                    counts[told] = counts.get(told, 0) + 1
             self._tell(Result(mutant, lives=lives, why=told))
         time.sleep(0.02)
 

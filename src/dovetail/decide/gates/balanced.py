@@ -25,7 +25,7 @@ LEAST = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTotals:
-    """What a pool costs and what disturbing all of it would cost: exact, and as Karpenter's floats."""
+    """The price of a pool and the cost of disrupting all of it: exact, and in Karpenter's floats."""
 
     cost: Fraction
     disruption: Fraction
@@ -36,7 +36,7 @@ class PoolTotals:
 def pool_totals(
     nodes: Sequence[NodeFacts], chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
 ) -> dict[str, PoolTotals]:
-    """Sum price and rescheduling cost over all nodes of each pool; nodes that are no candidates count too."""
+    """Sum price and rescheduling cost over all nodes of each pool, including nodes that are not candidates."""
     prices: dict[str, list[NodeFacts]] = {}
     for facts in nodes:
         if facts.pool_name:
@@ -47,7 +47,7 @@ def pool_totals(
         own = [_own_disruption(facts, chains, settings) for facts in members]
         tracked = claimed
         if settings.rules.tracked_totals:
-            # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
+            # Karpenter adds up the NodeClaims with a known type and offering; if there are none, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
                 tracked = [facts for facts in members if _passes_pods(chains[facts.name][Method.EMPTY])]
@@ -67,7 +67,7 @@ def pool_totals(
 
 
 def _is_tracked(facts: NodeFacts) -> bool:
-    """Return whether Karpenter's running total of a pool's cost has the node's claim in it."""
+    """Return whether Karpenter's running total of a pool's cost includes the node's claim."""
     labels = facts.claim.metadata.labels if facts.claim is not None else {}
     return all(labels.get(key) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE, names.NODEPOOL))
 
@@ -124,10 +124,7 @@ def _shares(
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
-    """Refuse a node of a Balanced pool that a plain deletion, the best that can be, would not justify.
-
-    No simulation is needed for that.
-    """
+    """Refuse a node of a Balanced pool that even a plain deletion would not justify: no simulation needed."""
     best = Approved(savings=facts.price, savings_float=facts.price_float)
     if not totals[facts.pool_name].cost:
         return None
@@ -138,7 +135,7 @@ def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Se
 def _score(
     members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals
 ) -> tuple[Fraction, Fraction]:
-    """Return the shares, exact; savings of several pools are split by what their nodes cost."""
+    """Return the exact shares; savings across several pools are split by the prices of their nodes."""
     source, whole = sum(facts.price for facts in members), sum(facts.price for facts in nodes)
     if not totals.cost:
         return Fraction(0), Fraction(0)
@@ -163,7 +160,7 @@ def _score_float(
 
 
 def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
-    """Refuse a move that saves less than half the share of its pool that it disturbs."""
+    """Refuse a move whose share of savings is less than half its share of disruption."""
     if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
         return None
     score = float(max(saved, 0) / disturbed) if disturbed else 0.0

@@ -1,10 +1,10 @@
-"""Is a cost action worth it? The price gates of spec section 8, in order, on what the simulation says is needed.
+"""Is a cost action worth it? The price gates of spec section 8, in order, on the result of the simulation.
 
 savings-threshold: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given
-the nodes that would go and the one node that would come, it keeps the instance types that may come, or says at which
-gate none was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15`
-compares the floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in
-decide, below the methods.
+the nodes to remove and the one new node, it keeps the instance types that may be launched, or says at which gate none
+was left and with which numbers. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
+floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
+below the methods.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ UNPAYABLE: Final = Fraction(10**30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What the gates ask of a node that would go."""
+    """What the gates need to know about a node to remove."""
 
     name: str
     instance_type: str
@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """A command that is worth it: what comes, what it saves and what it had to save."""
+    """A command that is worth it: its new nodes, what it saves and what it had to save."""
 
     new_nodes: tuple[NewNode, ...] = ()
     savings: Money
@@ -54,7 +54,7 @@ class Approved:
 
     @property
     def value(self) -> Fraction:
-        """Return what it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
+        """Return what it saves beyond what it had to save (spec section 21); moves approved only by waste come last."""
         return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
@@ -62,7 +62,7 @@ Judgement = Approved | Refusal
 
 
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
-    """Judge taking nodes away for nothing: the whole price is saved.
+    """Judge removing nodes without a replacement: the whole price is saved.
 
     Design: savings-threshold, Consolidate-delete behavior.
     """
@@ -105,19 +105,19 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
 
 
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
-    """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
+    """Refuse one node whose pods need a machine of at least a given price, if that is not less than the node's."""
     hopeless = launch.as_float >= price_float if settings.rules.float_prices else launch.amount >= price
     return not_less(price, launch.amount) if hopeless else None
 
 
 def refuse_at_most(sources: Sequence[Source], settings: Settings) -> Refusal | None:
-    """Refuse nodes that save too little even at best: where they go for nothing."""
+    """Refuse nodes that save too little even in the best case, without a replacement."""
     judged = judge_delete(sources, settings)
     return replace(judged, simulated=False) if isinstance(judged, Refusal) else None
 
 
 def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPrice | None) -> Refusal | None:
-    """Refuse one node that saves too little even at best: where it goes for nothing, or for a machine of that price.
+    """Refuse one node that saves too little even in the best case: no replacement, or one of the given price.
 
     What it has to save is given as a ratio.
     """
@@ -139,12 +139,12 @@ def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
 
 
 def least_of(sources: Sequence[Source]) -> Fraction:
-    """Return what nodes have to save although they have wasted enough (setting wasteFloor); at most their threshold."""
+    """Return what nodes must save even after they have wasted enough (setting wasteFloor); at most their threshold."""
     return sum((min(source.least, source.required) for source in sources), Fraction(0))
 
 
 def has_wasted_enough(sources: Sequence[Source]) -> bool:
-    """Return whether nodes have wasted together what their disturbance is worth (spec section 22)."""
+    """Return whether nodes together have wasted as much as their disruption is worth (spec section 22)."""
     asked = Fraction(0)
     for source in sources:
         if source.asked_waste is None:
@@ -154,7 +154,7 @@ def has_wasted_enough(sources: Sequence[Source]) -> bool:
 
 
 def approval(sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, settings: Settings) -> Approved:
-    """Approve what passed: at once where it saves what its disturbance asks for, else by what was wasted."""
+    """Approve a move: because it saves what its disruption requires, or because of what was wasted."""
     asks = settings.rules.savings_threshold
     required = sum((s.required for s in sources), Fraction(0)) if asks else Fraction(0)
     by_waste = savings < required
@@ -168,7 +168,7 @@ def approval(sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings:
 
 
 def float_sum(sources: Sequence[Source]) -> float:
-    """Add prices up as Karpenter does."""
+    """Add prices in Karpenter's float arithmetic."""
     total = 0.0
     for source in sources:
         total += source.price_float
@@ -176,7 +176,7 @@ def float_sum(sources: Sequence[Source]) -> float:
 
 
 def may_be_spot(new_node: NewNode, settings: Settings) -> bool:
-    """Return whether a spot machine could come."""
+    """Return whether a spot machine could be launched."""
     if settings.rules.spot_by_requirements:
         return new_node.allows(names.CAPACITY_TYPE, names.SPOT)
     return names.SPOT in new_node.capacity_types
@@ -198,7 +198,7 @@ class _ExactGates:
         return kept
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
-        """Return whether it was the price or the threshold that left nothing."""
+        """Return whether the price or the threshold left no type."""
         if kept:
             return None
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
@@ -216,14 +216,14 @@ class _ExactGates:
 
 
 class _FloatGates:
-    """Gate 2 as Karpenter's floats have it; it has no gate 3."""
+    """Gate 2 in Karpenter's float arithmetic; it has no gate 3."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.price = float_sum(sources)
         self.exact = sum(source.price for source in sources)
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
-        """Keep the types whose worst launch price is below the nodes' price together."""
+        """Keep the types whose worst launch price is below the total price of the nodes."""
         return _cheaper_than(new_node, self.price)
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
@@ -243,7 +243,7 @@ def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
 
 
 def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
-    """Check minValues again on what is left (Karpenter does, after each price filter); best effort lets it pass."""
+    """Check minValues again on the remaining types, as Karpenter does after each price filter; best effort passes."""
     if not new_node.has_min_values:
         return None
     lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
@@ -263,7 +263,7 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
 
 
 def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
-    """Ask for enough types and launch the cheapest of them (savings-threshold, Spot interaction)."""
+    """Check that there are enough types, and keep the cheapest of them (savings-threshold, Spot interaction)."""
     least = max(1, settings.spot_minimum_types)
     count = len(new_node.instance_types)
     if count < least:
@@ -279,7 +279,7 @@ def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewN
 
 
 def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
-    """Ask for spot alone where both could come: a dearer on-demand node must not come instead (section 8, gate 5)."""
+    """Restrict to spot if both are possible, so that no pricier on-demand node is launched (section 8, gate 5)."""
     if settings.rules.spot_by_requirements:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
         return new_node.narrowed(names.SPOT) if mixed else new_node
@@ -290,9 +290,10 @@ def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
 
 
 def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
-    """Drop what keeping one of the nodes would do as well (section 8, gate 4).
+    """Drop types for which keeping one of the nodes would be as good (section 8, gate 4).
 
-    If a removed node's type is among the types kept, every type priced at or above the cheapest such node goes.
+    If a removed node's type is among the remaining types, every type priced at or above the cheapest such node is
+    dropped.
     """
     offered = {kind.name for kind in new_node.instance_types}
     same = [source for source in sources if source.instance_type in offered]
@@ -314,7 +315,7 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
 def _drop_same_type_float(
     sources: Sequence[Source], same: Sequence[Source], new_node: NewNode, settings: Settings
 ) -> NewNode | Refusal:
-    """Drop the same types as Karpenter does: by compatible offerings only, a type without one counts as 0."""
+    """Drop the same types as Karpenter does: by compatible offerings only; a type without one counts as 0."""
     prices: dict[str, float] = {}
     for source in same:
         if source.offering_price is not None:
@@ -339,7 +340,7 @@ def _same_type(same: Sequence[Source]) -> Refusal:
 
 
 def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
-    """Compute what is saved: never overstated by default, Karpenter's estimate in its profile."""
+    """Compute the savings: never overstated by default; Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
     if settings.rules.hopeful_savings:
         cheapest = new_node.cheapest_launch_price(new_node.instance_types[0])
@@ -352,7 +353,7 @@ def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -
 
 
 def least_price(node: NewNode) -> Money | None:
-    """Return the least that a new node would cost for certain; None where nothing can be launched."""
+    """Return the minimum price of a new node; None if nothing can be launched."""
     launches = [node.worst_launch_price(kind) for kind in node.instance_types]
     return min((launch.amount for launch in launches if launch is not None), default=None)
 

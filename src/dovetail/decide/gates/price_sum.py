@@ -1,8 +1,8 @@
 """Is replacing nodes by several new ones worth it? The price gates of spec section 8, each for the sum (section 21).
 
-One new node is judged by `price.judge_replace`. Several may come as any of the types that are left of each, so what is
-left must keep the gates whichever comes: the money that may be spent beyond the cheapest types is shared out equally.
-Sits in decide, beside `price`, below the methods.
+`price.judge_replace` judges one new node. With several, each may be launched as any of its remaining types, so every
+combination must pass the gates: the money that may be spent beyond the cheapest types is shared equally. Sits in
+decide, beside `price`, below the methods.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def _affordable(node: NewNode, spare: Fraction, *, free: bool) -> list[InstanceT
 def _narrowed(
     sources: Sequence[Source], node: NewNode, kept: list[InstanceType], settings: Settings, *, spot_to_spot: bool
 ) -> NewNode | Refusal:
-    """Ask minValues, the same-type gate and the spot gates of one of the new nodes (section 8, gates 4 and 5)."""
+    """Apply minValues, the same-type gate and the spot gates to one of the new nodes (section 8, gates 4 and 5)."""
     refusal = price.refuse_few_values(node, kept, settings)
     if refusal:
         return refusal
