@@ -193,6 +193,8 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
         node, inside = todo.pop()
         if isinstance(node, ast.AugAssign | ast.Assign) and _is_version(node):
             continue  # a version only has to be another one
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # zip's own assertion
         if isinstance(node, skipped):
             if isinstance(node, ast.AnnAssign) and node.value is not None and inside:
                 todo.append((node.value, inside))
