@@ -1,4 +1,4 @@
-"""The controller on a real API server: memory, CPU and the time from a change to a decision.
+"""The controller at rest on a real API server: memory, CPU and the time from a change to a decision.
 
 Fills an API server of its own (`make assets`) with nodes that are well used, runs `dovetail run` on it as a process,
 and looks from outside: /proc for memory and CPU, the log for times. Nothing outlives the run. Where KARPENTER_BIN names
@@ -24,6 +24,7 @@ from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.e2e_world import ZONES, claim, pod, write_catalogue
 from tests.support.karpenter import BINARY, Karpenter, kwok_pool, prepare
 
+from benchmarks.processes import Watched, at_of, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
 from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient
 from dovetail.live.kubernetes.credentials import connect
@@ -38,9 +39,7 @@ _CALM_SECONDS = 30.0
 _CHURN_SECONDS = 30.0
 _CHURN_PER_SECOND = 20
 _PROBES = 5
-_WAIT_SECONDS = 240.0
-_TICK = os.sysconf("SC_CLK_TCK")
-_PAGE_KIB = 1024
+_OVER = ("done", "failed", "refused")
 _WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 
 
@@ -134,31 +133,6 @@ def _true(*kinds: str) -> list[Tree]:
 # ---------------------------------------------------------------- measuring
 
 
-class Watched:
-    """A process seen from outside."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def mebibytes(self, field: str = "VmRSS") -> float:
-        """Memory now, or at its highest (VmHWM)."""
-        text = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(rf"{field}:\s+(\d+)", text)
-        return round(int(found.group(1)) / _PAGE_KIB, 1) if found else 0.0
-
-    def cpu_seconds(self) -> float:
-        """CPU time so far, user and system."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
-
-    def cores_over(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
-        """How much of one core it uses."""
-        began, cpu = time.monotonic(), self.cpu_seconds()
-        meanwhile()
-        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
-        return round((self.cpu_seconds() - cpu) / (time.monotonic() - began), 4)
-
-
 @contextlib.contextmanager
 def _controller(plane: ControlPlane, folder: Path, poll: str) -> Iterator[tuple[Watched, Path]]:
     settings, log = folder / f"settings-{poll}.json", folder / f"dovetail-{poll}.log"
@@ -180,35 +154,21 @@ def _controller(plane: ControlPlane, folder: Path, poll: str) -> Iterator[tuple[
             process.wait()
 
 
-def _lines(log: Path) -> list[Tree]:
-    text = log.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _wait(check: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while not (found := check()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {_WAIT_SECONDS:.0f} s")
-        time.sleep(0.05)
-    return found
-
-
 def _said(log: Path, text: str) -> list[Tree]:
-    return [line for line in _lines(log) if text in line["message"]]
+    return [line for line in lines_of(log) if text in line["message"]]
 
 
 def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
     first = f"first-{poll}"
     _run(plane, lambda api: _come(api, first))
     with _controller(plane, folder, poll) as (process, log):
-        start = _wait(lambda: _said(log, "starting"), "start")[0]
-        synced = _wait(lambda: _said(log, "in sync"), "sync")[0]
-        decided = _wait(lambda: _decided(log, first), "first decision")[0]
+        start = wait_for(lambda: _said(log, "starting"), "start")[0]
+        synced = wait_for(lambda: _said(log, "in sync"), "sync")[0]
+        decided = wait_for(lambda: _decided(log, first), "first decision")[0]
         _run(plane, lambda api: _go(api, first))
         with plane.client() as api:
             path = "/api/v1/nodes?labelSelector=karpenter.sh/nodepool%3Dbench&limit=1000"
-            _wait(lambda: _all_held(api.request("GET", path)[1]["items"]), "holds")
+            wait_for(lambda: _all_held(api.request("GET", path)[1]["items"]), "holds")
         time.sleep(15)  # the first verdicts and events
         before = _asked(plane)
         calm = process.cores_over(_CALM_SECONDS)
@@ -218,8 +178,8 @@ def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
             "what": what,
             "nodes": NODES,
             "pods": NODES * PODS_PER_NODE,
-            "seconds to sync": round((_at(synced) - _at(start)).total_seconds(), 2),
-            "seconds from start to first decision": round((_at(decided) - _at(start)).total_seconds(), 2),
+            "seconds to sync": round((at_of(synced) - at_of(start)).total_seconds(), 2),
+            "seconds from start to first decision": round((at_of(decided) - at_of(start)).total_seconds(), 2),
             "MiB steady": process.mebibytes(),
             "MiB peak": process.mebibytes("VmHWM"),
             "cores idle": calm,
@@ -241,10 +201,6 @@ def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
 
 def _all_held(items: list[Tree]) -> bool:
     return all("dovetail.dev/hold" in (item["metadata"].get("annotations") or {}) for item in items)
-
-
-def _at(line: Tree) -> datetime:
-    return datetime.fromisoformat(line["time"])
 
 
 def _run(plane: ControlPlane, work: Callable[[ApiClient], Awaitable[None]]) -> None:
@@ -278,11 +234,16 @@ def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
 
     _run(plane, come)
     try:
-        lines = _wait(lambda: _decided(log, name), "decision")
-        return (_at(lines[0]) - changed[0]).total_seconds()
+        lines = wait_for(lambda: _decided(log, name), "decision")
+        return (at_of(lines[0]) - changed[0]).total_seconds()
     finally:
         _run(plane, lambda api: _go(api, name))
-        _wait(lambda: [line for line in _lines(log) if line.get("phase") in ("done", "failed", "refused")], "end")
+        wait_for(lambda: _ended(log, name), "end")
+
+
+def _ended(log: Path, node: str) -> list[Tree]:
+    """Return the lines that say that what was decided of a machine is over."""
+    return [line for line in lines_of(log) if line.get("phase") in _OVER and line.get("nodes") == node]
 
 
 async def _come(api: ApiClient, name: str) -> None:
@@ -300,7 +261,7 @@ async def _go(api: ApiClient, name: str) -> None:
 
 def _decided(log: Path, node: str) -> list[Tree]:
     """The lines that say that a machine is to go."""
-    return [line for line in _lines(log) if line.get("phase") == "validating" and line.get("nodes") == node]
+    return [line for line in lines_of(log) if line.get("phase") == "validating" and line.get("nodes") == node]
 
 
 def _asked(plane: ControlPlane) -> dict[str, float]:
