@@ -216,6 +216,10 @@ class ControlPlane:
         alive = {name for name, process in self._processes.items() if process.poll() is None}
         return [name for name in PROGRAMS_OF_A_CLUSTER if name in alive]
 
+    def pid(self, name: str) -> int:
+        """Return the process of a program that is alive."""
+        return self._processes[name].pid
+
     def log(self, name: str) -> str:
         """Read what a program has said so far."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
