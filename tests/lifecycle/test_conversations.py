@@ -8,6 +8,7 @@ less, another time to wake up, another question to the planner. After a change t
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,7 @@ from tests.support.conversation import (
     METHOD,
     PODS,
     SAVES,
+    WITH,
     Talk,
     deployment,
     pod,
@@ -157,6 +159,73 @@ def refused_again_and_again() -> list[str]:
     talk.planner.refuse = lambda command: "never"
     talk.begin().run(100)
     return talk.lines
+
+
+@scenario
+def refused_commands_give_way() -> list[str]:
+    """A command that is refused is not begun again while those that were in validation then still are."""
+    talk = Talk(replace(CALM, poll_interval=SECOND))
+    world = stage(talk, a="delete")
+    talk.planner.refuse = lambda command: "not yet" if talk.planner.validations <= 3 else ""
+    talk.begin()
+    for seconds, name in ((2, "x"), (2, "c"), (4, "b")):
+        talk.run(seconds)
+        world.add_node(name, want="delete")
+        talk.flush()
+    talk.run(45)
+    return talk.lines
+
+
+@scenario
+def a_command_of_two_pools() -> list[str]:
+    """Each pool's start is noted with its own nodes; the pools of its candidates pause, wait and are left alone."""
+    talk = Talk(PAUSES)
+    world = talk.world
+    for name in ("web", "two"):
+        world.put(pool(name, **RATE))
+    world.put(pool("three"))
+    world.add_node("a", want="cost-replace2", **{WITH: "b c d"})
+    for name, of in (("b", "two"), ("c", "web"), ("d", "three"), ("rest", "web")):
+        world.add_node(name, pool=of)
+    talk.begin().run(150)
+    return talk.lines
+
+
+@scenario
+def a_command_of_a_pool_that_waits_for_an_earlier_one() -> list[str]:
+    """One of its two pools is enough: the last cost action there did not hold."""
+    talk = Talk(CALM, catalogue=_catalogue())
+    world = stage(talk, a="cost-delete", rest="")
+    world.put(pool("two"))
+    talk.begin().run(25)
+    talk.lose_sight("Pod", "on-a", "d")
+    talk.see(_provisioned("back", "back", **LAUNCHED), pod("new-a", "back"))
+    talk.run(10)
+    world.add_node("b", pool="two", want="cost-delete", **{WITH: "rest"})
+    talk.flush()
+    talk.run(30)
+    return talk.lines
+
+
+@scenario
+def pools_that_recover() -> list[str]:
+    """A command that ends well ends the row of failures: the next one waits for the first time again."""
+    lines = []
+    for kind in (CreateNodeClaim, TaintNode):
+        talk = Talk(QUICK)
+        world = stage(talk, a="replace", b="replace", c="replace")
+        failing = [True]
+        world.fail = lambda asked, k=kind, f=failing: (  # type: ignore[misc]
+            Failure.REFUSED if f[0] and isinstance(asked, k) else None
+        )  # fmt: skip
+        talk.planner.limit = 1
+        talk.begin().run(120)
+        failing[0] = False
+        talk.run(200)
+        failing[0] = True
+        talk.run(150)
+        lines += talk.brief()
+    return lines
 
 
 @scenario
@@ -835,9 +904,10 @@ def what_is_announced() -> list[str]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_conversation(name: str) -> None:
     """Word for word as it is written down."""
-    said = SCENARIOS[name]()
     known = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    assert said == known
+    for number, (said, written) in enumerate(zip_longest(SCENARIOS[name](), known), 1):
+        if said != written:
+            pytest.fail(f"{name}.txt, line {number}: {said!r} instead of {written!r}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ formula are powers of two; so sums are exact integers and a node's cost is an ex
 decide, at the bottom.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -89,9 +90,8 @@ def lifetime_remaining_float(expire_after: int | None, created: datetime | None,
         return 1.0
     total = expire_after / 1e9
     left = total - (now - created).total_seconds()
-    if total == 0:
-        return float("nan") if left == 0 else (0.0 if left < 0 else 1.0)
-    return max(0.0, min(1.0, left / total))
+    share = left / total if total else left * math.inf
+    return max(min(share, 1.0), 0.0)  # in this order, which keeps a NaN
 
 
 def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:

@@ -117,7 +117,7 @@ class Guards:
         )
         keys = self._keys.setdefault(namespace, [])
         if spec.selector.match_labels:
-            key, value = min(spec.selector.match_labels.items())
+            key, value = next(iter(spec.selector.match_labels.items()))  # any of them will do
             if key not in keys:
                 keys.append(key)
             self._by_label.setdefault((namespace, key, value), []).append(guard)
@@ -133,10 +133,8 @@ class Guards:
             value = labels.get(key)
             if value is not None and (known := self._by_label.get((namespace, key, value))):
                 found.extend(guard for guard in known if guard.selector.matches(labels))
-        if namespace in self._others:
-            found.extend(guard for guard in self._others[namespace] if guard.selector.matches(labels))
-        if len(found) > 1:
-            found.sort(key=lambda g: g.key)
+        found.extend(guard for guard in self._others.get(namespace, ()) if guard.selector.matches(labels))
+        found.sort(key=lambda g: g.key)
         return found
 
     def over(self, pods: Iterable[Pod]) -> frozenset[str]:
@@ -162,7 +160,7 @@ def _key(pdb: PodDisruptionBudget) -> str:
 
 
 def _asks_the_same(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
-    return _key(one) == _key(other) and (one.spec is other.spec or one.spec == other.spec)
+    return _key(one) == _key(other) and one.spec == other.spec
 
 
 def _would_be_evicted(pod: Pod, now: datetime) -> bool:

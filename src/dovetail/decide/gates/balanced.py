@@ -120,37 +120,32 @@ def _shares(
     for pool in pools:
         members = [facts for facts in nodes if facts.pool_name == pool]
         if asks(members[0]):
-            yield pool, score(members, nodes, approved, totals[pool], len(pools))
+            yield pool, score(members, nodes, approved, totals[pool])
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
-    """Refuse a node that even a plain deletion, the best case, would not justify: no simulation needed."""
-    if not asks(facts):
-        return None
-    best = Approved(savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
-    own = totals.get(facts.pool_name)
-    if own is None or own.cost <= 0:
+    """Refuse a node of a Balanced pool that even a plain deletion would not justify: no simulation needed."""
+    best = Approved(savings=facts.price, savings_float=facts.price_float)
+    if not totals[facts.pool_name].cost:
         return None
     refusal = refuse((facts,), best, totals, settings)
     return None if refusal is None else replace(refusal, simulated=False)
 
 
 def _score(
-    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals
 ) -> tuple[Fraction, Fraction]:
     """Return the exact shares; savings across several pools are split by the prices of their nodes."""
     source, whole = sum(facts.price for facts in members), sum(facts.price for facts in nodes)
-    savings = Fraction(approved.savings)
-    if pools > 1 and whole > 0:
-        savings = savings * source / whole
-    disruption = sum((facts.rescheduling_cost for facts in members), Fraction(0))
-    if totals.cost <= 0 or totals.disruption <= 0:
+    if not totals.cost:
         return Fraction(0), Fraction(0)
+    savings = Fraction(approved.savings * source, whole) if whole else Fraction(approved.savings)
+    disruption = sum((facts.rescheduling_cost for facts in members), Fraction(0))
     return savings / totals.cost, disruption / totals.disruption
 
 
 def _score_float(
-    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals
 ) -> tuple[float, float]:
     source = whole = cost = 0.0
     for facts in members:
@@ -158,11 +153,9 @@ def _score_float(
         cost += facts.rescheduling_cost_float
     for facts in nodes:
         whole += facts.price_float
-    savings = approved.savings_float
-    if pools > 1 and whole > 0:
-        savings = savings * (source / whole)
-    if totals.cost_float <= 0 or totals.disruption_float <= 0:
+    if not totals.cost_float:
         return 0.0, 0.0
+    savings = approved.savings_float * (source / whole) if whole else approved.savings_float
     return savings / totals.cost_float, cost / totals.disruption_float
 
 
@@ -170,7 +163,7 @@ def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float
     """Refuse a move whose share of savings is less than half its share of disruption."""
     if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
         return None
-    score = float(saved / disturbed) if saved > 0 and disturbed else 0.0
+    score = float(max(saved, 0) / disturbed) if disturbed else 0.0
     return Refusal(
         gate=Gate.BALANCED,
         why=f"It saves {float(saved):.2%} of the cost of NodePool {pool} and disturbs {float(disturbed):.2%} of it: "

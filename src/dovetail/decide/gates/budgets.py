@@ -43,7 +43,7 @@ class Allowance:
     @property
     def left(self) -> int:
         """Return how many more nodes may leave now."""
-        return max(0, self.allowed - self.used) if self.allowed != UNLIMITED else max(0, UNLIMITED - self.used)
+        return max(0, self.allowed - self.used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,11 @@ def rate_allowance(
     used = planned + sum(entry.nodes for entry in recent)
     free_at, over = None, used - amount
     for entry in recent:
-        if over < 0 or amount == 0:
+        if over < 0:
             break
         over -= entry.nodes
         free_at = later(entry.at, budget.per)
-    return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 and used >= amount else None)
+    return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 else None)
 
 
 class BudgetLedger:
@@ -204,9 +204,9 @@ class BudgetLedger:
         """Count the nodes of commands in validation, which the history does not contain yet."""
         history = self._histories.get(pool, ())
         noted = {entry.command for entry in history or ()}
-        pool_of = {facts.name: facts.pool_name for facts in self.nodes_of.get(pool, ())}
+        own = {facts.name for facts in self.nodes_of[pool]}
         return sum(
-            entry.node in pool_of
+            entry.node in own
             and entry.command_id not in noted
             and names_reason(budget, REASON_OF[entry.method], self.settings)
             for entry in self.in_flight.leaving

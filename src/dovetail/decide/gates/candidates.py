@@ -99,11 +99,13 @@ def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, C
     if facts.policy is None or not facts.policy.repair:
         return {}
     results = _run(REPAIR_RULES, facts, gate_context)
-    if results[-1].passed and facts.sickness is not None:
+    if results[-1].passed:
+        assert facts.sickness is not None
+        assert facts.claim is not None
         pods = _run(
             (node_rules.pods_may_be_disrupted, node_rules.pdbs_allow, node_rules.can_surge), facts, gate_context
         )  # a workload's window is for voluntary disruption
-        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        bounded = facts.sickness.rule.drain_for is not None or is_bounded(facts.claim)
         results += tuple(_waived(result) for result in pods) if bounded else pods
     return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
 
@@ -114,9 +116,10 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
         return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
+    assert facts.claim is not None
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
-    if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
+    if is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
     for method in Method:
         if method is Method.UNHEALTHY:

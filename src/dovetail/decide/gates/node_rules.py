@@ -87,9 +87,9 @@ def not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
 def node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     """Check the do-not-disrupt annotations of the node and its NodeClaim."""
     gate = Gate.NODE_DO_NOT_DISRUPT
+    assert facts.claim is not None
     if gate_context.settings.rules.own_annotations:
-        claim = facts.claim.metadata.annotations if facts.claim else {}
-        for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
+        for where, annotations in (("node", facts.annotations), ("NodeClaim", facts.claim.metadata.annotations)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
                 return stopped(
                     gate,

@@ -49,7 +49,7 @@ class Approved:
     new_nodes: tuple[NewNode, ...] = ()
     savings: Money
     savings_float: float
-    required: Fraction
+    required: Fraction = Fraction(0)
     by_waste: bool = False
 
     @property
@@ -68,9 +68,9 @@ def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     """
     price = sum(source.price for source in sources)
     required = required_of(sources, settings)
-    if settings.rules.savings_threshold and price < required:
+    if price < required:
         return below_threshold(price, price, required, replaced=False)
-    return approval(sources, (), price, float_sum(sources), settings)
+    return approval(sources, (), price, settings)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
@@ -135,7 +135,7 @@ def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
         return Fraction(0)
     if has_wasted_enough(sources):
         return least_of(sources)
-    return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+    return sum((source.required for source in sources), Fraction(0))
 
 
 def least_of(sources: Sequence[Source]) -> Fraction:
@@ -153,9 +153,7 @@ def has_wasted_enough(sources: Sequence[Source]) -> bool:
     return sum(source.wasted for source in sources) >= asked > 0
 
 
-def approval(
-    sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, estimate: float, settings: Settings
-) -> Approved:
+def approval(sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, settings: Settings) -> Approved:
     """Approve a move: because it saves what its disruption requires, or because of what was wasted."""
     asks = settings.rules.savings_threshold
     required = sum((s.required for s in sources), Fraction(0)) if asks else Fraction(0)
@@ -163,7 +161,7 @@ def approval(
     return Approved(
         new_nodes=new_nodes,
         savings=savings,
-        savings_float=estimate,
+        savings_float=float_sum(sources) - sum(map(_cheapest_float, new_nodes)),
         required=least_of(sources) if by_waste else required,
         by_waste=by_waste,
     )
@@ -232,8 +230,7 @@ class _FloatGates:
         """Return the refusal that nothing is cheaper, if that is so."""
         if kept:
             return None
-        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
-        return no_cheaper(self.exact, min((p.amount for p in launches if p is not None), default=None))
+        return no_cheaper(self.exact, least_price(new_node))
 
 
 def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
@@ -250,7 +247,7 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
     if not new_node.has_min_values:
         return None
     lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
-    if not settings.rules.strict_min_values and (lenient or not kept):
+    if lenient and not settings.rules.strict_min_values:
         return None
     check = new_node.check_min_values(kept)
     if check.met:
@@ -267,7 +264,7 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
 
 def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
     """Check that there are enough types, and keep the cheapest of them (savings-threshold, Spot interaction)."""
-    least = settings.spot_minimum_types
+    least = max(1, settings.spot_minimum_types)
     count = len(new_node.instance_types)
     if count < least:
         return Refusal(
@@ -301,7 +298,7 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
     offered = {kind.name for kind in new_node.instance_types}
     same = [source for source in sources if source.instance_type in offered]
     if settings.rules.float_prices:
-        return _drop_same_type_float(same, new_node, settings)
+        return _drop_same_type_float(sources, same, new_node, settings)
     if not same:
         return new_node
     ceiling = min(source.price for source in same)
@@ -311,11 +308,13 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
         if launch is not None and launch.amount < ceiling:
             kept.append(kind)
     if not kept:
-        return _same_type(same, ceiling)
+        return _same_type(same)
     return refuse_few_values(new_node, kept, settings) or new_node.with_types(kept)
 
 
-def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
+def _drop_same_type_float(
+    sources: Sequence[Source], same: Sequence[Source], new_node: NewNode, settings: Settings
+) -> NewNode | Refusal:
     """Drop the same types as Karpenter does: by compatible offerings only; a type without one counts as 0."""
     prices: dict[str, float] = {}
     for source in same:
@@ -326,28 +325,39 @@ def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: S
     kept = _cheaper_than(new_node, ceiling)
     refusal = refuse_few_values(new_node, kept, settings)
     if refusal is None and not kept:
-        refusal = _same_type(same, min((s.price for s in same), default=0))
+        refusal = _same_type(same) if same else no_cheaper(sum(source.price for source in sources), None)
     return refusal or new_node.with_types(kept)
 
 
-def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
-    first = min(same, key=lambda s: (s.price, s.name), default=None)
-    name = first.name if first else ""
+def _same_type(same: Sequence[Source]) -> Refusal:
+    first = min(same, key=lambda s: (s.price, s.name))
+    price = dollars(first.price)
     return Refusal(
         gate=Gate.SAME_TYPE,
-        why=f"Keeping {name} and deleting the others would do as well: no type is cheaper than its {dollars(ceiling)}.",
-        figures={"node": name, "price": dollars(ceiling, bare=True)},
+        why=f"Keeping {first.name} and deleting the others would do as well: no type is cheaper than its {price}.",
+        figures={"node": first.name, "price": dollars(first.price, bare=True)},
     )
 
 
 def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
     """Compute the savings: never overstated by default; Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
-    cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
-    estimate = float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
     if settings.rules.hopeful_savings:
+        cheapest = new_node.cheapest_launch_price(new_node.instance_types[0])
         savings = price - (cheapest.amount if cheapest else 0)
     else:
-        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
-        savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
-    return approval(sources, (new_node,), savings, estimate, settings)
+        least = least_price(new_node)
+        assert least is not None  # the gates keep only what can be launched
+        savings = price - least
+    return approval(sources, (new_node,), savings, settings)
+
+
+def least_price(node: NewNode) -> Money | None:
+    """Return the minimum price of a new node; None if nothing can be launched."""
+    launches = [node.worst_launch_price(kind) for kind in node.instance_types]
+    return min((launch.amount for launch in launches if launch is not None), default=None)
+
+
+def _cheapest_float(node: NewNode) -> float:
+    cheapest = node.cheapest_launch_price(node.instance_types[0])
+    return cheapest.as_float if cheapest else 0.0

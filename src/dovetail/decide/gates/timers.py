@@ -10,7 +10,7 @@ from datetime import datetime
 
 from dovetail.decide.facts.node_facts import NodeFacts, Timer
 from dovetail.model import names
-from dovetail.model.objects import NodeClaim, condition
+from dovetail.model.objects import NodeClaim, condition, is_true
 from dovetail.model.settings import Settings
 
 
@@ -52,19 +52,17 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting says so,
     those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
-    if settings.rules.grace_period and not settings.consolidate_after_hides_destinations:
-        return [facts for facts in nodes if in_grace_period(facts, now)]
-    closed = []
-    for facts in nodes:
-        if facts.policy is None:
-            continue
-        hidden = settings.rules.grace_period and in_grace_period(facts, now)
-        if not hidden and settings.consolidate_after_hides_destinations:
-            timer = _destination_timer(facts, settings)
-            hidden = timer is not None and timer.running(now)
-        if hidden:
-            closed.append(facts)
-    return closed
+    grace, hides = settings.rules.grace_period, settings.consolidate_after_hides_destinations
+    return [
+        facts
+        for facts in nodes
+        if (grace and in_grace_period(facts, now)) or (hides and _is_hidden_destination(facts, settings, now))
+    ]
+
+
+def _is_hidden_destination(facts: NodeFacts, settings: Settings, now: datetime) -> bool:
+    timer = _destination_timer(facts, settings)
+    return timer is not None and timer.running(now)
 
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
@@ -74,7 +72,5 @@ def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
     claim, policy = facts.claim, facts.policy
     if claim is None or policy is None:
         return None
-    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
-    if initialized is None or initialized.status != "True":
-        return None
-    return facts.timer(policy.consolidate_after)
+    initialized = is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
+    return facts.timer(policy.consolidate_after) if initialized else None
