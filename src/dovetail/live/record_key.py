@@ -34,7 +34,7 @@ async def load_seal(client: ApiClient, namespace: str) -> Seal:
         except ApiError as error:
             if error.status == 403:
                 rule = SECRET.rule("get, patch", SECRET_NAME)
-                message = f"not allowed to use Secret {namespace}/{SECRET_NAME}: add {rule} to our role there ({error})"
+                message = f"not allowed to use Secret {namespace}/{SECRET_NAME}: add {rule} to Dovetail's role there ({error})"
                 raise KeyRefusedError(message) from None
             if error.status != 409:
                 raise
