@@ -318,7 +318,7 @@ class Engine:
 
     def _answer(self, event: InstructionSucceeded | InstructionFailed) -> None:
         state = self._state
-        run = state.runs.get(event.id.split("/", 1)[0])
+        run = state.runs.get(event.id.partition("/")[0])
         if run is not None:
             run.attempts.answer(event, state.elapsed)
         else:
