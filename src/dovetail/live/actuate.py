@@ -74,7 +74,9 @@ class Actuator:
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=str(error))
 
     async def _carry_out(self, asked: ClusterInstruction) -> Answer:
-        for attempt in range(1, CONFLICT_TRIES + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
             known: dict[Ref, Tree | None] = {}
             while isinstance(outcome := effect(asked, known, context), Read):
@@ -97,7 +99,6 @@ class Actuator:
                         return InstructionSucceeded(id=asked.id, uid=uid)
                 case _:
                     assert_never(outcome)
-        raise AssertionError("the loop returns or raises")
 
     async def _read(self, ref: Ref) -> Tree | None:
         if ref.kind == PODS_ON:
