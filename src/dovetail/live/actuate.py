@@ -1,9 +1,9 @@
-"""Carries out the engine's instructions on a real cluster.
+"""Executes the engine's instructions on a real cluster.
 
-What an instruction means is decided by `lifecycle.effects`; this module only reads and writes. Every write is
-conditional: on the resource version that was read (patches), on the uid (deletions), on the name (creations). If
-something changed in between, everything is read and decided again. Answers with an event that names the instruction;
-never raises for what a server may say.
+`lifecycle.effects` decides what an instruction means; this module only reads and writes. Every write is conditional: on
+the resource version that was read (patches), on the uid (deletions), on the name (creations). If something changed in
+between, everything is read and decided again. Returns an event that names the instruction; never raises because of a
+server's response.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _RESOURCES: Final[dict[str, Resource]] = {**BY_KIND, EVENT.kind: EVENT}
 
 @dataclass(slots=True, kw_only=True)
 class Actuator:
-    """Acts for the engine. `identity` names this controller in events; `may_act` is asked before every single write."""
+    """Acts for the engine. `identity` names this controller in events; `may_act` is called before every write."""
 
     client: ApiClient
     identity: str
@@ -62,7 +62,7 @@ class Actuator:
     writes: int = 0
 
     async def carry_out(self, instruction: ClusterInstruction) -> Answer:
-        """Execute the instruction and return the event that answers it."""
+        """Execute the instruction and return the resulting event."""
         try:
             return await self._carry_out(instruction)
         except ApiError as error:
