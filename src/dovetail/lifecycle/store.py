@@ -198,15 +198,20 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
-            self.marked_claims.pop(item.metadata.name, None)
+            self._unmark(self.marked_claims, item.metadata.name)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             nodes = self._nodes_of_pool[pool]
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
-            self.marked_nodes.pop(item.metadata.name, None)
+            self._unmark(self.marked_nodes, item.metadata.name)
             self.closing_nodes.pop(item.metadata.name, None)
+
+    def _unmark(self, marked: dict[str, None], name: str) -> None:
+        if name in marked:
+            del marked[name]
+            self.marks_version += 1
 
     # ------------------------------------------------------------ asking
 
