@@ -25,6 +25,8 @@ _META_FIELDS: Final = tuple(
 )
 _TOMBSTONES_MAX: Final = 20_000
 _TERMINAL: Final = ("Succeeded", "Failed")
+_NOWHERE: Final = -1
+"""The place of an object that was not in the listing before (`Listing.origin`)."""
 
 
 class _Column:
@@ -50,11 +52,11 @@ class _Column:
         at = bisect_left(self.places, place)
         if at < len(self.places) and self.places[at] == place:
             self.items[at] = item
-            self._origin[at] = -1
+            self._origin[at] = _NOWHERE
         else:
             self.places.insert(at, place)
             self.items.insert(at, item)
-            self._origin.insert(at, -1)
+            self._origin.insert(at, _NOWHERE)
         self.by_place[place] = item
         self._changed()
 
