@@ -544,6 +544,28 @@ def test_time_out_comes_at_its_time() -> None:
     assert made.history == [(Phase.WAITING, Signal.TIMED_OUT)]
 
 
+def test_all_candidates_and_all_replacements_count() -> None:
+    """One that is tainted, ready, or gone is not enough where there are two."""
+    marked = (node("a", DISRUPTED, of="mine"), its_claim("a"), node("b"), its_claim("b"))
+    tainting = run("a", "b", phase=Phase.TAINTING, deadline=10**18)
+    assert signals.signal(tainting, view(*marked)) is None
+    both = view(*marked[:2], node("b", DISRUPTED, of="mine"), its_claim("b"))
+    assert signals.signal(tainting, both) is Signal.TAINTED_NOTHING_TO_LAUNCH
+    assert signals.signal(tainting, view(*marked[:2])) is Signal.TAINTED_NOTHING_TO_LAUNCH
+    assert signals.signal(tainting, view()) is Signal.CANDIDATES_GONE
+    waiting = run("a", phase=Phase.WAITING, replacements=("r", "s"), deadline=10**18)
+    ready = [(names.CONDITION_INITIALIZED, "True", "")]
+    one = (*marked[:2], claim("r", of="mine", conditions=ready))
+    assert signals.signal(waiting, view(*one, claim("s", of="mine"))) is None
+    assert signals.signal(waiting, view(*one, claim("s", of="mine", conditions=ready))) is Signal.INITIALIZED
+    deleting = run("a", "b", phase=Phase.DELETING)
+    assert signals.signal(deleting, view(*marked[2:])) is None
+    assert signals.signal(deleting, view(its_claim("b", leaving=True))) is Signal.DELETED
+    draining = run("a", "b", phase=Phase.DRAINING)
+    assert signals.signal(draining, view(its_claim("b", leaving=True))) is None
+    assert signals.signal(draining, view()) is Signal.DRAINED
+
+
 # ---------------------------------------------------------------- steps
 
 
@@ -724,6 +746,7 @@ def test_clear_is_done(items: tuple[AnyObject, ...], answer: Failure | str | Non
         ((), Failure.REFUSED, None, False, True),
         ((), Failure.NOT_FOUND, None, False, True),
         ((), Failure.UNREACHABLE, None, False, False),
+        ((), "", None, False, False),
         ((claim("r", of="theirs"),), Failure.UNREACHABLE, None, False, False),
     ],
 )
@@ -737,7 +760,7 @@ def test_undoing_a_replacement_is_done(
     if deleted is not None:
         answered(made, "mine/delete/r", deleted)
     assert done(Step.DELETE_REPLACEMENTS, "r", made, *items) == over
-    if created is Failure.UNREACHABLE:
+    if created in (Failure.UNREACHABLE, ""):
         again = made.attempts.get("mine/create/r")
         assert again is not None
         assert not done(Step.DELETE_REPLACEMENTS, "r", made, *items, elapsed=again.again_at - 1)
@@ -764,6 +787,32 @@ def test_which_replacement_a_roll_back_keeps(conditions: list[Any], moved: str, 
     assert steps.keeps(made, "r", seen) == kept
     wanted = [step for step, target in steps.open_steps(made, seen) if target == "r"]
     assert wanted == [Step.CLEAR if kept else Step.DELETE_REPLACEMENTS]
+
+
+def test_one_node_that_leaves_is_enough() -> None:
+    """Its pods may be on the replacements; its pool's history stays."""
+    made = run("a", "b", phase=Phase.ROLLING_BACK, replacements=("r",))
+    answered(made, "mine/note/web", None)
+    items = (node("a"), node("b"), its_claim("b"), claim("r", of="mine", conditions=READY))
+    assert steps.keeps(made, "r", view(*items))
+    assert done(Step.FORGET, "web", made, *items, pool())
+    assert not steps.keeps(made, "r", view(*items, its_claim("a")))
+    assert not done(Step.FORGET, "web", made, *items, its_claim("a"), pool())
+
+
+def test_one_pool_that_refuses_its_note_is_enough() -> None:
+    """Of a command of two pools."""
+    made = run("a", phase=Phase.NOTING, deadline=10**18)
+    made.candidates = (candidate("a"), candidate("b", "two"))
+    answered(made, "mine/note/two", Failure.REFUSED)
+    seen = view(node("a"), its_claim("a"), pool(), pool("two"), rate_span=lambda of: 1, manages=lambda of: True)
+    assert signals.signal(made, seen) is Signal.INSTRUCTION_REFUSED
+
+
+def test_evictions_are_no_open_steps() -> None:
+    """They go one by one."""
+    made = run("a", phase=Phase.EVICTING, replacements=("r",))
+    assert list(steps.open_steps(made, view(pod("y", "a"), evicts=True))) == []
 
 
 def test_what_a_deletion_says() -> None:
@@ -826,6 +875,13 @@ def test_instructions_are_asked_for_when_they_are_due() -> None:
 # ---------------------------------------------------------------- evictions and surges
 
 
+def bare(name: str, **requests: str) -> Pod:
+    """Return a pod on node a that asks for these alone."""
+    tree = msgspec.to_builtins(pod(name, "a"))
+    tree["spec"]["containers"][0]["resources"]["requests"] = requests
+    return msgspec.convert(tree, Pod, strict=False)
+
+
 def test_who_is_evicted_in_which_order() -> None:
     """Picky pods first, then by processors and memory, then by name; not who leaves, stays or was asked for."""
     zone = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
@@ -840,7 +896,7 @@ def test_who_is_evicted_in_which_order() -> None:
         pod("daemon", "a", "ds", kind="DaemonSet", cpu="9"), pod("elsewhere", "b", cpu="9"),
         pod("kept", "a", cpu="9", annotations={names.DO_NOT_DISRUPT: "true"}),
         msgspec.convert(leaving, Pod, strict=False), pod("nothing", "a", cpu="0", memory="0"),
-        pod("least", "a", cpu="1m", memory="0"),
+        pod("least", "a", cpu="1m", memory="0"), bare("bare"), bare("amount", cpu="1n"), bare("mem", memory="1"),
     ]  # fmt: skip
     made = run("a", phase=Phase.EVICTING)
     seen = view(*items, evicts=True)
@@ -849,11 +905,11 @@ def test_who_is_evicted_in_which_order() -> None:
         order.append(found.metadata.name)
         made.attempts.ask(evictions.evict_id(made, found), 0)
     assert order == [
-        "affine", "selects", "prefers", "big", "much", "also", "small", "least", "nothing"
+        "affine", "selects", "prefers", "big", "much", "also", "small", "amount", "least", "mem", "bare", "nothing"
     ]  # fmt: skip
     assert evictions.evict_id(made, items[0]) == "mine/evict/d/small/small"
     assert made.to_evict is not None
-    assert len(made.to_evict) == 9
+    assert len(made.to_evict) == 12
     seen.store.observe(pod("late", "a", cpu="5"))
     assert evictions.next_pod(made, seen) is None, "who came since is the drain's"
 
@@ -1013,6 +1069,16 @@ def test_what_is_under_way(item: NodeClaim | None, phase: Phase, launches: bool 
     assert found.launches == ((replace(spec, pods=("d/x",)),) if launches else ())
     kept = [] if launches is None else [Placement(node="dest", pods=("d/y",))]
     assert list(found.placements) == [*(Placement(node=place, pods=("d/x",)) for place in places), *kept]
+
+
+def test_a_plan_has_a_name_for_every_replacement() -> None:
+    """One more or less would be a mistake of ours."""
+    spec = Replacement(node_pool="web", instance_types=("m",))
+    command = Command(
+        action=Action.REPLACE_COST, method=Method.SINGLE_NODE, nodes=("a",), replacements=(spec, spec)
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="zip"):
+        flight.under_way([run("a", replacements=("r",), command=command)], Store())
 
 
 def test_whether_pods_have_come() -> None:
