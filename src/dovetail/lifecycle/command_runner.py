@@ -11,7 +11,8 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.lookout import Lookout
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -58,6 +59,7 @@ class CommandRunner:
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self.lookout = Lookout()
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
@@ -150,18 +152,23 @@ class CommandRunner:
     # ------------------------------------------------------------ going on
 
     def advance(self, *, changed: bool) -> None:
-        """Move every command on as far as it goes; `changed`: even those whose objects have not changed."""
+        """Move commands on as far as they go; `changed`: even if no Node, NodeClaim or NodePool has changed."""
         state, store = self._state, self._state.store
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
+        if key[2] != self._advanced_at[2]:
+            self.lookout.all_changed()
         self._advanced_at = key
         view, facts = state.view(), state.facts_version
-        for run in tuple(state.runs.values()):
-            due = run.next_at()
-            if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
+        for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
+            asked = run.attempts.version
+            self._advance_one(run, view)
+            if run.is_over:
+                self.lookout.forget(run.id)
                 continue
-            if not waits_for_drains(run, view):
-                self._advance_one(run, view)
+            self.lookout.looked_at(run, store)
+            if run.attempts.version != asked:
+                self.lookout.is_new_for(run.id)
         self._rests_at = facts if changed and state.facts_version == facts else None
 
     def advance_again(self) -> None:
