@@ -7,7 +7,7 @@ place goes to the end of the queue until a whole turn brings nothing.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dovetail.model.settings import MinValuesPolicy
@@ -133,6 +133,9 @@ class Packer:
             cursors[0] = position
             return False
         cursors[0] = position
+        if here.shared:
+            here = touched[node] = here.copy()
+            left = here.left
         for column, amount in need:
             left[column] -= amount
         here.entries.append(entry)
@@ -344,6 +347,8 @@ class Packer:
         touched = self.touched.get(node)
         if touched is None:
             touched = self.touched[node] = Touched(self.frame.row(node).copy())
+        elif touched.shared:
+            touched = self.touched[node] = touched.copy()
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount
@@ -378,6 +383,13 @@ class Packer:
         """Return a number for a claim that is opened elsewhere."""
         self.opened += 1
         return self.opened
+
+    def share(self, touched: Mapping[int, Touched], launched: Sequence[Claim]) -> None:
+        """Begin with what another simulation has placed, on nodes that exist and on new ones."""
+        self.touched.update(touched)
+        self.opened += len(launched)
+        for claim in launched if self.limits_left else ():
+            self.charge(claim)
 
     def _within_limits(self, template: int, types: TypeBits) -> TypeBits:
         """Return the types that the pool's limits still allow."""

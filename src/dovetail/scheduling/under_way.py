@@ -45,6 +45,8 @@ class Settled:
         """Put them into `scratch`, which takes nothing away and has nothing placed."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
+        for here in self._touched.values():
+            here.shared = True
         self._nodes = frozenset(scratch.touched)
 
     def serves(self, engine: Packer) -> bool:
@@ -53,10 +55,7 @@ class Settled:
 
     def put_into(self, engine: Packer) -> None:
         """Put the pods there, before any other."""
-        engine.touched.update((node, here.copy()) for node, here in self._touched.items())
-        for claim in self._launched:
-            engine.next_number()
-            engine.charge(claim)
+        engine.share(self._touched, self._launched)
 
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
