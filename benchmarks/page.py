@@ -12,7 +12,9 @@ _TITLES = {
     "engine": "Lifecycle engine",
     "simulator": "Simulator",
     "sweep": "A sweep on Dask workers",
-    "live": "Controller on a real API server",
+    "first": "First decision after a start, on a real API server",
+    "rest": "Controller at rest, on a real API server",
+    "live": "Beside the real Karpenter",
 }
 
 

@@ -31,13 +31,15 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
     from dovetail.live.kubernetes.client import ApiClient, ApiError
     from dovetail.live.kubernetes.credentials import CredentialsError, UnreachableError, connect
 
-    async def session() -> T:
+    found: list[T] = []  # not what `session` returns: at its end asyncio.run has a name made of that, all pods in words
+
+    async def session() -> None:
         connection = connect(getattr(args, "kubeconfig", None), getattr(args, "context", None))
         async with ApiClient(connection, user_agent=f"dovetail/{__version__}") as client:
-            return await work(client)
+            found.append(await work(client))
 
     try:
-        return asyncio.run(session())
+        asyncio.run(session())
     except CredentialsError as error:
         raise InputError(str(error)) from None
     except UnreachableError as error:
@@ -46,6 +48,7 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
         if error.status == 401:
             raise InputError("the API server does not know us (401); renew the kubeconfig's credentials") from None
         raise InputError(f"the API server refused: {error}") from None
+    return found[0]
 
 
 def capture_live(args: argparse.Namespace) -> "Cluster":

@@ -1,6 +1,6 @@
-"""When could the answer change with no event in between? The earliest timer, window edge, expiry or crossing.
+"""When could the answer change without an event? The earliest timer, window edge, expiry or crossing.
 
-So that a shell need not ask again while nothing happened and this time has not come. Errs on the early side. Sits in
+A shell need not ask again until an event or this time. If in doubt, the time is too early. Sits in
 decide, above the methods, below the round.
 """
 
@@ -63,7 +63,7 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
 
 
 def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
-    """Return when ageing lowers the required savings to what is saved.
+    """Return when ageing lowers the required savings to the savings.
 
     Design: savings-threshold: nodes get easier to move as they age.
     """

@@ -54,7 +54,11 @@ def command_report(
     run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int, view: View | None = None
 ) -> CommandAdvanced:
     """Build the report of one step of a command; with a view, also what metrics count of its nodes."""
-    undone = () if view is None or target is not Phase.ROLLING_BACK else run.replacements
+    unready, disrupted = 0, tuple[DisruptedNode, ...]()
+    if view is not None and target is Phase.ROLLING_BACK:
+        unready = sum(not is_initialized(run, name, view) for name in run.replacements)
+    if view is not None and target is Phase.DELETING:
+        disrupted = _disrupted(run, view)
     return CommandAdvanced(
         command_id=run.id,
         phase=target,
@@ -69,9 +73,9 @@ def command_report(
         savings=None if run.command is None else run.command.savings / _ATTODOLLARS,
         why=run.why,
         terminate_first="" if run.command is None else run.command.terminate_first,
-        disrupted=_disrupted(run, view) if view is not None and target is Phase.DELETING else (),
+        disrupted=disrupted,
         launched_in=run.pools if found is Signal.LAUNCHED else (),
-        unready=sum(view is not None and not is_initialized(run, name, view) for name in undone),
+        unready=unready,
     )
 
 
@@ -147,7 +151,7 @@ class Announcer:
             unsaid, self._unsaid = tuple(self._unsaid.values()), {}
         else:
             unsaid = ()
-        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result, elapsed)]
+        said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result)]
         said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
@@ -211,7 +215,7 @@ class Announcer:
                 allowed, used, left = figures
                 yield BudgetChanged(pool=row.node_pool, reason=row.reason, allowed=allowed, used=used, left=left)
 
-    def _blocked(self, result: Decision, elapsed: int) -> Iterator[Report]:
+    def _blocked(self, result: Decision) -> Iterator[Report]:
         """Yield reports of moves that were not blocked before.
 
         A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
@@ -222,7 +226,6 @@ class Announcer:
             if _key(move) not in self._blocked_at:
                 for pool in move.node_pools:
                     moves.setdefault(pool, []).append(move)
-        self._keep_blocked(result, elapsed)
         for pool in sorted(moves):
             first = moves[pool][0]
             why = f"{some_of(first.nodes)}: {first.why}"

@@ -58,7 +58,7 @@ class CommandRunner:
         self.sweeps = Attempts()
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self._advanced_at: tuple[int, int, int] | None = None
         self.lookout = Lookout()
         self._rests_at: int | None = None
 
@@ -156,7 +156,7 @@ class CommandRunner:
         state, store = self._state, self._state.store
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
-        if key[2] != self._advanced_at[2]:
+        if self._advanced_at is None or key[2] != self._advanced_at[2]:
             self.lookout.all_changed()
         self._advanced_at = key
         view, facts = state.view(), state.facts_version
@@ -280,12 +280,15 @@ class CommandRunner:
             self._state.round_at = at
 
     def _blame(self, run: Run, view: View) -> None:
-        """Back off pools whose replacements did not come or that refuse writes, longer each time."""
+        """Back off pools whose replacements did not come, or whose nodes, pods or notes may not be written to.
+
+        Longer each time: without a pause the same command would launch and undo its replacements for ever.
+        """
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
         if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
             return  # nobody's fault: another controller was quicker, or a pod was
         pacing = self._state.pacing
-        if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
+        if cause is Signal.INSTRUCTION_REFUSED and source is not Phase.LAUNCHING:
             self._back_off(run, pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
         late = zip(run.replacements, run.pools, strict=False)

@@ -99,7 +99,7 @@ class EngineState:
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
-        self._managed_key: tuple[int, int] = (-1, -1)
+        self._managed_key: tuple[int, int] | None = None
 
     def forget_commands(self) -> None:
         """Forget all that belongs to acting: another process may have changed it."""

@@ -9,7 +9,7 @@ Sits at the bottom of lifecycle; `engine` feeds it.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from dovetail.lifecycle.commands.records import is_tainted
@@ -260,17 +260,16 @@ class Store:
 
     def pods_on(self, node: str) -> Iterator[Pod]:
         """Yield the pods bound to a node, in order."""
-        for namespace, name in sorted(self._pods_of_node.get(node, ())):
-            pod = self.get(Pod, name, namespace)
-            if pod is not None:
-                yield pod
+        return self._pods_at(self._pods_of_node.get(node, ()))
 
     def pending_pods(self) -> Iterator[Pod]:
         """Yield the pods that wait for a node, in order."""
-        for namespace, name in sorted(self._pending):
-            pod = self.get(Pod, name, namespace)
-            if pod is not None:
-                yield pod
+        return self._pods_at(self._pending)
+
+    def _pods_at(self, places: Iterable[Place]) -> Iterator[Pod]:
+        pods = self._columns[Pod].by_place
+        for place in sorted(places):
+            yield pods[place]  # type: ignore[misc]
 
 
 def _is_older(new: str, known: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from dovetail.api.reading.capture_document import capture_document
 from dovetail.api.reading.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
-from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.client import ApiClient, ApiError, ListResponse
 from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
@@ -80,7 +80,7 @@ async def _kind(
     client: ApiClient, resource: Resource, progress: Callable[[str, int], None] | None
 ) -> tuple[list[AnyObject], str]:
     try:
-        listing = await client.list_all(resource.path())
+        items, skipped = await _decoded(client, resource)
     except ApiError as error:
         if error.status in (403, 404) and resource.quiet:
             return [], ""
@@ -95,16 +95,27 @@ async def _kind(
                 f"the cluster has no {resource.plural}.{resource.group}: install Karpenter's CRDs, or `dovetail crds`"
             ) from None
         raise
-    items: list[AnyObject] = []
-    skipped = 0
-    for raw in listing.items:
-        try:
-            items.append(decode_item(raw, resource.kind))
-        except msgspec.DecodeError:
-            skipped += 1
     if progress is not None:
         progress(resource.kind, len(items))
     return items, f"{skipped} {resource.plural} can't be read and are left out" if skipped else ""
+
+
+async def _decoded(client: ApiClient, resource: Resource) -> tuple[list[AnyObject], int]:
+    """Return the objects of a kind and how many can't be read, decoded page by page: their JSON is far bigger."""
+
+    def decoded(page: ListResponse) -> list[AnyObject | None]:
+        return [_decode(raw, resource.kind) for raw in page.items]
+
+    found = await client.list_decoded(resource.path(), decoded)
+    items = [item for item in found if item is not None]
+    return items, len(found) - len(items)
+
+
+def _decode(raw: msgspec.Raw, kind: str) -> AnyObject | None:
+    try:
+        return decode_item(raw, kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:

@@ -87,6 +87,7 @@ class Provider:
     only_kubelets: bool = False
     machines: str = _PROVIDER
     launch_seconds: float = 0.0
+    lease_seconds: float = 10.0
     store: Store = field(default_factory=Store)
     _snapshot: Snapshot | None = None
     _events: dict[str, datetime] = field(default_factory=dict)
@@ -97,7 +98,9 @@ class Provider:
 
     def __post_init__(self) -> None:
         self.writer = Writer(client=self.client, log=self.log)
-        self.kubelets = StandInKubelets(writer=self.writer, store=self.store, machines=self.machines)
+        self.kubelets = StandInKubelets(
+            writer=self.writer, store=self.store, machines=self.machines, lease_seconds=self.lease_seconds
+        )
 
     def observe(self, event: Event) -> None:
         """Keep the view current; notes when pods come to and leave nodes."""

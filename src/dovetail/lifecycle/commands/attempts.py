@@ -76,7 +76,7 @@ class Attempts:
         attempt = self._by_id.setdefault(ident, Attempt())
         attempt.count += 1
         attempt.patient_until = elapsed + patience
-        attempt.again_at = elapsed + max(patience, min(ANSWER_WAIT << min(attempt.count - 1, 4), 4 * _PAUSE_MAX))
+        attempt.again_at = elapsed + max(patience, ANSWER_WAIT << min(attempt.count - 1, 4))
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
         """Note an answer; False where nobody asked."""

@@ -9,10 +9,10 @@ before every attempt, as late as possible. Callers get bytes that are known to b
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -34,6 +34,7 @@ QUIET_SECONDS: Final = 30.0  # a watch that says nothing for so long may be dead
 _LINE_BYTES_MAX: Final = 64 << 20  # no object is that big: a line without an end must not fill the memory
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 Fence = Callable[[], bool]
+T = TypeVar("T")
 
 
 class ApiError(Exception):
@@ -200,36 +201,58 @@ class ApiClient:
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
     async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[ListResponse]:
-        """Yield a collection page by page, so that no list is in memory as a whole; 410 if a page came too late."""
-        token = ""
-        while True:
-            query = {"limit": str(PAGE_SIZE), **(params or {})}
-            if token:
-                query["continue"] = token
-            answer = await self.request("GET", path, params=query)
-            try:
-                page = msgspec.json.decode(answer, type=_Page)
-            except UNREADABLE as error:
-                raise self.malformed(path, f"no list: {_reason(error)}") from None
-            token = page.metadata.continue_
-            yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
-            if not token:
-                return
+        """Yield a collection page by page, so that no list is in memory as a whole; 410 if a page came too late.
+
+        The next page is asked for before this one is handed out: the server makes it while the caller reads.
+        """
+        coming: asyncio.Task[_Page] | None = asyncio.create_task(self._page(path, params or {}, ""))
+        try:
+            while coming is not None:
+                page = await coming
+                token = page.metadata.continue_
+                coming = asyncio.create_task(self._page(path, params or {}, token)) if token else None
+                await asyncio.sleep(0)  # lets it go out: the caller may not let go of the loop until it is through
+                yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
+        finally:
+            if coming is not None:  # the caller wants no more, or has failed
+                coming.cancel()
+                with contextlib.suppress(asyncio.CancelledError, ApiError, UnreachableError):
+                    await coming
+
+    async def _page(self, path: str, params: Mapping[str, str], token: str) -> _Page:
+        query = {"limit": str(PAGE_SIZE), **params, **({"continue": token} if token else {})}
+        answer = await self.request("GET", path, params=query)
+        try:
+            return msgspec.json.decode(answer, type=_Page)
+        except UNREADABLE as error:
+            raise self.malformed(path, f"no list: {_reason(error)}") from None
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> ListResponse:
         """Return every item of a collection; starts over where a page's continuation has grown too old."""
+        version = ""
+
+        def kept(page: ListResponse) -> tuple[msgspec.Raw, ...]:
+            nonlocal version
+            version = page.resource_version
+            return page.items
+
+        items = await self.list_decoded(path, kept, params)
+        return ListResponse(items=tuple(items), resource_version=version)
+
+    async def list_decoded(
+        self, path: str, decoded: Callable[[ListResponse], Iterable[T]], params: Mapping[str, str] | None = None
+    ) -> list[T]:
+        """Return what `decoded` makes of each page of a collection; starts over as `list_all` does."""
         for attempt in range(1, _TRIES + 1):
-            items: list[msgspec.Raw] = []
-            version = ""
+            found: list[T] = []
             try:
                 async for page in self.pages(path, params):
-                    items.extend(page.items)
-                    version = page.resource_version
+                    found.extend(decoded(page))
             except ApiError as error:
                 if error.status != 410 or attempt == _TRIES:
                     raise
             else:
-                return ListResponse(items=tuple(items), resource_version=version)
+                return found
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(
