@@ -5,6 +5,7 @@ a command has consequences that outlive it (pools back off, cost actions wait, p
 the state. Spec sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from dovetail.decide.gates.price_refusals import Refusal
@@ -60,6 +61,7 @@ class CommandRunner:
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] | None = None
         self.lookout = Lookout()
+        self._better: list[tuple[int, Run]] = []
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
@@ -215,13 +217,17 @@ class CommandRunner:
             why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
             run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
-        question = state.question(without=run.id)
+        question = state.question(without=run.id, beside=self._to_come_again())
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
             return
         answer = self._decider.revalidate(run.command, question)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
+            if answer.instead is not None:
+                better = replace(run)
+                flight.adopt(better, answer.instead, run.candidates, state.now)
+                self._better.append((state.elapsed, better))
             return
         candidates = self._bind_to_claims(answer, run.id)
         if candidates is None:
@@ -229,6 +235,15 @@ class CommandRunner:
             return
         run.verdict = Signal.VALIDATED
         flight.adopt(run, answer, candidates, state.now)
+
+    def _to_come_again(self) -> list[Run]:
+        """Return commands refused at this very moment because less would do now, as they are to be found again.
+
+        The room that has come is for them. Without that, one node's room would refuse every command that is validated
+        at the same time, though it can serve only one of them.
+        """
+        self._better = [entry for entry in self._better if entry[0] == self._state.elapsed]
+        return [run for _, run in self._better]
 
     # ------------------------------------------------------------ ending
 
