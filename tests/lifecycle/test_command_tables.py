@@ -21,7 +21,6 @@ from dovetail.lifecycle.commands.command_run import (
     launch_failure,
     look,
     replacement,
-    waits_for_drains,
 )
 from dovetail.lifecycle.commands.machine import Phase, Signal, diagram, page
 from dovetail.lifecycle.commands.records import (
@@ -306,32 +305,6 @@ def test_when_a_command_is_looked_at_again(phase: Phase, at: int | None) -> None
     assert run("a", phase=phase, **fields).next_at() == at
     assert run("a", phase=phase, **fields, retry_at=1).next_at() == 1
     assert run("a", phase=phase, **fields, retry_at=10**18).next_at() == (10**18 if at is None else at)
-
-
-def test_a_draining_command_waits_until_something_is_new() -> None:
-    """Its objects, its answers, or a time that has come since the last look."""
-    made = run("a", phase=Phase.DRAINING, replacements=("r",))
-    items = [node("a", of="mine"), its_claim("a"), claim("r", of="mine")]
-    seen = view(*items, elapsed=10)
-    made.looked_at = 10
-    assert not waits_for_drains(made, seen)
-    assert waits_for_drains(made, seen)
-    made.attempts.ask("x", 0)
-    assert not waits_for_drains(made, seen)
-    assert waits_for_drains(made, seen)
-    for change in (node("a"), its_claim("a", leaving=True), claim("r", of="mine", leaving=True)):
-        seen.store.observe(change)
-        assert not waits_for_drains(made, seen)
-        assert waits_for_drains(made, seen)
-    for at, waits in ((9, True), (10, True), (11, False), (12, False), (13, True)):
-        made.retry_at = at
-        assert waits_for_drains(made, replace(seen, elapsed=12)) == waits
-        made.retry_at = None
-        made.claim_gone_at = {"b": -(10**15), "a": at - LINGER}
-        assert waits_for_drains(made, replace(seen, elapsed=12)) == waits
-        made.claim_gone_at = {}
-    made.phase = Phase.DELETING
-    assert not waits_for_drains(made, seen)
 
 
 def test_hands_off() -> None:
