@@ -158,7 +158,18 @@ def test_what_there_was_before() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "ready", "lacks"),
-    [(2, 2, 0), (2, 1, 1), (2, 0, 2), (3, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0), (3, 3, 0), (None, 1, 0)],
+    [
+        (2, 2, 0),
+        (2, 1, 1),
+        (2, 0, 2),
+        (3, 1, 1),
+        (1, 1, 0),
+        (1, 0, 1),
+        (0, 0, 0),
+        (3, 3, 0),
+        (None, 1, 0),
+        (None, 0, 0),
+    ],
 )
 def test_who_lacks_pods(replicas: int | None, ready: int, lacks: int) -> None:
     """Fewer than before, and than it wants now; an owner that is gone wants none."""
@@ -356,6 +367,7 @@ def test_an_action_that_held_ends_the_row() -> None:
         (1000, (None,), FIRST_WAIT),
         (1000, (None, 10), FIRST_WAIT),
         (None, (10,), FIRST_WAIT),
+        (None, (0,), FIRST_WAIT),
         (0, (0,), FIRST_WAIT),
     ],
 )
@@ -394,12 +406,18 @@ def cared(limit_of: Callable[[str], int | None] = lambda of: 60 * SECOND) -> tup
     return care, store
 
 
-def test_aftercare_counts_once_for_a_version_of_the_store() -> None:
+def test_aftercare_counts_once_for_a_version_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again it looks again only where something changed; two seconds pass between two looks."""
+    counted = []
+    monkeypatch.setattr(
+        "dovetail.lifecycle.memory.aftercare.missing",
+        lambda before, store: counted.append(store.version) or missing(before, store),  # type: ignore[func-returns-value]
+    )
     care, store = cared()
     assert care.next_at() == 0
     assert sorted(care.unsettled(store)) == ["two", "web"]
     assert care.look(store, 110 * SECOND, every) == ([], False)
+    assert len(counted) == 1
     assert care.next_at() == 112 * SECOND
     store.observe(pod("b", "n3", "rs"))
     assert care.unsettled(store) == {}

@@ -18,6 +18,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
+from dovetail.lifecycle.effects.public_effects import event_ref
 from dovetail.lifecycle.effects.writes import (
     PODS_ON,
     Create,
@@ -37,6 +38,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     InstructionFailed,
     InstructionSucceeded,
+    PublishEvent,
 )
 from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import UnreachableError
@@ -74,9 +76,13 @@ class Actuator:
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=str(error))
 
     async def _carry_out(self, asked: ClusterInstruction) -> Answer:
-        for attempt in range(1, CONFLICT_TRIES + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
-            known: dict[Ref, Tree | None] = {}
+            # An event is new nearly always: it is read only where the server says that it is there.
+            guess = asked if attempt == 1 and isinstance(asked, PublishEvent) else None
+            known: dict[Ref, Tree | None] = {} if guess is None else {event_ref(guess, context): None}
             while isinstance(outcome := effect(asked, known, context), Read):
                 known[outcome.ref] = await self._read(outcome.ref)
             match outcome:
@@ -92,12 +98,12 @@ class Actuator:
                     except ApiError as error:
                         if not _has_changed(error, write) or attempt == CONFLICT_TRIES:
                             raise
-                        await asyncio.sleep(self.client.backoff(attempt, 1.0))
+                        if guess is None:
+                            await asyncio.sleep(self.client.backoff(attempt, 1.0))
                     else:
                         return InstructionSucceeded(id=asked.id, uid=uid)
                 case _:
                     assert_never(outcome)
-        raise AssertionError("the loop returns or raises")
 
     async def _read(self, ref: Ref) -> Tree | None:
         if ref.kind == PODS_ON:

@@ -80,7 +80,7 @@ def _refusal(run: Run) -> str:
     for ident in run.attempts.ids():
         attempt = run.attempts.get(ident)
         if attempt is not None and attempt.failure in FATAL:
-            return f"{ident.split('/', 1)[1]}: {attempt.failure.value} {attempt.detail}".rstrip()
+            return f"{ident.partition('/')[2]}: {attempt.failure.value} {attempt.detail}".rstrip()
     return "pool not found"
 
 

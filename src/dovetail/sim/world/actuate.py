@@ -91,9 +91,7 @@ class Actuator:
         return ""
 
     def _evict(self, key: str) -> None:
-        pod = self.store.pods.get(key)
-        evictions = self.karpenter.draining.evictions
-        if pod is not None and evictions.evict(key) is Eviction.REFUSED:
+        if self.karpenter.draining.evictions.evict(key) is Eviction.REFUSED:
             raise RefusedError(Failure.THROTTLED, f"a PodDisruptionBudget refuses the eviction of {key}")
 
 
