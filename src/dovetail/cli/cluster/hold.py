@@ -16,9 +16,9 @@ examples:
   dovetail hold batch web
 """
 _RELEASE = """\
-Removes Dovetail's holds; what a person put on a node stays. With --all everything of Dovetail goes, in all pools: holds,
-and the taints and records of commands that a controller left when it stopped. Run it before you uninstall (the chart
-does); with --stop-controller a controller that still runs steps down first, so that it puts nothing back.
+Removes Dovetail's holds; what a person put on a node stays. With --all it removes everything of Dovetail, in all
+pools: holds, and the taints and records of commands that a controller left when it stopped. Run it before you uninstall
+(the chart does); with --stop-controller a running controller steps down first, so that it puts nothing back.
 
 examples:
   dovetail release batch

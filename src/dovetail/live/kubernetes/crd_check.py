@@ -74,8 +74,8 @@ def judge_crd(tree: dict[str, Any]) -> CrdState:
     note = ""
     if missing:
         note = (
-            f"the CRD {NAME} lacks Dovetail's fields ({', '.join(missing)}): Karpenter's own was put back; the annotation "
-            "dovetail.dev/disruption goes on working, or run: "
+            f"the CRD {NAME} lacks Dovetail's fields ({', '.join(missing)}): Karpenter's own was put back; "
+            "the annotation dovetail.dev/disruption goes on working, or run: "
             "dovetail crds | kubectl apply --server-side --force-conflicts -f -"
         )
     return CrdState(known=True, missing=missing, note=note)
