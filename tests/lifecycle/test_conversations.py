@@ -8,6 +8,7 @@ less, another time to wake up, another question to the planner. After a change t
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import zip_longest
 from pathlib import Path
 
@@ -61,7 +62,7 @@ from tests.support.conversation import (
     replica_set,
     stateful_set,
 )
-from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, Crash, World
+from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, T0, Crash, World
 
 FOLDER = Path(__file__).parent / "conversations"
 QUICK = replace(CALM, replacement_timeout=120 * SECOND)
@@ -518,7 +519,13 @@ def marks_that_belong_to_no_command() -> list[str]:
         node = world.get(Node, name)
         assert node is not None
         world.annotate(node, **{names.COMMAND: sealed})
-    talk.begin().run(100)
+    failures = [Failure.THROTTLED, Failure.UNREACHABLE, Failure.CONFLICT, Failure.THROTTLED]
+    world.fail = lambda asked: failures.pop(0) if failures and asked.id.startswith("sweep") else None
+    talk.begin().run(60)
+    other = world.get(Node, "b")
+    assert other is not None
+    talk.see(msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, taints=(ours,))))
+    talk.run(40)
     return talk.lines
 
 
@@ -875,6 +882,20 @@ def steering_marks_are_moved_and_taken_back() -> list[str]:
     talk.run(700)
     talk.send(SettingsChanged(settings=CALM))
     talk.run(200)
+    return talk.lines
+
+
+@scenario
+def time_alone_changes_the_answer() -> list[str]:
+    """A round that names a time is asked again at that time, though nothing has changed; not a poll before."""
+    talk = Talk(CALM)
+    stage(talk, a="")
+    talk.planner.next_change = T0 + timedelta(seconds=40)
+    talk.begin().run(35)
+    talk.planner.next_change = T0 + timedelta(seconds=75)
+    talk.run(25)
+    talk.planner.next_change = None
+    talk.run(60)
     return talk.lines
 
 

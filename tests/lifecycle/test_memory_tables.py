@@ -394,12 +394,18 @@ def cared(limit_of: Callable[[str], int | None] = lambda of: 60 * SECOND) -> tup
     return care, store
 
 
-def test_aftercare_counts_once_for_a_version_of_the_store() -> None:
+def test_aftercare_counts_once_for_a_version_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked again it looks again only where something changed; two seconds pass between two looks."""
+    counted = []
+    monkeypatch.setattr(
+        "dovetail.lifecycle.memory.aftercare.missing",
+        lambda before, store: counted.append(store.version) or missing(before, store),  # type: ignore[func-returns-value]
+    )
     care, store = cared()
     assert care.next_at() == 0
     assert sorted(care.unsettled(store)) == ["two", "web"]
     assert care.look(store, 110 * SECOND, every) == ([], False)
+    assert len(counted) == 1
     assert care.next_at() == 112 * SECOND
     store.observe(pod("b", "n3", "rs"))
     assert care.unsettled(store) == {}

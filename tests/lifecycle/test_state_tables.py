@@ -7,24 +7,39 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.conditions import POLICY_READABLE, Conditions
+from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import EngineRole, EngineState
 from dovetail.lifecycle.holds import Holds
 from dovetail.lifecycle.memory.outcomes import HOUR
-from dovetail.lifecycle.messages import Failure, HoldNode, InstructionFailed, InstructionSucceeded, ReleaseNode
+from dovetail.lifecycle.messages import (
+    ClockAdvanced,
+    CloseNode,
+    Failure,
+    HoldNode,
+    InstructionFailed,
+    InstructionSucceeded,
+    LeadershipGained,
+    LeadershipLost,
+    ObjectObserved,
+    OpenNode,
+    ReleaseNode,
+    Synced,
+)
 from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool, OwnerReference
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, Stabilization, StabilizationEnds
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, Stabilization, StabilizationEnds, SteeringMode
 from tests.support.conversation import pod, pool, replica_set
-from tests.support.lifecycle_world import EMPTY_CATALOGUE
+from tests.support.lifecycle_world import EMPTY_CATALOGUE, Found, ScriptedPlanner
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 OFFERING = Offering(capacity_type="spot", zone="z1", price=10**17, price_float=0.1)
@@ -519,3 +534,49 @@ def test_long_words_are_cut() -> None:
     conditions.look_at("web")
     [order] = conditions.wanted(store, DOVETAIL, lambda of: True, 0)
     assert len(order.message) == 1000
+
+
+# ---------------------------------------------------------------- the engine
+
+
+def leading(settings: Settings = DOVETAIL, role: EngineRole | None = None, **plan: Any) -> Engine:
+    """Return an engine that leads and has seen an empty cluster; `plan`: what it finds to steer."""
+    planner = ScriptedPlanner()
+    found = Found(steering=SteeringPlan(**plan))
+    planner.round = lambda question: found  # type: ignore[method-assign]
+    engine = Engine(settings, EMPTY_CATALOGUE, role or EngineRole(), decider=planner)
+    for event in (Synced(), LeadershipGained()):
+        engine.handle(event, NOW)
+    return engine
+
+
+@pytest.mark.parametrize("failure", Failure)
+@pytest.mark.parametrize("step", ["evict", "surge", "taint"])
+def test_a_missing_right_is_remembered(failure: Failure, step: str) -> None:
+    """To evict, or to roll Deployments: for ten minutes, and only where it was forbidden."""
+    engine = leading()
+    engine.handle(InstructionFailed(id=f"c/{step}/d/x", failure=failure), NOW + timedelta(seconds=5))
+    state, until = engine._state, 605 * SECOND
+    forbidden = failure is Failure.FORBIDDEN
+    assert state.evictions_from == (until if forbidden and step == "evict" else 0)
+    assert state.surges_from == (until if forbidden and step == "surge" else 0)
+
+
+@pytest.mark.parametrize("case", ["acts", "observes", "follows", "off", "off, but marked"])
+def test_who_steers(case: str) -> None:
+    """One that acts; switched off it takes back what is marked."""
+    settings = replace(DOVETAIL, steering=SteeringMode.OFF if case.startswith("off") else SteeringMode.PREFER)
+    engine = leading(settings, EngineRole(observe=case == "observes"), closing=("n",))
+    if case == "follows":
+        engine.handle(LeadershipLost(), NOW)
+    if case == "off, but marked":
+        tree = {"metadata": {"name": "m"}, "spec": {"taints": [{"key": names.CLOSING_TAINT, "effect": "NoExecute"}]}}
+        engine.handle(ObjectObserved(object=msgspec.convert(tree, Node, strict=False)), NOW)
+    said = [
+        item
+        for seconds in (60, 120)
+        for item in engine.handle(ClockAdvanced(), NOW + timedelta(seconds=seconds))
+        if isinstance(item, CloseNode | OpenNode)
+    ]
+    expected = {"acts": [CloseNode], "off, but marked": [OpenNode]}.get(case, [])
+    assert [type(item) for item in said][:1] == expected

@@ -104,9 +104,10 @@ def test_an_object_that_has_changed_is_read_again(status: int) -> None:
 
 def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
     """A refusal, and a creation whose collection is not there."""
-    server = Server(NODE, error(422))
+    server = Server(NODE, error(422), NODE, {})
     answer, actuator = carried_out(HOLD, server)
     assert (failure_of(answer), actuator.writes) == (Failure.REFUSED, 1)
+    assert [method for method, *_ in server.asked] == ["GET", "PATCH"]
     create = CreateNodeClaim(
         id="1", command_id="c", name="r", record="", replacement=Replacement(node_pool="p", instance_types=("m",))
     )

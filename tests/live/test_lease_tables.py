@@ -180,6 +180,15 @@ def test_a_lease_of_another_is_waited_for(clock: list[float], duration: int | No
     assert [method for method, _, _ in server.asked] == ["GET", "GET", *(["PATCH"] if held else [])]
 
 
+def test_a_lease_without_a_duration_is_waited_for_one_retry(clock: list[float]) -> None:
+    """However short that is."""
+    theirs = lease("other", leaseDurationSeconds=0)
+    made, _, _ = election(theirs, theirs, lease("me", "8"), retry_period=0.25)
+    assert tried(made) is False
+    clock[0] += 0.25
+    assert tried(made) is True
+
+
 @pytest.mark.parametrize("change", [{"renewTime": "later"}, {"leaseTransitions": 5}, {"holderIdentity": "third"}])
 def test_a_lease_that_changes_is_waited_for_anew(clock: list[float], change: Tree) -> None:
     """Its holder, its time or its number: somebody is there."""

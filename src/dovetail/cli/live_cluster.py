@@ -1,4 +1,4 @@
-"""Talks to the cluster of the kubeconfig, for commands that need one; what goes wrong becomes one sentence."""
+"""Talks to the cluster of the kubeconfig, for commands that need one; an error becomes one sentence."""
 
 import argparse
 import sys
@@ -52,7 +52,7 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
 
 
 def capture_live(args: argparse.Namespace) -> "Cluster":
-    """Read everything that a plan needs from the live cluster, and say what could not be seen."""
+    """Read everything that a plan needs from the live cluster, and print what could not be read."""
     from dovetail.live.capture import CaptureError, capture
 
     try:

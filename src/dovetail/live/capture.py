@@ -1,8 +1,8 @@
-"""Takes from a live cluster what `plan` needs, and no more: an allow-list of fields, decoded and written again.
+"""Captures what `plan` needs from a live cluster, and no more: an allow-list of fields, decoded and written again.
 
 The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields,
-the last-applied annotation) is never kept. Annotations are cut to those that a rule reads. On request every name,
-namespace and label that could tell whose cluster it is becomes a made-up one (`live.anonymise`).
+the last-applied annotation) is never kept. Only annotations that a rule reads are kept. On request every identifying
+name, namespace and label is replaced with a made-up one (`live.anonymise`).
 """
 
 import asyncio
@@ -53,14 +53,14 @@ class CaptureError(Exception):
 
 @dataclass(slots=True)
 class Captured:
-    """The cluster and what could not be seen of it."""
+    """The cluster, and what could not be read."""
 
     cluster: Cluster
     warnings: list[str] = field(default_factory=list)
 
 
 async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
-    """List every kind at once. A kind that may be done without is a warning, an essential one an error."""
+    """List every kind concurrently. A missing optional kind is a warning, a missing essential one an error."""
     results = await asyncio.gather(
         *(_kind(client, resource, progress) for resource in ALL_RESOURCES), return_exceptions=True
     )

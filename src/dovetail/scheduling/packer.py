@@ -7,7 +7,7 @@ goes to the end of the queue, until a whole pass over the queue places nothing.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dovetail.model.settings import MinValuesPolicy
@@ -317,11 +317,8 @@ class Packer:
         if node in self.removed or (not exempt and node in self.closed):
             return False
         here = self.touched.get(node)
-        if here is None:
-            return True
-        if any(here.left[column] < amount for column, amount in variant.need):
-            return False
-        return self._keeps_company(node, variant, here)
+        fits = here is None or all(here.left[column] >= amount for column, amount in variant.need)
+        return fits and (here is None or self._keeps_company(node, variant, here))
 
     def put_on(self, entry: Entry, node: int) -> bool:
         """Place a pod on this node, giving up as few preferences as necessary; False if it doesn't fit."""
@@ -383,13 +380,6 @@ class Packer:
         """Return a number for a claim that is opened elsewhere."""
         self.opened += 1
         return self.opened
-
-    def share(self, touched: Mapping[int, Touched], launched: Sequence[Claim]) -> None:
-        """Begin with what another simulation has placed, on nodes that exist and on new ones."""
-        self.touched.update(touched)
-        self.opened += len(launched)
-        for claim in launched if self.limits_left else ():
-            self.charge(claim)
 
     def _within_limits(self, template: int, types: TypeBits) -> TypeBits:
         """Return the types that the pool's limits still allow."""

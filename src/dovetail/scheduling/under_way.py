@@ -55,7 +55,10 @@ class Settled:
 
     def put_into(self, engine: Packer) -> None:
         """Place the pods there, before any other."""
-        engine.share(self._touched, self._launched)
+        engine.touched.update(self._touched)
+        engine.opened += len(self._launched)
+        for claim in self._launched if engine.limits_left else ():
+            engine.charge(claim)
 
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:

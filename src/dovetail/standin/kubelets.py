@@ -1,4 +1,4 @@
-"""Plays the kubelets: renews the Leases of nodes, starts their pods and ends those that are to go.
+"""Plays the kubelets: renews the Leases of nodes, starts their pods and ends terminating ones.
 
 Works on the view of the cluster that `standin.provider` keeps.
 """
