@@ -116,7 +116,7 @@ class _News:
 
     @classmethod
     def of(cls, old: Container[str], store: Store) -> "_News":
-        """Look at all NodeClaims but for old ones, which all of the watched know."""
+        """Return what is new among all NodeClaims, but for old ones, which all of the watched know."""
         new = [claim for claim in store.node_claims() if claim.metadata.name not in old and not is_ours(claim)]
         waiting = frozenset(owner for pod in store.pending_pods() for owner in owners_of(pod))
         return cls(tuple(new), waiting)

@@ -69,7 +69,7 @@ class Provisioner:
             self._begin()
 
     def trigger_stuck(self, stuck: Stuck) -> None:
-        """Do the same for all that are still stuck; those of this batch are known already."""
+        """Start a batch for all that are still stuck, or keep it open; those of this batch are known already."""
         after, self._heard = self._heard, stuck.number
         self.trigger(stuck.added_after(after))
 
