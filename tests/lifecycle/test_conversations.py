@@ -521,7 +521,11 @@ def marks_that_belong_to_no_command() -> list[str]:
         world.annotate(node, **{names.COMMAND: sealed})
     failures = [Failure.THROTTLED, Failure.UNREACHABLE, Failure.CONFLICT, Failure.THROTTLED]
     world.fail = lambda asked: failures.pop(0) if failures and asked.id.startswith("sweep") else None
-    talk.begin().run(60)
+    talk.begin().run(8)
+    again = world.get(Node, "a")
+    assert again is not None
+    talk.see(msgspec.structs.replace(again, spec=msgspec.structs.replace(again.spec, taints=(ours,))))
+    talk.run(52)
     other = world.get(Node, "b")
     assert other is not None
     talk.see(msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, taints=(ours,))))
@@ -548,6 +552,29 @@ def predecessors_commands() -> list[str]:
 
 def _copy(world: World) -> World:
     return replace(world, objects=dict(world.objects), agenda=list(world.agenda))
+
+
+@scenario
+def predecessors_command_without_pools() -> list[str]:
+    """Its record names a replacement, but not its pool: it is undone in time, and no pool is blamed."""
+    talk = Talk(QUICK)
+    world = stage(talk, a="", b="")
+    ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
+    claim = world.get(NodeClaim, "a-claim")
+    node = world.get(Node, "a")
+    assert claim is not None
+    assert node is not None
+    base = {"v": 1, "id": "0123456789ab", "action": "replaceDrifted", "method": "drifted", "phase": "launching"}
+    taken = [{"node": "a", "claim": "a-claim", "uid": claim.metadata.uid, "pool": "web"}]
+    record = {**base, "since": "2026-03-02T08:59:00Z", "nodes": taken, "replacements": ["r"], "pools": []}
+    marks = {names.COMMAND: world.seal.sealed(json.dumps(record))}
+    world.put(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(ours,))))
+    tainted = world.get(Node, "a")
+    assert tainted is not None
+    world.annotate(tainted, **marks)
+    world.put(msgspec.convert({"metadata": {"name": "r", "annotations": marks}}, NodeClaim, strict=False))
+    talk.begin().run(100)
+    return talk.lines
 
 
 @scenario

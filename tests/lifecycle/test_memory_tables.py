@@ -356,6 +356,7 @@ def test_an_action_that_held_ends_the_row() -> None:
         (1000, (None,), FIRST_WAIT),
         (1000, (None, 10), FIRST_WAIT),
         (None, (10,), FIRST_WAIT),
+        (None, (0,), FIRST_WAIT),
         (0, (0,), FIRST_WAIT),
     ],
 )

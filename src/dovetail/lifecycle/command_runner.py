@@ -102,10 +102,7 @@ class CommandRunner:
         Restarted at once, they would refuse each other for ever.
         """
         runs = (self._state.runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
-        if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
-            return True
-        self._gives_way.pop(command.nodes, None)
-        return False
+        return any(run is not None and run.phase is Phase.VALIDATING for run in runs)
 
     def _bind_to_claims(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         state = self._state
@@ -123,7 +120,7 @@ class CommandRunner:
     def take_over(self) -> None:
         """Resume the commands of a predecessor, and remove marks that belong to no command."""
         state = self._state
-        due = self.sweeps.next_at()
+        due = self.next_at()
         if state.marks_seen == state.store.marks_version and (due is None or due > state.elapsed):
             return
         state.marks_seen = state.store.marks_version
@@ -150,6 +147,13 @@ class CommandRunner:
             if self.sweeps.due(sweep.id, state.elapsed):
                 self.sweeps.ask(sweep.id, state.elapsed)
                 state.out.append(sweep)
+
+    def next_at(self) -> int | None:
+        """Return when marks that belong to no command are looked for again.
+
+        Those that were removed count too while they are seen: somebody may have put them on again.
+        """
+        return self.sweeps.next_at(done=True)
 
     # ------------------------------------------------------------ going on
 

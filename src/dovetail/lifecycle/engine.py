@@ -412,7 +412,7 @@ class Engine:
         """Ask to be woken at the earliest due time."""
         state = self._state
         times = self._commands.lookout.next_at()
-        askers = (self._holds, self._conditions, self._commands.sweeps, state.regrowth, state.landing, state.aftercare)
+        askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
         # Everything due has just been done; only a round can be due at once.
