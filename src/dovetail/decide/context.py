@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from dovetail.decide.methods.moves import Move
     from dovetail.decide.search.found import Found
 
+
+JOBS_ASK: Final = 2
+"""How many times the waste is asked for where pods of Jobs run, with `jobsWait`."""
+
+RESTLESS: Final = (3, 2)
+"""How many times the savings are asked for at once in a restless pool, as a ratio."""
 
 _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 """What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
@@ -316,18 +322,43 @@ class RoundContext:
             price=facts.price,
             price_float=facts.price_float,
             offering_price=facts.offering_price,
-            required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
+            required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*self.asked_savings(facts)),
             wasted=0 if wasted is None else wasted.by(self.now),
             least=self.settings.waste_floor * facts.disruption_cost(self.now)
             if self.settings.waste_floor
             else Fraction(0),
-            asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
+            asked_waste=self.asked_waste(facts),
         )
 
     def waits_for_jobs(self, facts: NodeFacts) -> bool:
         """Return whether a node goes by waste only: what runs on it ends by itself (section 22)."""
         policy = facts.policy
         return self.settings.jobs_wait and policy is not None and policy.disruption_price is not None and facts.has_jobs
+
+    def asked_savings(self, facts: NodeFacts) -> tuple[int, int]:
+        """Return what a node must save to go at once, as a ratio: more where its pool is restless."""
+        amount, unit = facts.required_savings(self.now)
+        return (amount, unit) if self.restless_until(facts) is None else (amount * RESTLESS[0], unit * RESTLESS[1])
+
+    def falls_by(self, facts: NodeFacts) -> tuple[int, int]:
+        """Return by how much ageing lowers that: so much money in so many nanoseconds."""
+        amount, per = facts.falls_by
+        return (amount, per) if self.restless_until(facts) is None else (amount * RESTLESS[0], per * RESTLESS[1])
+
+    def asked_waste(self, facts: NodeFacts) -> Fraction | None:
+        """Return the money that must be wasted before a node may go for less than its threshold; None: never.
+
+        With `jobsWait` twice as much where pods of Jobs run: what ends by itself meanwhile costs nothing.
+        """
+        asked = facts.asked_waste(self.now) if self.settings.rules.waste else None
+        return asked * JOBS_ASK if asked is not None and self.settings.jobs_wait and facts.has_jobs else asked
+
+    def restless_until(self, facts: NodeFacts) -> datetime | None:
+        """Return until when more is asked for in the node's pool, because nodes had to be opened in it lately."""
+        until = self.question.restless.get(facts.pool_name)
+        if until is None or self.now >= until or facts.policy is None or facts.policy.disruption_price is None:
+            return None
+        return until
 
     def required_savings(self, facts: NodeFacts) -> tuple[int, int]:
         """Return what taking a node away has to save now, as a ratio; nothing once it has wasted enough."""

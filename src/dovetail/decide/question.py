@@ -26,7 +26,7 @@ class Question:
     left nodes, by node, where somebody watched; of a captured cluster only its objects say. `alert`: why the alert gate
     holds all pools (spec section 17); empty: it does not. `may_surge`: whether Deployments may be patched (spec section
     20). `unsettled`: pools that wait for moved pods, and which. `waste`: what nodes have wasted so far, by name
-    (section 22).
+    (section 22). `restless`: pools whose load grew lately, and until when they count as such.
     """
 
     cluster: Cluster
@@ -42,6 +42,7 @@ class Question:
     unsettled: Mapping[str, str] = field(default_factory=dict)
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
     waste: Mapping[str, Wasted] = field(default_factory=dict)
+    restless: Mapping[str, datetime] = field(default_factory=dict)
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
         """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.

@@ -122,7 +122,7 @@ def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
         return facts.price / UNIT - context.settings.waste_floor / UNIT * facts.disruption_cost_float(context.now)
     if context.waits_for_jobs(facts):
         return -float(UNPAYABLE)
-    required, unit = facts.required_savings(context.now)
+    required, unit = context.asked_savings(facts)
     return facts.price / UNIT - required / (unit * UNIT)
 
 
