@@ -14,7 +14,9 @@ _TITLES = {
     "engine": "Lifecycle engine",
     "simulator": "Simulator",
     "sweep": "A sweep on Dask workers",
-    "live": "Controller on a real API server",
+    "first": "First decision after a start, on a real API server",
+    "rest": "Controller at rest, on a real API server",
+    "live": "Beside the real Karpenter",
 }
 
 
@@ -60,13 +62,15 @@ def _quality(document: dict[str, Any]) -> list[str]:
     rows: list[dict[str, Any]] = document["rows"]
     parts = [
         "\n## Quality of decisions\n",
-        f"Commit {document['commit']}, {document['date']}, Python {document['python']}. "
+        f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n",
         "What it means: [better decisions](../better-decisions.md).\n",
     ]
     clusters = _by_policy(row for row in rows if row["kind"] == "cluster")
     if clusters:
         first = next(iter(clusters.values()))
-        parts.append(f"{len(first)} clusters with a known optimum; objective: dollars per hour at the end + 0.01 x moves.\n")
+        parts.append(
+            f"{len(first)} clusters with a known optimum; objective: dollars per hour at the end + 0.01 x moves.\n"
+        )
         parts += ["| policy | mean gap | worst gap | dollars per hour | pods moved |", "|---|---|---|---|---|"]
         best = [sum(row[key] for row in first) for key in ("optimumDollarsPerHour", "optimumPodsMoved")]
         parts.append(f"| optimum | 0 % | 0 % | {best[0]:.2f} | {best[1]:,} |")

@@ -1,13 +1,14 @@
 """Breaks the rules on purpose, one small change at a time, and looks whether a test notices.
 
-    python tools/mutants.py [--seed N] [--each N] [--only PART] [--jobs N] [--map FILE] [--list]
+    python tools/mutants.py [--seed N] [--each N] [--only PART] [--jobs N] [--map FILE] [--again OUTPUT] [--list]
 
 A mutant is one operator, constant, condition or call of `decide`, `lifecycle` or the actuators that is changed or left
 out. `--each` are drawn for every module by the seed alone. The tests are collected once. A first run notes which test
 calls which function and what it costs; a test that fails there says nothing and is left out, by name. Then a copy of
 the process is made for each mutant: the changed function takes the place of the real one, and the tests that call it
-run, the cheapest first, until one fails. Limits count the processor's time, not the clock's, so a busy machine
-kills nothing; a mutant that uses many times as much as the real code hangs, which is noticed too.
+run until one fails: first those that noticed another change there, then the cheapest. Limits count the
+processor's time, not the clock's, so a busy machine kills nothing; a mutant that uses many times as much as the real
+code hangs, which is noticed too.
 
 Survivors are printed with file, line and change. Mutants that can't be told from the original (they only cost time, or
 reword a sentence) are listed in `tools/mutants_known.txt` with the reason, and are not drawn. Exit status 1 where more
@@ -40,8 +41,8 @@ SOURCES: Final = ROOT / "src" / "dovetail"
 KNOWN: Final = ROOT / "tools" / "mutants_known.txt"
 SURVIVORS_MAX: Final = 0.05
 SLOWER_MAX: Final = 5
-"""A mutant whose tests take so many times the processor time they take without it hangs, which is noticed too."""
-SPARE: Final = 15
+"""A mutant that makes a test take so many times the processor time it takes without it hangs, which is noticed too."""
+SPARE: Final = 5
 """Seconds of processor time that come on top of that."""
 PATIENCE: Final = 1800
 """Seconds of the clock after which a mutant that waits for something without working counts as noticed."""
@@ -56,8 +57,10 @@ TESTS: Final = (
     "tests/lifecycle",
     "tests/effects",
     "tests/live/test_actuate.py",
+    "tests/live/test_actuate_tables.py",
     "tests/live/test_answers.py",
     "tests/live/test_lease.py",
+    "tests/live/test_lease_tables.py",
     "tests/live/test_fencing.py",
     "tests/sim/test_side_by_side.py",
     "tests/sim/test_rollouts.py",
@@ -112,7 +115,12 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """How it is named in the list of known ones: by its text, as lines move."""
+        """How it is named in the list of known ones: by its function and its text, as lines move."""
+        return f"{self.function}: {self.what}"
+
+    @property
+    def wide_key(self) -> str:
+        """How it and all changes of the same text in its file are named there."""
         return f"{self.path}: {self.what}"
 
     @property
@@ -185,8 +193,10 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, inside = todo.pop()
-        if isinstance(node, ast.AugAssign) and ast.unparse(node.target).endswith("version"):
+        if isinstance(node, ast.AugAssign | ast.Assign) and _is_version(node):
             continue  # a version only has to be another one
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # zip's own assertion
         if isinstance(node, skipped):
             if isinstance(node, ast.AnnAssign) and node.value is not None and inside:
                 todo.append((node.value, inside))
@@ -196,6 +206,12 @@ def _places(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
         children = [child for name, child in _children(node) if name not in ("returns", "decorator_list", "annotation")]
         todo.extend((child, inside) for child in children)
+
+
+def _is_version(node: ast.AugAssign | ast.Assign) -> bool:
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    counts = isinstance(node, ast.AugAssign) or isinstance(node.value, ast.Constant)
+    return counts and ast.unparse(target).endswith("version")
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -258,15 +274,25 @@ def known() -> dict[str, str]:
     return {entry[0].strip(): entry[-1].strip() for entry in entries}
 
 
-def sample(seed: int, each: int, only: str) -> list[Mutant]:
-    """Draw mutants of every module, by the seed and the module's name alone."""
-    chosen = []
+def survived(output: Path) -> frozenset[str]:
+    """Return the mutants that an earlier run told as survivors, by the text of the change."""
+    told = [
+        line.split(" SURVIVED src/dovetail/", 1)[1] for line in output.read_text().splitlines() if " SURVIVED " in line
+    ]
+    places = [line.rsplit(" (", 1)[0].split(":", 2) for line in told]
+    return frozenset(f"{path}:{what}" for path, _, what in places)
+
+
+def sample(seed: int, each: int, only: str, again: frozenset[str] | None = None) -> list[Mutant]:
+    """Draw mutants of every module, by the seed and the module's name alone; or take those to be tried again."""
+    chosen: list[Mutant] = []
     excused = known()
     for path in modules():
         shown = path.relative_to(SOURCES).as_posix()
         if only in shown:
             drawn = mutants_of(path, random.Random(f"{seed}/{shown}"))
-            chosen += islice((mutant for mutant in drawn if mutant.key not in excused), each)
+            fresh = (m for m in drawn if m.key not in excused and m.wide_key not in excused)
+            chosen += islice(fresh, each) if again is None else (m for m in fresh if m.wide_key in again)
     return chosen
 
 
@@ -302,6 +328,10 @@ class Trials:
     results: list[Result] = field(default_factory=list)
     footprints: dict[str, Footprint] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    noticed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each function and each file, the tests that noticed a change of it, and how often."""
+    places: dict[str, list[FunctionType]] = field(default_factory=dict)
+    """The functions there are, by name."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what fails."""
@@ -319,6 +349,9 @@ class Trials:
         red = [name for name, footprint in self.footprints.items() if not footprint.passes]
         for name in red:
             print(f"left out, as it fails without any mutant: {name}", flush=True)
+        for function in _live_functions():
+            self.places.setdefault(_name_of(function.__code__), []).append(function)
+        gc.freeze()
         waiting = list(self.chosen)
         running: dict[int, tuple[Mutant, Path, float]] = {}
         with tempfile.TemporaryDirectory() as scratch:
@@ -394,16 +427,18 @@ class Trials:
         return not self.failed
 
     def _tests_for(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
-        """Return the tests that call what is changed, the cheapest first, within the budget."""
+        """Return the tests that call what is changed: those that noticed others, then the cheap, within the budget."""
+        noticed, near = (self.noticed.get(place, {}) for place in (mutant.function, mutant.path))
         calling = []
         for item in items:
             footprint = self.footprints.get(item.nodeid)
             if footprint is not None and footprint.passes and mutant.function in footprint.calls:
-                calling.append((footprint.cost, item.nodeid, item))
-        calling.sort(key=lambda entry: entry[:2])
+                order = (-noticed.get(item.nodeid, 0), -near.get(item.nodeid, 0), footprint.cost, item.nodeid)
+                calling.append((order, footprint.cost, item))
+        calling.sort(key=lambda entry: entry[0])
         kept: list[pytest.Item] = []
         spent = 0.0
-        for cost, _, item in calling:
+        for _, cost, item in calling:
             if kept and spent + cost > self.budget:
                 break
             kept.append(item)
@@ -412,18 +447,11 @@ class Trials:
 
     def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], note: Path) -> int:
         """Put the mutant in place, in this copy; run tests until one fails."""
-        cost = sum(self.footprints[item.nodeid].cost for item in tests)
-        limit = int(SPARE + SLOWER_MAX * cost)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-        changed = 0
-        for function in _live_functions():
-            if _name_of(function.__code__) == mutant.function:
-                function.__code__ = mutant.changed
-                changed += 1
-        if not changed:
-            note.write_text("never put in place", encoding="utf-8")
-            return 0
+        for function in self.places[mutant.function]:
+            function.__code__ = mutant.changed
         for at, item in enumerate(tests):
+            limit = int(time.process_time() + SPARE + SLOWER_MAX * self.footprints[item.nodeid].cost)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             if not self._passes(item, tests[at + 1] if at + 1 < len(tests) else None):
                 note.write_text(self.failed[0], encoding="utf-8")
                 return NOTICED
@@ -442,6 +470,10 @@ class Trials:
             ended_how = f"ends by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "the copy broke off"
             told = note.read_text(encoding="utf-8") if note.exists() else ended_how
             lives = os.WIFEXITED(status) and os.WEXITSTATUS(status) != NOTICED
+            if not lives:
+                for place in (mutant.function, mutant.path):
+                    counts = self.noticed.setdefault(place, {})
+                    counts[told] = counts.get(told, 0) + 1
             self._tell(Result(mutant, lives=lives, why=told))
         time.sleep(0.02)
 
@@ -486,12 +518,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
     parser.add_argument("--budget", type=float, default=60, help="seconds of tests per mutant (default 60)")
     parser.add_argument("--map", type=Path, help="keep here which test calls what (take it away after changes)")
+    parser.add_argument("--again", type=Path, help="only those that survived, by the output of an earlier run")
+    parser.add_argument("--tests", nargs="*", default=TESTS, help="tests to try them with")
     parser.add_argument("--list", action="store_true", help="print the sample and try nothing")
     args = parser.parse_args()
     os.chdir(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # copies of a process with threads are trouble
     sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-    chosen = sample(args.seed, args.each, args.only)
+    chosen = sample(args.seed, args.each, args.only, survived(args.again) if args.again else None)
     if args.list:
         for mutant in chosen:
             print(mutant.shown)
@@ -500,7 +534,7 @@ def main() -> int:
     options = ["-q", "-s", "-m", "not slow and not apiserver and not e2e", "--tb=no", "--no-summary"]
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = scratch
-        pytest.main([*options, "--hypothesis-seed=1", *TESTS], plugins=[trials])
+        pytest.main([*options, "--hypothesis-seed=1", *args.tests], plugins=[trials])
     if len(trials.results) != len(chosen):
         return 2
     survivors = [result for result in trials.results if result.lives]

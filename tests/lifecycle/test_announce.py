@@ -8,9 +8,10 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate
-from dovetail.lifecycle.messages import Instruction, PublishEvent
-from dovetail.lifecycle.reports import Report, some_of
+from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
+from dovetail.lifecycle.reports import RecordIgnored, Report, some_of
 from dovetail.model.command import Action, Method
+from dovetail.model.objects import Node, ObjectMeta
 from dovetail.model.verdicts import NodeVerdict
 from tests.support.lifecycle_world import T0, Found
 
@@ -145,3 +146,69 @@ def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
     there.clear()
     said = announcer.announce(Found(), 3 * SECOND, publishes=True)
     assert [dict(item.figures) for item in said if isinstance(item, Report)] == [{"pool": "web"}]
+
+
+def test_verdicts_are_told_once_a_minute_at_most() -> None:
+    """At the very minute again; a round that is the last one's, or that begins a command, says nothing."""
+    announcer = Announcer(60 * SECOND)
+    told = []
+    for at, gate in ((100, "budget"), (159, "pdb"), (160, "pdb"), (161, "budget"), (219, "budget"), (220, "budget")):
+        said = announcer.announce(Found(verdicts=(verdict("n1", gate=gate),)), at * SECOND, publishes=True)
+        told += [(at, item.message) for item in said if isinstance(item, PublishEvent)]
+    assert told == [(100, "budget: No budget."), (160, "pdb: No budget."), (220, "budget: No budget.")]
+
+
+def test_a_move_that_is_blocked_again_after_its_time_is_told_again() -> None:
+    """An hour after it was last blocked it counts as another one, not a moment before."""
+    for after, moves in ((BLOCKED_MEMORY - 1, {}), (BLOCKED_MEMORY, {"web": 1})):
+        announcer = Announcer()
+        found = Found(blocked=(blocked("n1", "web"),))
+        announcer.announce(found, 7 * SECOND, publishes=True)
+        announcer.announce(Found(), 7 * SECOND + after, publishes=True)
+        assert counted(announcer.announce(found, 7 * SECOND + after, publishes=True)) == moves
+
+
+def test_of_batches_of_one_size_the_first_is_told() -> None:
+    """The one that was tried first."""
+    moves = (blocked("n1 n2", "web", why="First."), blocked("n3 n4", "web", why="Second."))
+    said = Announcer().announce(Found(blocked=moves), 0, publishes=True)
+    assert [item.message for item in said if isinstance(item, Report)] == ["n1, n2: First."]
+
+
+def observed(distrusted: str, name: str = "n1") -> ObjectObserved:
+    """A Node whose record is not trusted, or that has none."""
+    return ObjectObserved(object=Node(metadata=ObjectMeta(name=name)), distrusted=distrusted)
+
+
+def test_an_ignored_record_is_told_once_and_its_event_when_it_may_be() -> None:
+    """The report at once; the event, a warning, as soon as events may be published; neither where it is gone."""
+    announcer = Announcer()
+    [report, event] = announcer.distrusted(observed("it is not sealed"), publishes=True)
+    assert report == RecordIgnored(kind="Node", name="n1", why="it is not sealed")
+    assert isinstance(event, PublishEvent)
+    assert event.warning
+    assert announcer.distrusted(observed("it is not sealed"), publishes=True) == []
+    assert announcer.distrusted(observed(""), publishes=True) == []
+    assert len(announcer.distrusted(observed("it is not sealed"), publishes=True)) == 2
+    late = Announcer()
+    for name in ("n1", "n2"):
+        [report] = late.distrusted(observed("it has no id", name), publishes=False)
+        assert isinstance(report, RecordIgnored)
+    late.forget("Node", "n2")
+    assert late.announce(Found(), 0, publishes=False) == []
+    assert [item.name for item in late.announce(Found(), 0, publishes=True) if isinstance(item, PublishEvent)] == ["n1"]
+    assert late.announce(Found(), 0, publishes=True) == []
+
+
+@pytest.mark.parametrize(("replacements", "said"), [(0, ""), (1, " once r0 is ready"), (2, " once r0, r1 are ready")])
+def test_words_of_an_event(replacements: int, said: str) -> None:
+    """Singular and plural; an undone command warns."""
+    run = run_of(1, replacements)
+    [event] = command_event(run, Phase.TAINTING)
+    assert (event.message, event.warning) == (f"replaceDrifted (abc): leaves{said}.", False)
+    run.why = "not carried out in time"
+    [event] = command_event(run, Phase.ROLLING_BACK)
+    assert (event.message, event.warning) == ("replaceDrifted (abc) is undone: not carried out in time.", True)
+    assert event.id.startswith("event/Node/n0/")
+    assert len(event.id.rpartition("/")[2]) == 10
+    assert list(command_event(run, Phase.WAITING)) == []

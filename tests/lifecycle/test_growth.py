@@ -92,9 +92,7 @@ def _claims(driver: Driver, *opened: str, **annotations: str) -> None:
     ],
     ids=["for cost", "off", "our own replacements", "for another reason", "no command"],
 )
-def test_the_engine_tells_the_round_which_pools_are_restless(
-    want: str, quiet: int, ours: bool, restless: bool
-) -> None:
+def test_the_engine_tells_the_round_which_pools_are_restless(want: str, quiet: int, ours: bool, restless: bool) -> None:
     """A command that saves money, then two NodeClaims that nobody here asked for."""
     world, planner = World(), Noting()
     world.add_pool()

@@ -13,12 +13,16 @@ from dovetail.lifecycle.messages import (
     Instruction,
     InstructionFailed,
     InstructionSucceeded,
+    NoteDisruption,
     ObjectObserved,
+    SurgeDeployment,
     TaintNode,
     UntaintNode,
 )
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, Taint
+from dovetail.scheduling.pods.surge import SURGE
+from tests.support.conversation import deployment, pod, pool, replica_set
 from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
 
 TIMEOUT = CALM.replacement_timeout / 10**9
@@ -153,3 +157,25 @@ def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> 
 def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
     """Key and value, both: a taint of another's that shares one of them is left alone."""
     assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours
+
+
+@pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.FORBIDDEN])
+def test_a_deployment_that_may_not_be_rolled_launches_no_machine_again_and_again(failure: Failure) -> None:
+    """Its replacements are there by then and are deleted at the roll-back: the pool waits, longer each time."""
+    world = world_of("replace")
+    for item in (deployment("app", **{SURGE: "true"}), replica_set("app-1", 2, of="app"), pod("rolls", "n1", "app-1")):
+        world.put(item)
+    world.fail = lambda instruction: failure if isinstance(instruction, SurgeDeployment) else None
+    driver = Driver(world, engine_for()).begin().run(600)
+    assert set(driver.ends()) == {"failed"}
+    assert 2 <= len(world.created) <= 4
+
+
+def test_a_pool_whose_notes_may_not_be_written_is_not_asked_at_every_turn() -> None:
+    """Its rate budget wants every start noted before the first taint; without that right it waits, longer each time."""
+    world = world_of("delete")
+    world.put(pool("web", disruption={"budgets": [{"nodes": "2", "per": "1h"}]}))
+    world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, NoteDisruption) else None
+    driver = Driver(world, engine_for()).begin().run(600)
+    assert 2 <= len(asked(driver, NoteDisruption)) <= 4
+    assert asked(driver, TaintNode) == []

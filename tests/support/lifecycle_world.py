@@ -348,6 +348,7 @@ class Driver:
     crash_at: tuple[int, bool] | None = None
     lose: Callable[[Event], bool] = lambda event: False
     steps: int = 0
+    steps_max: int = 20_000
 
     def begin(self) -> "Driver":
         """List everything, then lead."""
@@ -393,7 +394,7 @@ class Driver:
         end = self.world.now + timedelta(seconds=seconds)
         while True:
             self.steps += 1
-            assert self.steps < 20_000, "it spins"
+            assert self.steps < self.steps_max, "it spins"
             times = [at for at in self.wakes if at <= end] + [at for at, _, _ in self.world.agenda if at <= end]
             if not times:
                 break

@@ -1,7 +1,7 @@
 """Reads a catalogue: `CLOUD:REGION` for a built-in table, or a JSON file (plain or gzip) in the contract's form.
 
-Refuses what a decision could not trust (a negative price, a type without a name, two types of one name) with one
-sentence that names the type and what to write. Prices are taken digit by digit, never through a binary float.
+Refuses what a decision could not trust (a negative price, a type without a name, two types with the same name) with one
+sentence that names the type and what to write. Prices are read as decimals, never as binary floats.
 """
 
 import difflib
@@ -124,7 +124,7 @@ def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
 
 
 def encode_catalogue(catalogue: Catalogue) -> bytes:
-    """Return the contract's JSON form of a catalogue, so that any built-in or live table can be kept as a file."""
+    """Return the contract's JSON form of a catalogue, so that you can keep any built-in or live table as a file."""
     from dovetail.model.money import format_money
     from dovetail.model.quantity import format_amount
 

@@ -1,4 +1,4 @@
-"""Reads and checks the controls of a pool beyond budgets: windows that allow, health limits, repair rules.
+"""Reads and checks the controls of a pool other than budgets: allow windows, health limits, repair rules.
 
 One set of rules for `validate`, which shows the findings, and for `policy`, which fails closed on what can't be read.
 Spec sections 13 to 19. Sits in api, below policy and validate.
@@ -20,7 +20,7 @@ LISTED_MAX: Final = 50
 
 
 def window_findings(written: Any, path: str) -> Iterator[Finding]:
-    """Yield everything that is wrong or doubtful with one window that allows."""
+    """Yield everything that is wrong or doubtful with one allow window."""
     found = list(check(ALLOW_WINDOW, written, path))
     yield from found
     if not isinstance(written, dict):
@@ -49,7 +49,7 @@ def repair_findings(written: Any, path: str) -> Iterator[Finding]:
 
 
 def _lengths(written: Mapping[str, Any], keys: tuple[str, ...], path: str) -> Iterator[Finding]:
-    """Yield durations of the right form that no 64-bit integer of nanoseconds holds."""
+    """Yield durations of the right form that don't fit a 64-bit integer of nanoseconds."""
     for key in keys:
         text = written.get(key)
         if isinstance(text, str) and PARTS.fullmatch(text) and is_too_long(text):
@@ -57,7 +57,7 @@ def _lengths(written: Mapping[str, Any], keys: tuple[str, ...], path: str) -> It
 
 
 def read_window(written: Any, index: int, path: str) -> tuple[AllowWindow, list[Finding]]:
-    """Read a window that allows; one that can't be read closes the reasons it names, or all."""
+    """Read an allow window; one that can't be read forbids the reasons it names, or all."""
     findings = list(window_findings(written, path))
     errors = [finding.sentence() for finding in findings if finding.severity is Severity.ERROR]
     fields: Mapping[str, Any] = written if isinstance(written, dict) else {}
@@ -98,7 +98,7 @@ def read_health(written: Any, path: str) -> tuple[Health, list[Finding]]:
 
 
 def read_repair(written: Any, index: int, path: str) -> tuple[RepairRule | None, list[Finding]]:
-    """Read a repair rule; None if it can't be read: nothing is repaired by it then."""
+    """Read a repair rule; None if it can't be read: it then repairs nothing."""
     findings = list(repair_findings(written, path))
     if any(finding.severity is Severity.ERROR for finding in findings):
         return None, findings

@@ -1,4 +1,4 @@
-"""What is wrong with an input, in words for people: a finding on one field, or a file that can't be used at all.
+"""What is wrong with an input, in plain language: a finding on one field, or a file that can't be used at all.
 
 Decides nothing and prints nothing; `validate`, `decode`, `policy` and `settings` make these, `cli` shows them.
 """
@@ -11,7 +11,7 @@ _DEPTH_MAX = 3
 
 
 def one_line(text: str) -> str:
-    """Write line breaks and other control characters out: names and keys may hold any, terminals obey some."""
+    """Return the text with control characters escaped: names and keys may contain any, and terminals obey some."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
@@ -25,7 +25,7 @@ class InputError(Exception):
 
 
 class Severity(StrEnum):
-    """Return whether a finding makes the object unusable or is only worth a look."""
+    """Whether a finding makes the object unusable or is only a warning."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,7 +33,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong (or doubtful) in a manifest: the field, what it holds, why not, what to write."""
+    """One thing that is wrong (or doubtful) in a manifest: the field, its value, the problem, what to write."""
 
     severity: Severity
     path: str
@@ -53,13 +53,13 @@ class Finding:
 
 
 class Remark(str):
-    """Words of ours in the place of a value: shown without quotes."""
+    """A description in the place of a value: shown without quotes."""
 
     __slots__ = ()
 
 
 def shown(value: object, depth: int = 0) -> str:
-    """Return a value as people wrote it, on one line and not too long."""
+    """Return a value as it was written, on one line and shortened."""
     if isinstance(value, (dict, list, tuple)) and depth >= _DEPTH_MAX:
         text = "..."
     elif isinstance(value, dict):

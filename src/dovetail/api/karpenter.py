@@ -1,7 +1,7 @@
-"""Karpenter's switches from a settings file or from its own Deployment, checked as Karpenter checks them.
+"""Karpenter's options from a settings file or from its own Deployment, checked as Karpenter checks them.
 
-A scheduler configuration that would stop Karpenter at its start is refused here too. Feature gates that nobody knows
-are passed over, as Karpenter does. Knows nothing of what the switches do. Sits in api.
+A scheduler configuration with which Karpenter would not start is refused here too. Unknown feature gates are ignored,
+as in Karpenter. Knows nothing of what the options do. Sits in api.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def read_karpenter(value: Any, key: str) -> KarpenterSettings:
 
 
 def read_gates(text: Any, where: str) -> tuple[tuple[FeatureGate, bool], ...]:
-    """Read `A=true,B=false`; the last value of a gate wins, unknown gates are passed over."""
+    """Read `A=true,B=false`; the last value of a gate wins, unknown gates are ignored."""
     if not isinstance(text, str):
         raise InputError(f"{where} is {shown(text)}; write text such as NodeOverlay=true,StaticCapacity=false")
     known = {gate.value: gate for gate in FeatureGate}
@@ -144,9 +144,9 @@ def _is_positive(value: Any) -> bool:
 
 
 def read_deployment(tree: Mapping[str, Any], source: str) -> KarpenterSettings:
-    """Read the switches off Karpenter's Deployment: its environment, then its flags, which win.
+    """Read the options in Karpenter's Deployment: its environment, then its flags, which win.
 
-    A value that comes from elsewhere (`valueFrom`) is not known and counts as not said.
+    A value from elsewhere (`valueFrom`) is not known and counts as not set.
     """
     found: dict[str, str] = {}
     for container in _containers(tree):
@@ -172,7 +172,7 @@ def _containers(tree: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _flags(words: list[str]) -> dict[str, str]:
-    """Return the flags that we know, by the name of their variable; `--x=v`, `--x v` and a bare boolean."""
+    """Return the known flags, by the name of their environment variable; `--x=v`, `--x v` and a bare boolean."""
     names = {variable.lower().replace("_", "-"): variable for variable in _ENVIRONMENT}
     found: dict[str, str] = {}
     for number, word in enumerate(words):

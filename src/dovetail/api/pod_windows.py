@@ -1,6 +1,6 @@
 """The window of a workload: annotation `dovetail.dev/disruption-window` on pods, "<schedule>; <duration>".
 
-Spec section 18. A value that can't be read is a window that never opens, with the problem to show. Sits in api; pure.
+Spec section 18. An unreadable value is a window that never opens; its `problem` says why. Sits in api; pure.
 """
 
 import re

@@ -1,11 +1,11 @@
-"""A NodePool's effective disruption policy: the annotation over the spec over the defaults, read, checked, typed.
+"""A NodePool's effective disruption policy: the annotation over the spec over the defaults, parsed and checked.
 
-What can't be read fails closed and is reported, and the rest of the pool goes on: a broken budget allows 0 for the
-reasons it names (for all, where those can't be read); an unreadable consolidation field switches consolidation off; an
+What can't be read fails closed and is reported, and the rest of the pool keeps working: a broken budget allows 0 for
+the reasons it names (for all if those can't be read); an unreadable consolidation field switches consolidation off; an
 unreadable expireAfter switches graceful expiry off. Spec sections 1 and 12; grace-period Proposed Spec,
 savings-threshold Recommendation, topology-budgets Validation, disruption-controls Validation/Defaults. Under the
-profile `karpenter-1.15` the policy is what Karpenter would make of the same object (`karpenter_budgets`). Sits in api;
-pure; remembers what it has read, as pools hardly ever change.
+profile `karpenter-1.15` the object is read as Karpenter would read it (`karpenter_budgets`). Sits in api; pure; caches
+its results, as pools hardly ever change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ _UNPAYABLE: Final = parse_money("1e29")
 
 
 def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolicy:
-    """Return the policy that holds for a pool, with the origin of each value, its problems and its warnings."""
+    """Return the effective policy of a pool, with the origin of each value, its problems and its warnings."""
     unread = next((text for path, text in node_pool.unread if path.startswith(_SPEC_PATH)), None)
     if unread is not None:
         why = f"{unread}; nothing is disrupted until it is mended"
@@ -100,7 +100,7 @@ def _policy(
 
 
 def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
-    """Make the policy that allows nothing."""
+    """Build the policy that allows nothing."""
     return DisruptionPolicy(
         consolidate_after=None,
         expire_after=None,
@@ -114,7 +114,7 @@ def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads one pool's policy: the value and the origin of each field, and what is wrong on the way."""
+    """Reads one pool's policy: the value and the origin of each field, and the problems found."""
 
     static: bool
     values: dict[str, tuple[Any, str]] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class _Reading:
     is_closed: bool = False
 
     def add_layer(self, layer: Mapping[str, Any], path: str, origin: str) -> None:
-        """Put a layer over those below; its keys win one by one."""
+        """Put a layer over those below; each of its keys wins."""
         for key, value in layer.items():
             if key not in DISRUPTION.fields:
                 self.warnings.append(f"{path}.{key} is no field of the policy and was passed over")
@@ -180,7 +180,7 @@ class _Reading:
         return None if number is None else self._money(number)
 
     def _value(self, key: str) -> Any:
-        """Return a field's value where it is there and has the right form; what has not closes consolidation."""
+        """Return a field's value if it is set and well formed; a malformed one switches consolidation off."""
         if key not in self.values:
             return None
         value, path = self.values[key]
@@ -203,7 +203,7 @@ class _Reading:
         try:
             return parse_money(number)
         except ValueError:
-            return _UNPAYABLE  # a number, as its form has been checked: no move will ever save so much
+            return _UNPAYABLE  # a number, as its form has been checked, but too large: no move will ever save that much
 
     def _expiry(self, template_expiry: str | None) -> tuple[int | None, bool]:
         hard = template_length(template_expiry)
@@ -242,7 +242,7 @@ class _Reading:
         return None if text is None else self._length("minNodeAge", text, "smhd")
 
     def _entries(self, key: str) -> tuple[list[Any], str] | None:
-        """Return the entries of a list of controls and its path; None if it is not there."""
+        """Return the entries of a list of controls and its path; None if it is absent."""
         if key not in self.values:
             return None
         written, path = self.values[key]
@@ -342,7 +342,7 @@ def written_budget(budget: Budget) -> dict[str, Any]:
 
 
 def consolidation_policy(word: str) -> ConsolidationPolicy:
-    """Read a policy's name, the v1beta1 word included (disruption-controls)."""
+    """Read a policy's name, including the v1beta1 name (disruption-controls)."""
     return ConsolidationPolicy("WhenEmptyOrUnderutilized" if word == "WhenUnderutilized" else word)
 
 
@@ -367,7 +367,7 @@ def read_budget(written: Mapping[str, Any], index: int, path: str) -> Budget:
         nodes=nodes,
         amount=min(int(nodes.removesuffix("%")), AMOUNT_MAX),
         is_percent=nodes.endswith("%"),
-        reasons=reasons or None,  # an empty list is no list: all reasons
+        reasons=reasons or None,  # an empty list counts as absent: all reasons
         window=None if schedule is None else window(schedule, length),
         schedule=schedule,
         duration=duration,
@@ -378,7 +378,7 @@ def read_budget(written: Mapping[str, Any], index: int, path: str) -> Budget:
 
 
 def broken_budget(written: Any, index: int, problem: str) -> Budget:
-    """Keep a broken budget: it allows 0 for the reasons it names, for all where those can't be read."""
+    """Build the stand-in for a broken budget: it allows 0 for its readable reasons, or for all."""
     fields: Mapping[str, Any] = written if isinstance(written, dict) else {}
     return Budget(
         index=index,
@@ -395,7 +395,7 @@ def _text(value: Any) -> str | None:
 
 
 def _karpenter_policy(written: Mapping[str, Any], template_expiry: str | None, static: bool) -> DisruptionPolicy:
-    """Read the policy as Karpenter v1.15 does: its fields only, its defaults, expiry left to itself."""
+    """Read the policy as Karpenter v1.15 does: only its fields, its defaults, and no graceful expiry."""
     problems: list[str] = []
     budgets = karpenter_budgets(written.get("budgets"), problems)
     after: int | None = 0

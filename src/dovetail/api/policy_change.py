@@ -1,4 +1,4 @@
-"""Change fields of a NodePool's policy where they win: in the annotation where there is one, else in the spec.
+"""Change fields of a NodePool's policy where they take effect: in the annotation if there is one, else in the spec.
 
 For what-if questions (`plan`, `sim`): the pool is copied, nothing is written to a cluster. Reads field values as the
 command line gives them. Pure. Sits in api.
@@ -24,7 +24,7 @@ _NUMBERS = ("consolidationSavingsThreshold", "disruptionPrice")
 
 
 def with_policy_field(pool: NodePool, key: str, value: Any) -> NodePool:
-    """Return the pool with one policy field changed where it wins."""
+    """Return the pool with one policy field changed where it takes effect."""
     value = float(value) if key in _NUMBERS else value
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None:
@@ -76,7 +76,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def check_changes(pool: NodePool, fields: Mapping[str, Any], settings: Settings) -> NodePool:
-    """Return the changed pool; raise for a value that makes the policy unreadable where it was not before."""
+    """Return the changed pool; raise if a value makes a readable policy unreadable."""
     name = pool.metadata.name
     try:
         changed = with_policy_fields(pool, fields)

@@ -1,9 +1,8 @@
 """Karpenter's hash of a NodePool's template (its version v3): the text in annotation `karpenter.sh/nodepool-hash`.
 
-Karpenter compares a NodeClaim's annotation with its pool's to find drift, so a NodeClaim that we create must carry the
-very same number. The number is defined by a Go library's walk over Karpenter's Go types: 64-bit FNV-1, fields mixed in
-their order in the type, absent ones passed over, lists of taints without order. Requirements don't count.
-Sits in api; pure.
+Karpenter compares a NodeClaim's annotation with its pool's to find drift, so a NodeClaim that Dovetail creates must
+carry the same number. A Go library defines it by walking Karpenter's Go types: 64-bit FNV-1, fields mixed in their
+order in the type, absent ones skipped, lists of taints without order. Requirements don't count. Sits in api; pure.
 """
 
 import struct
@@ -55,7 +54,7 @@ def _spec(spec: NodeClaimSpec) -> int:
 
 
 def _length(kind: str, text: str | None) -> int | None:
-    """Hash a duration; Never is absent. A zero counts behind a pointer, not where it is the value itself."""
+    """Hash a duration; Never is absent. A zero counts behind a Go pointer, but not as a plain value."""
     duration = None if text is None else parse_nillable(text)
     if duration is None:
         return None
@@ -83,7 +82,7 @@ def _time(moment: datetime) -> int:
 
 
 def _struct(name: str, fields: Iterable[tuple[str, int | None]]) -> int:
-    """Mix the type's name with each field that is there, sealing after each."""
+    """Mix the type's name with each field that is set, and finalise after each."""
     mixed = _text(name)
     for field, value in fields:
         if value is not None:

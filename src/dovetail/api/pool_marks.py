@@ -1,4 +1,4 @@
-"""What Dovetail and operators note on a NodePool: a pause, a halt, and the nodes that began to leave of late.
+"""What Dovetail and operators write on a NodePool: a pause, a halt, and the nodes that started leaving recently.
 
 Spec sections 13, 16 and 17. Annotations are input: what can't be read fails closed. Sits in api; pure.
 """
@@ -19,7 +19,7 @@ _HISTORY_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A pool's pause: until when (None: until it is resumed), why, and what is odd about it."""
+    """A pool's pause: until when (None: until it is resumed), why, and what is wrong with its text."""
 
     until: datetime | None = None
     reason: str = ""
@@ -94,7 +94,7 @@ def write_halt(halt: Halt) -> str:
 
 
 class Departure(msgspec.Struct, rename="camel", frozen=True):
-    """Nodes that began to leave: when, how many, why, by which command."""
+    """Nodes that started leaving: when, how many, why, by which command."""
 
     at: Instant
     nodes: int
@@ -106,7 +106,7 @@ History = tuple[Departure, ...]
 
 
 def read_history(pool: NodePool) -> History | None:
-    """Return the nodes that began to leave of late; None if the history can't be read: it then counts as full."""
+    """Return the nodes that started leaving recently; None if the history can't be read: it then counts as full."""
     return decode_history(pool.metadata.annotations.get(RECENT_DISRUPTIONS))
 
 
@@ -133,5 +133,5 @@ def _tree(entry: Departure) -> dict[str, object]:
 
 
 def pruned(history: History, span: int, now: datetime) -> History:
-    """Return the entries of a history that are younger than a span of nanoseconds."""
+    """Return the entries of a history that are younger than a number of nanoseconds."""
     return tuple(entry for entry in history if now < later(entry.at, span))

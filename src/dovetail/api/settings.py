@@ -1,7 +1,7 @@
 """A settings file over a profile: every key of contract.md's `--settings`, checked, in one place.
 
-A key in the file wins over the profile; a key that is left out keeps the profile's value; an unknown key is an error
-that names the nearest known one. Knows nothing of what the settings do. Sits in api.
+A key in the file overrides the profile; an omitted key keeps the profile's value; an unknown key is an error that names
+the most similar known one. Knows nothing of what the settings do. Sits in api.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ def load_settings(path: Path | str | None, profile: Profile | str = Profile.DOVE
 
 
 def settings_of(tree: Any, base: Settings) -> Settings:
-    """Put the keys of a tree over the base."""
+    """Override the base with the keys of a tree."""
     if tree is None:
         return base
     if not isinstance(tree, dict):
@@ -74,7 +74,7 @@ def settings_of(tree: Any, base: Settings) -> Settings:
 
 
 def _base(name: Any, base: Settings) -> Settings:
-    """Return the settings that a file starts from: those of the profile, or what the docs recommend."""
+    """Return the settings that a file starts from: those of the profile, or the recommended ones."""
     if name == "":
         return base
     if name != RECOMMENDED_NAME:
@@ -85,7 +85,7 @@ def _base(name: Any, base: Settings) -> Settings:
 
 
 def _checked(settings: Settings) -> Settings:
-    """Raise where the times of the Lease don't fit together: a leader must stop before another one may begin."""
+    """Raise if the times of the Lease contradict each other: a leader must stop before another may start."""
     if not settings.retry_period < settings.renew_deadline < settings.lease_duration:
         raise InputError(
             "retryPeriod must be shorter than renewDeadline, and that shorter than leaseDuration; "
@@ -95,7 +95,7 @@ def _checked(settings: Settings) -> Settings:
 
 
 def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
-    """Return which nodes and pools the settings name that the cluster doesn't have: a typo there would go unnoticed."""
+    """Return the nodes and pools that the settings name but the cluster doesn't have: probably typos."""
     asked = (
         ("nominatedNodes", settings.nominated_nodes, "node"),
         ("markedForDeletionNodes", settings.marked_for_deletion_nodes, "node"),

@@ -1,6 +1,6 @@
-"""Which versions of Kubernetes and Karpenter are supported, and what to say of others.
+"""Which versions of Kubernetes and Karpenter are supported, and what Dovetail says about others.
 
-Older versions are read as far as their objects go; a warning says that nobody has tried. Sits in api.
+Objects of other versions are read as far as possible; a warning says that the version is untested. Sits in api.
 """
 
 import re
@@ -13,7 +13,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
 
 
 def version_note(product: str, version: str) -> str:
-    """Return what is known of a version of `Kubernetes` or `Karpenter`; empty where it is supported."""
+    """Return a note on a version of `Kubernetes` or `Karpenter`; empty if it is supported."""
     oldest, newest = KUBERNETES if product == "Kubernetes" else KARPENTER
     span = f"{_shown(oldest)} to {_shown(newest)}"
     found = _VERSION.fullmatch(version.strip())

@@ -1,1 +1,1 @@
-"""Should we disrupt? Candidates, budgets, cost, gates and the methods of one round."""
+"""Which nodes should be disrupted? Candidates, budgets, cost, gates and the methods of one round."""

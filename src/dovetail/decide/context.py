@@ -1,8 +1,8 @@
-"""Everything the methods of one round ask, each question answered once: facts, gates, budgets, simulations.
+"""Everything the methods of one round need, computed once each: facts, gates, budgets, simulations.
 
-Methods don't know each other; they share this. Simulations are kept by what they were asked, so that a node that drift
-has simulated is not simulated again for its price where the question is the same. Chooses no action itself. Sits in
-decide, between the rules and the methods.
+Methods don't know each other; they share this. Simulations are cached by their inputs, so a node that drift has
+simulated is not simulated again for its price if the inputs are the same. Chooses no action itself. Sits in decide,
+between the rules and the methods.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
@@ -23,6 +23,7 @@ from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, awaited, gates_of
 from dovetail.decide.gates.gate_results import GateContext
+from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
 from dovetail.decide.gates.price_refusals import Refusal
@@ -51,20 +52,14 @@ if TYPE_CHECKING:
     from dovetail.decide.search.found import Found
 
 
-JOBS_ASK: Final = 2
-"""How many times the waste is asked for where pods of Jobs run, with `jobsWait`."""
-
-RESTLESS: Final = (3, 2)
-"""How many times the savings are asked for at once in a restless pool, as a ratio."""
-
 _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 """What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
 
 
 class RoundContext:
-    """One round's view of the cluster. Immutable to whoever looks at it; answers are kept.
+    """One round's view of the cluster. Immutable from outside; answers are cached.
 
-    `snapshot`: that of the question, if it is built already. `facts_cache`, `launches_of`, `standing`: what a `Decider`
+    `snapshot`: that of the question, if it is already built. `facts_cache`, `launches_of`, `standing`: what a `Decider`
     remembers.
     """
 
@@ -88,6 +83,7 @@ class RoundContext:
         self.gate_context = GateContext(
             settings=settings, now=question.now, managed_pools=managed, may_surge=question.may_surge, buffered=buffered
         )
+        self.haste = Haste(question)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}
@@ -99,10 +95,10 @@ class RoundContext:
         self._results: dict[_Simulated, SimulationResult] = {}
 
     def fork(self) -> RoundContext:
-        """Return a view that begins with what was asked here, and counts what it asks itself apart.
+        """Return a view that shares the cached answers but counts its own simulations separately.
 
-        What is worked out in one is reused in the other, but does not count as asked there: so whoever reads a result
-        in parts gets the same parts in any order.
+        An answer computed in one is reused in the other but does not count there, so the parts of a result are the same
+        in whatever order they are read.
         """
         other = copy(self)
         other.unscored, other.judged, other.scores = dict(self.unscored), dict(self.judged), dict(self.scores)
@@ -166,7 +162,7 @@ class RoundContext:
         return found
 
     def pool_hold(self, pool: str, reason: Reason) -> GateResult | None:
-        """Return what holds a whole pool back for a reason, whatever its budgets say; None: nothing does."""
+        """Return what blocks a whole pool for a reason, whatever its budgets say; None: nothing does."""
         if reason is not Reason.UNHEALTHY:
             if self.question.alert:
                 return GateResult(gate=Gate.HEALTH, passed=False, why=self.question.alert, figures={"nodePool": pool})
@@ -184,9 +180,9 @@ class RoundContext:
 
     @cached
     def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
-        """Return the nodes that waiting pods would land on, and these pods: pending, or of leaving nodes.
+        """Return the nodes that waiting pods (pending, or of leaving nodes) would go to, and these pods.
 
-        Karpenter nominates such nodes and no object shows it. Asked only where a node could be deleted as empty.
+        Karpenter nominates such nodes, but no object shows it. Computed only if a node could be deleted as empty.
         """
         snapshot = self.snapshot
         if not self.settings.rules.waiting_pods_nominate:
@@ -202,7 +198,7 @@ class RoundContext:
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
-        """Return what Balanced pools are measured against."""
+        """Return the pool totals that the Balanced policy compares with."""
         return pool_totals(self.nodes, self.chains, self.settings)
 
     @cached
@@ -213,12 +209,12 @@ class RoundContext:
 
     @cached
     def bounds(self) -> Bounds:
-        """Return what can be refused without a simulation."""
+        """Return the bounds that refuse moves without a simulation."""
         return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
 
     @cached
     def standing(self) -> StandingView | None:
-        """Return the refusals of earlier rounds that stand in this one; None: nothing is remembered."""
+        """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
         if self._standing is None:
             return None
         launches = self._launches_of(self.snapshot.frame)
@@ -226,7 +222,7 @@ class RoundContext:
 
     @cached
     def unready(self) -> Unready:
-        """Return what is certain to land on nodes on their way."""
+        """Return what is certain to go to nodes that are still starting."""
         return Unready(self.snapshot, self.closed)
 
     @property
@@ -236,19 +232,19 @@ class RoundContext:
 
     @property
     def stabilizing(self) -> bool:
-        """Return whether cost actions wait for an earlier action to settle.
+        """Return whether cost actions wait until an earlier action has settled.
 
         Design: lifecycle-controller, LifecycleAction Tunables.
         """
         return self.stabilized_until is not None and self.now < self.stabilized_until
 
     def regrown_until(self, facts: NodeFacts) -> datetime | None:
-        """Return until when the node's pool tries no cost action, because the last one did not hold."""
+        """Return until when the node's pool tries no cost action because the last one was undone by its pods."""
         until = self.in_flight.regrown.get(facts.pool_name)
         return until if until is not None and self.now < until else None
 
     def passing(self, method: Method) -> list[NodeFacts]:
-        """Return the nodes that pass gates 1 to 7 of a method, by name; whatever the budget."""
+        """Return the nodes that pass gates 1 to 7 of a method, by name, ignoring budgets."""
         return self._passing[method]
 
     @cached
@@ -262,7 +258,7 @@ class RoundContext:
         return found
 
     def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
-        """Return the methods whose gates 1 to 7 each node passes; the gates' words are not needed for that."""
+        """Return the methods whose gates 1 to 7 each node passes, without building the gates' sentences."""
         memory = self._memory
         if memory is None or self.snapshot.virtual:
             yield from ((facts, self._passed(facts)) for facts in self.nodes)
@@ -283,7 +279,7 @@ class RoundContext:
         return tuple(in_cost_order(waiting, self.settings, self.now))
 
     def left(self, method: Method) -> dict[str, int]:
-        """Return what every pool has left for the method's reason; the caller may count it down."""
+        """Return what every pool has left for the method's reason; the caller may modify it."""
         return self.ledger.left(REASON_OF[method])
 
     def figures(self, facts: NodeFacts) -> CandidateFigures:
@@ -297,13 +293,13 @@ class RoundContext:
         )
 
     def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
-        """Return the disruption cost of nodes together: exact and then rounded, or Karpenter's own figure."""
+        """Return the total disruption cost of nodes: exact and then rounded, or Karpenter's own figure."""
         if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
         return float(sum(facts.disruption_cost(self.now) for facts in nodes))
 
     def sources(self, nodes: Sequence[NodeFacts]) -> list[Source]:
-        """Return what the price gates ask of nodes."""
+        """Return the nodes as the price gates need them."""
         known = self._sources
         found = []
         for facts in nodes:
@@ -322,46 +318,16 @@ class RoundContext:
             price=facts.price,
             price_float=facts.price_float,
             offering_price=facts.offering_price,
-            required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*self.asked_savings(facts)),
+            required=UNPAYABLE if self.haste.waits_for_jobs(facts) else Fraction(*self.haste.asked_savings(facts)),
             wasted=0 if wasted is None else wasted.by(self.now),
             least=self.settings.waste_floor * facts.disruption_cost(self.now)
             if self.settings.waste_floor
             else Fraction(0),
-            asked_waste=self.asked_waste(facts),
+            asked_waste=self.haste.asked_waste(facts),
         )
 
-    def waits_for_jobs(self, facts: NodeFacts) -> bool:
-        """Return whether a node goes by waste only: what runs on it ends by itself (section 22)."""
-        policy = facts.policy
-        return self.settings.jobs_wait and policy is not None and policy.disruption_price is not None and facts.has_jobs
-
-    def asked_savings(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return what a node must save to go at once, as a ratio: more where its pool is restless."""
-        amount, unit = facts.required_savings(self.now)
-        return (amount, unit) if self.restless_until(facts) is None else (amount * RESTLESS[0], unit * RESTLESS[1])
-
-    def falls_by(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return by how much ageing lowers that: so much money in so many nanoseconds."""
-        amount, per = facts.falls_by
-        return (amount, per) if self.restless_until(facts) is None else (amount * RESTLESS[0], per * RESTLESS[1])
-
-    def asked_waste(self, facts: NodeFacts) -> Fraction | None:
-        """Return the money that must be wasted before a node may go for less than its threshold; None: never.
-
-        With `jobsWait` twice as much where pods of Jobs run: what ends by itself meanwhile costs nothing.
-        """
-        asked = facts.asked_waste(self.now) if self.settings.rules.waste else None
-        return asked * JOBS_ASK if asked is not None and self.settings.jobs_wait and facts.has_jobs else asked
-
-    def restless_until(self, facts: NodeFacts) -> datetime | None:
-        """Return until when more is asked for in the node's pool, because nodes had to be opened in it lately."""
-        until = self.question.restless.get(facts.pool_name)
-        if until is None or self.now >= until or facts.policy is None or facts.policy.disruption_price is None:
-            return None
-        return until
-
     def required_savings(self, facts: NodeFacts) -> tuple[int, int]:
-        """Return what taking a node away has to save now, as a ratio; nothing once it has wasted enough."""
+        """Return what removing a node has to save now, as a ratio; 0 once it has wasted enough."""
         if facts.policy is None or facts.policy.disruption_price is None:
             return facts.required_savings(self.now)
         required = required_of(self.sources((facts,)), self.settings)
@@ -375,10 +341,10 @@ class RoundContext:
     def simulate(
         self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: TypeBits = ALL_TYPES
     ) -> SimulationResult:
-        """Take the nodes away and see where their pods go; asked once per set of nodes and rules.
+        """Simulate the removal of nodes; computed once per set of nodes and rules.
 
-        A cost action may open few new nodes and not move pods to closed nodes; without closed ones the unbounded answer
-        to the same question serves as well. `launchable`: instance types that new nodes may be of.
+        A cost action may open few new nodes and not move pods to closed nodes; if no nodes are closed, the unbounded
+        answer to the same question is reused. `launchable`: instance types that new nodes may be of.
         """
         chosen = tuple(map(self.index_of, nodes))
         key = (tuple(sorted(chosen)), for_cost, launchable)
@@ -403,14 +369,14 @@ class RoundContext:
         return result
 
     def has_simulated(self, facts: NodeFacts) -> bool:
-        """Return whether it is known already where the pods of a node that has to go would land."""
+        """Return whether it is already known where the pods of a node that has to go would move to."""
         return ((self.index_of(facts),), False, ALL_TYPES) in self._simulations
 
 
 class Chains(Mapping[str, dict[Method, Chain]]):
-    """Gates 1 to 7 of nodes by name, each worked out when it is first looked at.
+    """Gates 1 to 7 of nodes by name, each computed on first access.
 
-    `awaited`: returns the nodes that pods which wait would land on; asked only for nodes that could go as empty.
+    `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
     """
 
     def __init__(
@@ -430,7 +396,7 @@ class Chains(Mapping[str, dict[Method, Chain]]):
         return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
 
     def before_waiting(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains by what its own objects say, whatever waits for a node."""
+        """Return a node's chains from its own objects alone, ignoring waiting pods."""
         found = self._found.get(name)
         if found is None:
             found = self._found[name] = gates_of(self._nodes[name], self._gate_context)

@@ -1,8 +1,7 @@
-"""The one owner of what is remembered from one round to the next: the last snapshot, the facts and the launch prices.
+"""The only owner of state between rounds: the last snapshot, the facts and the launch prices.
 
-What is remembered never changes an answer, it only saves time: `Decider(memory=False)` is the oracle that the one with
-memory is tested against. Not safe to share between threads. Sits on top of decide; the engine, the planner and the
-simulated Karpenter ask it.
+The memory never changes an answer, it only saves time: `Decider(memory=False)` is the oracle that the one with memory
+is tested against. Not thread-safe. Sits on top of decide; the engine, the planner and the simulated Karpenter use it.
 """
 
 from dovetail.decide.context import RoundContext
@@ -20,7 +19,7 @@ from dovetail.scheduling.snapshot import Snapshot
 
 
 class Decider:
-    """Answers questions, one after the other. `memory=False`: reads everything anew for every question."""
+    """Answers questions, one after the other. `memory=False`: read everything again for every question."""
 
     def __init__(self, *, memory: bool = True) -> None:
         self._facts = FactsCache() if memory else None
@@ -42,11 +41,11 @@ class Decider:
         )
 
     def round(self, question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
-        """Return what to do now, and why not more; the options are those of `plan_round`."""
+        """Return what to do now and why nothing more; the options are those of `plan_round`."""
         return decide(self.scene(question), every_method=every_method, every_candidate=every_candidate)
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
-        """Check a command again on fresh state: return it or a part of it, or the gate that it fails at.
+        """Check a command again on fresh state: return it, a part of it, or the gate that it fails.
 
         `question.in_flight` must not contain the command itself.
         """

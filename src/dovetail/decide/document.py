@@ -1,4 +1,4 @@
-"""The JSON document of `dovetail plan`, as contract.md promises it. Shapes values only, decides nothing.
+"""The JSON document of `dovetail plan`, as contract.md defines it. Only formats values.
 
 Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.planning.plan` prints it.
 """
@@ -48,7 +48,7 @@ def plan_document(result: RoundResult) -> Json:
 
 
 def optimal_document(found: Optimal | None) -> Json | None:
-    """Return how good commands are beside a bound; None where no node may go."""
+    """Return how good commands are compared with a bound; None if no node may go."""
     if found is None:
         return None
     return {
@@ -64,7 +64,7 @@ def unpriced_nodes(result: RoundResult) -> list[str]:
 
 
 def prices(source: str, date: str) -> Json:
-    """Return where the prices are from; `asOf` is null if the catalogue has no date."""
+    """Return the source of the prices; `asOf` is null if the catalogue has no date."""
     return {"source": source, "asOf": date or None}
 
 
@@ -94,7 +94,7 @@ def _replacement(entry: Replacement) -> Json:
 
 
 def requirement(item: SelectorRequirement) -> Json:
-    """Return a requirement as it stands in a NodeClaim."""
+    """Return a requirement as it is written in a NodeClaim."""
     shown: Json = {"key": item.key, "operator": item.operator, "values": list(item.values)}
     if item.min_values is not None:
         shown["minValues"] = item.min_values
@@ -145,7 +145,7 @@ def _alone(entry: CandidateAlone) -> Json:
 
 
 def _nodes(verdicts: Iterable[NodeVerdict]) -> list[Json]:
-    """Return all nodes; gates that many nodes passed alike are shaped once."""
+    """Return all nodes; a gate result that many nodes share is formatted once."""
     known: dict[int, Json] = {}
     return [
         {
@@ -168,7 +168,7 @@ def _gate(result: GateResult, known: dict[int, Json]) -> Json:
 
 
 def gate(result: GateResult) -> Json:
-    """Return how a gate ended."""
+    """Return the result of a gate."""
     return {
         "gate": result.gate.value,
         "passed": result.passed,

@@ -1,6 +1,6 @@
-"""When could the answer change with no event in between? The earliest timer, window edge, expiry or crossing.
+"""When could the answer change without an event? The earliest timer, window edge, expiry or crossing.
 
-So that a shell need not ask again while nothing happened and this time has not come. Errs on the early side. Sits in
+A shell need not ask again until an event or this time. If in doubt, the time is too early. Sits in
 decide, above the methods, below the round.
 """
 
@@ -64,12 +64,12 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
 
 
 def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:
-    """Return when ageing lowers the required savings to what is saved.
+    """Return when ageing lowers the required savings to the savings.
 
     Design: savings-threshold: nodes get easier to move as they age.
     """
     missing = refusal.required - refusal.savings
-    falls = [context.falls_by(facts) for facts in nodes]
+    falls = [context.haste.falls_by(facts) for facts in nodes]
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
     if amount > 0 and missing > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up

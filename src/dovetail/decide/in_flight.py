@@ -1,6 +1,6 @@
-"""What is already under way when a round begins: commands in flight and what they hold on to.
+"""The commands in flight when a round starts, and what they reserve.
 
-A value that is part of the question put to a round; a captured cluster has none. It decides nothing. Sits in decide,
+A value that is part of a round's question; a captured cluster has none. It decides nothing. Sits in decide,
 below the question; `lifecycle.engine` fills it.
 """
 
@@ -14,7 +14,7 @@ from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavingNode:
-    """A node that a command in flight takes away, whether its taint is on already or not."""
+    """A node that a command in flight removes, whether it is already tainted or not."""
 
     node: str
     method: Method
@@ -24,13 +24,13 @@ class LeavingNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """All that commands in flight hold on to.
+    """Everything that commands in flight reserve.
 
     `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
-    NodeClaims that have no node yet, that pods are on their way to: replacements and destinations (gate 4).
-    `regrown`: pools whose last cost action did not hold (its pods opened a node again), and until when they try none.
-    `under_way`: where the pods of `leaving` are to go, and what will be launched for them.
-    `back_off`: pools whose replacements failed to come, and until when no command launches another there.
+    NodeClaims without a node, that pods will move to: replacements and destinations (gate 4). `regrown`: pools whose
+    last cost action was undone (its pods needed a new node again), and until when they try none. `under_way`: where the
+    pods of `leaving` will go, and what will be launched for them. `back_off`: pools whose replacements failed, and
+    until when no command launches another there.
     """
 
     leaving: tuple[LeavingNode, ...] = ()

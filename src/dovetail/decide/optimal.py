@@ -1,8 +1,8 @@
-"""How good commands are beside the best that anything could do: a share of a bound.
+"""How good commands are compared with the best possible ones: a share of a bound.
 
-Worth is what commands save per hour less what their disturbance has to save (spec section 21). `search.dual` says what
-no set of the nodes that may go now could be worth more than, budgets left aside. The true optimum is at most that, so a
-plan reaches at least the share that is shown. Sits in decide, beside `outcome`.
+Value is what commands save per hour minus what their disruption has to save (spec section 21). `search.dual` computes
+an upper bound for any set of the nodes that may go now, ignoring budgets. The true optimum is at most that, so a plan
+reaches at least the share that is shown. Sits in decide, beside `outcome`.
 """
 
 import math
@@ -19,24 +19,24 @@ _SAVING = (Action.DELETE_EMPTY, Action.DELETE_COST, Action.REPLACE_COST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimal:
-    """What commands are worth per hour, and what no commands could be worth more than."""
+    """The value of commands per hour, and an upper bound for any commands."""
 
     value: Money
     at_most: Money
 
     @property
     def reached(self) -> float | None:
-        """Return the share of the bound that is reached at least, from 0 to 1; None: nothing is worth doing at all."""
+        """Return the share of the bound that is reached at least, from 0 to 1; None: nothing is worth doing."""
         return None if not self.at_most else min(1.0, self.value / self.at_most)
 
 
 def required_by(commands: Iterable[Command]) -> Money:
-    """Return what the disturbance of commands has to save per hour."""
+    """Return what the disruption of commands has to save per hour."""
     return sum(command.required_savings for command in commands if command.action in _SAVING)
 
 
 def optimal_of(commands: Iterable[Command], at_most: Money | None) -> Optimal | None:
-    """Compare the commands of one round with a bound; None where no node may go."""
+    """Compare the commands of one round with a bound; None if no node may go."""
     if at_most is None:
         return None
     saving = [command for command in commands if command.action in _SAVING]
@@ -45,7 +45,7 @@ def optimal_of(commands: Iterable[Command], at_most: Money | None) -> Optimal | 
 
 
 def value_at_most(context: RoundContext) -> Money | None:
-    """Return what no set of the nodes that may go now could be worth more than, per hour; None: none may go."""
+    """Return an upper bound on the hourly value of any set of the nodes that may go now; None: none may go."""
     open_ones = dict.fromkeys((*context.passing(Method.EMPTY), *context.passing(Method.MULTI_NODE)))
     if not open_ones:
         return None

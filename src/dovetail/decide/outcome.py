@@ -1,6 +1,6 @@
-"""What a round says: commands, what each method saw, verdicts, budgets, warnings, and when to ask again.
+"""The result of a round: commands, what each method saw, verdicts, budgets, warnings, and when to ask again.
 
-Plain values; shells turn them into JSON, words, events and metrics. Sits in decide; `round` fills it.
+Plain values; shells turn them into JSON, messages, events and metrics. Sits in decide; `round` fills it.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class CandidateFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateAlone:
-    """What would become of a candidate on its own, budgets left aside."""
+    """What would happen to a candidate alone, ignoring budgets."""
 
     node: str
     command: Command | None
@@ -80,7 +80,7 @@ class BlockedMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferRow:
-    """A CapacityBuffer: how many virtual pods it stands for, and the nodes that have room for some of them now."""
+    """A CapacityBuffer: how many virtual pods it represents, and the nodes that have room for some of them now."""
 
     name: str
     replicas: int
@@ -88,7 +88,7 @@ class BufferRow:
 
     @property
     def carried(self) -> int:
-        """Return how many of them nodes have room for."""
+        """Return how many of them fit on nodes now."""
         return sum(count for _, count in self.nodes)
 
 
@@ -104,14 +104,14 @@ class JudgedMove:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
-    """All that a round found. `commands` is what to do now; the rest says why, and why not.
+    """Everything a round found. `commands` is what to do now; the rest says why, and why not.
 
-    `next_change` is the earliest time at which the answer could differ with no event in between: a timer runs out, a
-    budget's window opens or closes, a node expires. None: never by time alone. `prices`: what each
-    node with a known price costs per hour.
+    `next_change` is the earliest time at which the answer could change without an event: a timer ends, a budget's
+    window opens or closes, a node expires. None: never by time alone. `prices`: what each node with a known price costs
+    per hour.
 
     Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
-    5,000 sentences; each is the same whether, when and in which order they are read. `methods` always lists all: one
+    5,000 sentences; their values don't depend on when or in which order they are read. `methods` always lists all: one
     that was not asked, because another acts, has its candidates and no command.
     """
 
@@ -137,7 +137,7 @@ class RoundResult:
 
     @cached
     def steering(self) -> SteeringPlan:
-        """Return what ought to be closing and marked (section 23); nothing where steering is off."""
+        """Return the nodes to close and the pods to mark (section 23); nothing if steering is off."""
         return self.compute_steering()
 
     @cached
@@ -152,7 +152,7 @@ class RoundResult:
 
     @cached
     def judged_moves(self) -> tuple[JudgedMove, ...]:
-        """Return every cost action that was judged, by pool: what Karpenter's metrics of moves count."""
+        """Return every cost action that was judged, by pool, as Karpenter's metrics count moves."""
         return self.list_judged_moves()
 
     @cached

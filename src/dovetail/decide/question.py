@@ -1,4 +1,4 @@
-"""The question that a round answers: everything that a decision may look at, as one frozen value.
+"""The question that a round answers: everything that a decision may use, as one frozen value.
 
 Shells build it (from watches, from files, from a simulated world); `Decider` and `plan_round` answer it. It decides
 nothing. Sits in decide, below the context.
@@ -18,15 +18,16 @@ from dovetail.scheduling.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """All that a decision depends on.
+    """Everything that a decision depends on.
 
-    `in_flight`: what commands under way hold on to; a captured cluster has none. `managed_pools`: the pools that may be
+    `in_flight`: what commands in progress reserve; a captured cluster has none. `managed_pools`: the pools that may be
     disrupted; None: all. `cost_held_until`: no cost action starts before this time, in any pool (stabilization,
-    lifecycle-controller); `cost_held_by`: what they wait for, in a few words. `pod_events`: when pods last came to or
-    left nodes, by node, where somebody watched; of a captured cluster only its objects say. `alert`: why the alert gate
-    holds all pools (spec section 17); empty: it does not. `may_surge`: whether Deployments may be patched (spec section
-    20). `unsettled`: pools that wait for moved pods, and which. `waste`: what nodes have wasted so far, by name
-    (section 22). `restless`: pools whose load grew lately, and until when they count as such.
+    lifecycle-controller); `cost_held_by`: what they wait for, in a few words. `pod_events`: the last pod event of each
+    node, if it was watched; for a captured cluster, only its objects say. `alert`: why the alert gate holds all pools
+    (spec section 17); empty: it does not. `may_surge`: whether Deployments may be patched (spec section 20).
+    `unsettled`: pools that wait for moved pods, and which. `waste`: what nodes have wasted so far, by name (section
+    22). `restless`: pools in which nodes were opened again soon after others were removed, and until when they count
+    as such.
     """
 
     cluster: Cluster
@@ -45,7 +46,7 @@ class Question:
     restless: Mapping[str, datetime] = field(default_factory=dict)
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
-        """Build the columnar form that simulations run on; what `previous` has read of the same objects is reused.
+        """Build the columnar form that simulations run on; results for unchanged objects are reused from `previous`.
 
         The pods of nodes that are leaving need a place too, so nodes in flight count as marked and as nominated there.
         """

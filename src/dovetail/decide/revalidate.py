@@ -1,9 +1,9 @@
-"""Checks whether a command is still right, some seconds later, on fresh state.
+"""Checks whether a command is still valid, some seconds later, on fresh state.
 
 Spec section 9; savings-threshold, VALIDATION of the pipeline. The same candidates must still pass every gate, the
-budget must still be there, and the simulation must give the same or a subset. Commands that only delete empty nodes
-keep those that still qualify; all others stand or fall as a whole. Gives the command as it is to be carried out now
-(its placements are new), or the gate that it failed at. Sits in decide, beside the round, below the decider.
+budget must still allow it, and the simulation must give the same or a subset. Commands that only delete empty nodes
+keep those that still qualify; all others are accepted or refused as a whole. Returns the command to execute now (with
+new placements), or the gate that it failed. Sits in decide, beside the round, below the decider.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def revalidate(command: Command, context: RoundContext) -> Command | Refusal:
 
 
 def _only_empties(command: Command) -> bool:
-    """Return whether it is a command that empty nodes may drop out of."""
+    """Return whether it is a command from which empty nodes may be dropped."""
     return command.method is Method.EMPTY or (command.pods == 0 and not command.replacements)
 
 
@@ -97,7 +97,7 @@ def _as_refusal(facts: NodeFacts, result: GateResult) -> Refusal:
 
 
 def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
-    """Simulate an expired or drifted node's way out again."""
+    """Simulate the removal of an expired or drifted node again."""
     if any(is_static(facts) for facts in nodes):
         return leaving.alone(context, command.method, nodes[0])
     move = plain_move(context, nodes)
@@ -107,7 +107,7 @@ def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) 
 
 
 def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
-    """Simulate again; what was chosen must still fit and still be worth it."""
+    """Simulate again; the command must still fit and still be worth it."""
     move = cost_move(context, nodes, launchable=command.launchable)
     if isinstance(move, Refusal):
         return move
@@ -116,11 +116,11 @@ def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[Nod
 
 
 def _same_or_less(context: RoundContext, command: Command, move: Move) -> Command | Refusal:
-    """Compare what the simulation asks for now with what the command would launch."""
+    """Compare what the simulation needs now with what the command would launch."""
     before, after = len(command.replacements), len(move.new_nodes)
     if after < before and command.method not in _COST and context.settings.rules.accepts_fewer_nodes:
-        # The node has to go anyhow, and fewer new nodes are a part of what was decided: to refuse would decide the same
-        # again and again while another command comes and goes. For cost there may be a better move now.
+        # The node has to go anyway, and fewer new nodes are a subset of the decision. A refusal would repeat the same
+        # decision while another command comes and goes. For cost there may be a better move now.
         return command_of(context, command.method, move)
     if before != after:
         return Refusal(
@@ -137,7 +137,7 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
         if planned.node_pool != fitting.pool or not fits.issuperset(planned.instance_types):
             return Refusal(gate=Gate.NEW_NODES, why="The replacement that was planned would not do any more.")
     if command.method in _COST:
-        # Price the very types that would be launched: some may have become dearer since.
+        # Price exactly the types that would be launched: some may have become more expensive since.
         chosen = [_as_planned(new, planned) for new, planned in zip(own, command.replacements, strict=True)]
         judged = judge_new_nodes(context.sources(move.nodes), chosen, context.settings)
         if isinstance(judged, Refusal):
@@ -147,6 +147,6 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
 
 
 def _as_planned(new_node: NewNode, planned: Replacement) -> NewNode:
-    """Keep of a new node the types that the command would launch."""
+    """Keep only the types of a new node that the command would launch."""
     types = frozenset(planned.instance_types)
     return new_node.with_types([kind for kind in new_node.instance_types if kind.name in types])

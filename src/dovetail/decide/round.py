@@ -1,4 +1,4 @@
-"""One round: each method asks in order, the first that has an action acts, and every node gets a verdict.
+"""One round: methods run in order, the first one with a command acts, and every node gets a verdict.
 
 Spec section 5; lifecycle-controller (one lifecycle controller): empty, expired, drifted, several nodes for cost, one
 node for cost. A pure function of the question. The methods don't know each other: this is the only module that knows
@@ -53,10 +53,10 @@ _CANDIDATES: dict[Method, Callable[[RoundContext], Sequence[NodeFacts]]] = {
 
 
 def plan_round(question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
-    """Decide what to do next. To ask again and again, use a `Decider`: it gives the same answers sooner.
+    """Decide what to do next. For repeated rounds use a `Decider`: it gives the same answers faster.
 
     `every_method`: ask all methods, each on the untouched snapshot, though only the first that acts counts.
-    `every_candidate`: also what drift and one-node cost would do with each candidate alone, budgets left aside.
+    `every_candidate`: also what drift and one-node cost would do with each candidate alone, ignoring budgets.
     """
     return decide(RoundContext(question), every_method=every_method, every_candidate=every_candidate)
 
@@ -64,7 +64,7 @@ def plan_round(question: Question, *, every_method: bool = False, every_candidat
 def decide(
     context: RoundContext, *, every_method: bool = False, every_candidate: bool = False, without: Sequence[Method] = ()
 ) -> RoundResult:
-    """Decide on a context that is there already; `without`: methods that are not asked this time."""
+    """Decide on an existing context; `without`: methods that are not asked this time."""
     runs: dict[Method, MethodRun] = {}
     for method, ask in _methods(context).items():
         if method in without:
@@ -121,7 +121,7 @@ def _method_results(
 
 
 def _buffers(context: RoundContext) -> tuple[BufferRow, ...]:
-    """Return the CapacityBuffers that take part, by name, with the nodes that carry them."""
+    """Return the active CapacityBuffers, by name, with the nodes that hold them."""
     found = []
     for name, entries in buffers_by_name(context.snapshot).items():
         counts: dict[str, int] = {}
@@ -134,7 +134,7 @@ def _buffers(context: RoundContext) -> tuple[BufferRow, ...]:
 
 
 def _judged_moves(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:
-    """Yield the cost actions of a round by pool, as Karpenter counts them: of batches only the last that was tried."""
+    """Yield the cost actions of a round by pool, as Karpenter counts them: only the last batch that was tried."""
     alike: dict[str, JudgedMove] = {}
     for method in (Method.MULTI_NODE, Method.SINGLE_NODE):
         run = runs.get(method)
@@ -142,7 +142,7 @@ def _judged_moves(context: RoundContext, runs: Mapping[Method, MethodRun]) -> It
             continue
         refused = run.refused if method is Method.SINGLE_NODE else run.refused[-1:] if not run.commands else ()
         for nodes, _ in refused:
-            if len(nodes) == 1 and (nodes[0].name,) not in context.scores:  # as nearly all
+            if len(nodes) == 1 and (nodes[0].name,) not in context.scores:  # true of nearly all
                 pool = nodes[0].pool_name
                 if pool not in alike:
                     alike[pool] = next(_by_pool(context, (nodes[0].name,), approved=False))
@@ -161,7 +161,7 @@ def _by_pool(context: RoundContext, nodes: tuple[str, ...], *, approved: bool) -
 
 
 def _unasked(context: RoundContext, method: Method) -> MethodRun:
-    """Return what a method would look at that was not asked, as one before it acts."""
+    """Return the candidates of a method that was not asked because an earlier one acts."""
     return MethodRun(method=method, candidates=tuple(_CANDIDATES[method](context)))
 
 
@@ -179,7 +179,7 @@ def _method_result(context: RoundContext, run: MethodRun, *, every_candidate: bo
 
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> CandidateAlone:
-    """Return what a candidate would come to by itself; a Balanced pool's refusal is only named (contract)."""
+    """Return what would happen to a candidate alone; a Balanced pool's refusal is only named (contract)."""
     outcome: Command | Move | Refusal
     if method is Method.DRIFTED:
         outcome = leaving.alone(context, method, facts)

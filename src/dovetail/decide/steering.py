@@ -1,10 +1,11 @@
-"""Which nodes ought to empty by themselves, and which pod of each ReplicaSet should be the next to end (section 23).
+"""Which nodes should become empty, and which pod of each ReplicaSet a scale-down should remove (section 23).
 
-Nodes are ranked by what their going would be worth per pod. The first of them, as many as the room of the others could
-take in, are closing: new pods should prefer other nodes. Of each ReplicaSet one pod is the next victim: on the node
-that ought to go first, in the fullest zone of that ReplicaSet. In a restless pool a closing node's zone may have one pod
-less, unless the spread is a must: the next pod that comes makes up for it. What stands is kept unless something is clearly better,
-so that marks don't move every round. Proposes only; the engine writes, slowly. Sits in decide, beside the round.
+Nodes are ranked by the value of removing them per pod. The first ones, as many as the others have room for, are
+closing: new pods should prefer other nodes. One pod of each ReplicaSet is the next victim: on the node that should go
+first, in the fullest zone of that ReplicaSet. In a restless pool the zone of a closing node may have one pod less,
+unless the pod's spread over zones is required: the next pod that comes makes up for it. The current choice is kept
+unless another is clearly better, so that marks don't change every round. Proposes only; the engine writes, slowly. Sits
+in decide, beside the round.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def steer(context: RoundContext) -> SteeringPlan:
-    """Return what ought to be closing and marked now; nothing where steering is off."""
+    """Return the nodes to close and the pods to mark now; nothing if steering is off."""
     if context.settings.steering is not SteeringMode.PREFER or not context.settings.rules.steers:
         return NOTHING
     ranked = sorted(filter(lambda facts: _is_open(context, facts), context.nodes), key=_rank)
@@ -52,7 +53,7 @@ def _karpenter_marks(context: RoundContext) -> bool:
 
 
 def _is_open(context: RoundContext, facts: NodeFacts) -> bool:
-    """Return whether a node may be steered: ours, in use, neither leaving nor expected by pods nor young."""
+    """Return whether a node may be steered: managed, in use, and neither leaving, nominated nor young."""
     managed = context.gate_context.managed_pools
     policy, created = facts.policy, facts.created
     return (
@@ -71,12 +72,12 @@ def _is_open(context: RoundContext, facts: NodeFacts) -> bool:
 
 
 def _rank(facts: NodeFacts) -> tuple[float, str]:
-    """Order nodes: most dollars per pod first; one that is closing already stays so for a while."""
+    """Order nodes: most dollars per pod first, with a bonus for nodes that are already closing."""
     return -facts.savings_ratio * (STAYS if facts.closing else 1.0), facts.name
 
 
 def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
-    """Return the first nodes in rank whose pods the room of all others could take in."""
+    """Return the first nodes in rank whose pods fit in the room of all others."""
     frame = context.snapshot.frame
     count = frame.room.shape[1]
     room: Floats = np.where(frame.open[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
@@ -99,17 +100,15 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     return chosen
 
 
-def _victims(
-    context: RoundContext, ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]
-) -> tuple[Victim, ...]:
-    """Return the next victim of every ReplicaSet of two pods or more that nobody else marks."""
+def _victims(context: RoundContext, ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]) -> tuple[Victim, ...]:
+    """Return the next victim of every ReplicaSet of two pods or more without foreign deletion costs."""
     pods: dict[str, list[tuple[Pod, NodeFacts]]] = {}
     for facts in ranked:
         for pod in facts.reschedulable:
             for owner in pod.metadata.owner_references:
                 if owner.kind == "ReplicaSet":
                     pods.setdefault(owner.uid, []).append((pod, facts))
-    restless = frozenset(facts for facts in closing if context.restless_until(facts) is not None)
+    restless = frozenset(facts for facts in closing if context.haste.restless_until(facts) is not None)
     found = []
     for owner_uid, members in pods.items():
         if len(members) > 1 and not any(_is_anothers(pod) for pod, _ in members):
@@ -120,7 +119,7 @@ def _victims(
 
 
 def _is_anothers(pod: Pod) -> bool:
-    """Return whether somebody else gave the pod a deletion cost."""
+    """Return whether the pod has a deletion cost that Dovetail did not set."""
     cost = pod.metadata.annotations.get(names.POD_DELETION_COST)
     return cost is not None and cost != pod.metadata.annotations.get(names.STEERING_MARK)
 

@@ -16,7 +16,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteeringPlan:
-    """What should be closing and marked; `worth`: dollars per hour and pod of the nodes that are closing."""
+    """The nodes to close and the pods to mark; `worth`: dollars per hour and pod of the closing nodes."""
 
     closing: tuple[str, ...] = ()
     victims: tuple[Victim, ...] = ()

@@ -1,8 +1,8 @@
-"""The verdict of every node: the first method, in order, that would take it; else the gate that it reached furthest.
+"""The verdict of every node: the first method, in order, that would remove it; else the furthest gate it reached.
 
-Spec section 4. Goes on from gate 7 where `candidates` ended: budget, simulation, prices. Asks what the methods asked,
-so most answers are there already; nodes that a round had no need to simulate are simulated here, which is why verdicts
-are worked out only when someone looks. Sits in decide, above the methods, below the round.
+Spec section 4. Continues after gate 7, where `candidates` ends: budget, simulation, prices. Asks the same questions as
+the methods, so most answers are cached; nodes that a round did not need to simulate are simulated here, which is why
+verdicts are computed only on access. Sits in decide, above the methods, below the round.
 """
 
 from collections.abc import Mapping
@@ -58,12 +58,12 @@ def chains_of(
 ) -> dict[Method, Chain]:
     """Run one node through all gates of every method; the two cost methods share one chain.
 
-    `thorough`: simulate whatever it takes, and every gate in its turn.
+    `thorough`: simulate every node, and apply every gate in order.
     """
     chains = {}
     for method, chain in context.chains[facts.name].items():
         if method is Method.MULTI_NODE and facts.name not in batch:
-            continue  # alone it may still go: the last method says
+            continue  # alone it may still go: the last method decides
         if method is Method.SINGLE_NODE and facts.name in batch:
             continue
         if method not in runs:
@@ -100,7 +100,7 @@ def _go_on(context: RoundContext, run: MethodRun, facts: NodeFacts, chain: Chain
 
 
 def _waits_for_its_turn(context: RoundContext, method: Method, facts: NodeFacts) -> bool:
-    """Return whether the node's simulation is left for its turn: in a large cluster in which others go first anyway."""
+    """Return whether the node's simulation is postponed: in a large cluster in which others go first anyway."""
     if context.pods_simulated < PODS_MAX or facts.empty:
         return False
     asked = facts.name in context.judged if method is Method.SINGLE_NODE else context.has_simulated(facts)
@@ -161,7 +161,7 @@ def _refused(refusal: Refusal) -> GateResult:
 
 
 def deciding(chains: Mapping[Method, Chain]) -> Chain:
-    """Return the chain that decides: the first that is open to its end, else the one that got furthest."""
+    """Return the chain that decides: the first one that passed all gates, else the one that got furthest."""
     for chain in chains.values():
         if chain.open:
             return chain

@@ -1,4 +1,4 @@
-"""What people should know although nothing stops: broken policies and budgets, annotations that can't be read.
+"""The warnings of a round: broken policies and budgets, annotations that can't be read.
 
 Sentences only, in a stable order. Sits in decide, below the round.
 """
@@ -22,7 +22,7 @@ UNREADABLE_MAX = 20
 
 
 def warnings_of(context: RoundContext) -> tuple[str, ...]:
-    """Return all warnings of a round: what the settings name first, then pools by name, then pods."""
+    """Return all warnings of a round: first names in the settings, then pools by name, then pods."""
     found: list[str] = list(unknown_names(context.settings, context.snapshot.cluster))
     found.extend(context.snapshot.surroundings.overlaid.notes)
     broken = {pool.metadata.name: launch_problems(pool) for pool in context.snapshot.cluster.node_pools}
@@ -42,7 +42,7 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
 
 
 def _claims(context: RoundContext) -> Iterator[str]:
-    """Return which NodeClaims have durations that can't be read, and what comes of it."""
+    """Return which NodeClaims have unreadable durations, and the consequence."""
     claims = context.snapshot.cluster.node_claims
     spans = set(map(_SPANS, claims))
     if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
@@ -63,7 +63,7 @@ def _is_odd(key: str, text: str | None) -> bool:
 
 
 def _marks(context: RoundContext, pool: str) -> Iterator[str]:
-    """Return which notes on a pool can't be read (spec sections 13 and 16)."""
+    """Return which annotations on a pool can't be read (spec sections 13 and 16)."""
     if not context.settings.rules.pauses:
         return
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
@@ -75,7 +75,7 @@ def _marks(context: RoundContext, pool: str) -> Iterator[str]:
 
 
 def _refused(context: RoundContext, pool: str) -> Iterator[str]:
-    """Return which required fields a pool lacks: the API server refuses it so, as `validate` does."""
+    """Return which required fields a pool lacks: the API server and `validate` refuse it."""
     item = next(item for item in context.snapshot.cluster.node_pools if item.metadata.name == pool)
     reference = item.spec.template.spec.node_class_ref
     missing = [key for key in ("group", "kind", "name") if not getattr(reference, key)]
@@ -85,7 +85,7 @@ def _refused(context: RoundContext, pool: str) -> Iterator[str]:
 
 
 def _forceful_first(context: RoundContext, pool: str) -> Iterator[str]:
-    """Return where Karpenter's own expiry, which is forceful, comes before the graceful one (spec section 10)."""
+    """Return pools in which Karpenter's forceful expiry comes before the graceful one (spec section 10)."""
     policy = context.policies[pool]
     graceful = policy.expire_after
     if not context.settings.rules.retires_expired or not policy.expire_after_set or graceful is None:

@@ -1,8 +1,8 @@
-"""What nodes waste: what their going would save, and what a node still has to waste before it may go for little.
+"""What nodes waste: what removing them would save, and how much waste allows removal for small savings.
 
-Spec section 22. The engine keeps what was wasted (`lifecycle.waste`) and hands it to the next question; this module
-says what each node's going would save now, threshold aside, and words the gate. Bounded: of a large cluster only the
-nodes that promise most per disturbance are looked at. Sits in decide, beside the methods.
+Spec section 22. The engine keeps what was wasted (`lifecycle.waste`) and passes it to the next question; this module
+computes what removing each node would save now, ignoring the threshold, and words the gate. Bounded: in a large cluster
+only the nodes with the highest savings per disruption are considered. Sits in decide, beside the methods.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ LOOKED_AT_MAX: Final = 64
 
 
 def could_save(context: RoundContext) -> Mapping[str, Money | None]:
-    """Return what the going of each node would save per hour now; None: it could not go. Not looked at: left out."""
+    """Return what removing each node would save per hour now; None: it can't go. Others are not considered."""
     found = context.could_save
     if found is None:
         found = context.could_save = _could_save(context)
@@ -37,10 +37,10 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
         return {}
     if all(policy.disruption_price is None for policy in context.policies.values()):
         return {}
-    priced = [facts for facts in context.cost_order if context.asked_waste(facts) is not None]
+    priced = [facts for facts in context.cost_order if context.haste.asked_waste(facts) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
-    if ValueBound(context, priced, free=True).at_most() <= SLACK:  # a packed cluster: no simulation could say more
+    if ValueBound(context, priced, free=True).at_most() <= SLACK:  # a packed cluster: a simulation would not find more
         return dict.fromkeys((facts.name for facts in priced[:LOOKED_AT_MAX]), None)
     return {facts.name: _savings(context, facts) for facts in priced[:LOOKED_AT_MAX]}
 
@@ -61,8 +61,8 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
-    """Return what a node has wasted, what is asked for and when it will be there, where its pool has a price for it."""
-    asked = context.asked_waste(facts)
+    """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
+    asked = context.haste.asked_waste(facts)
     if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
         return refusal
     wasted = context.question.waste.get(facts.name)
@@ -88,9 +88,9 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
 
 def _why_no_haste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> str:
     """Return why a node does not go at once."""
-    if context.waits_for_jobs(facts):
+    if context.haste.waits_for_jobs(facts):
         return "pods of Jobs run on it"
-    until = context.restless_until(facts)
+    until = context.haste.restless_until(facts)
     why = refusal.why.rstrip(".")
     if until is None:
         return why

@@ -1,4 +1,4 @@
-"""Figures in words: money, times and durations as they stand in reasons. Formats only, decides nothing."""
+"""Formats money, times and durations for the reasons that people read. Decides nothing."""
 
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -12,14 +12,14 @@ _DOLLAR = 10**18
 def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 4) -> str:
     """Write money per hour: `$0.0512` in sentences, `0.0512` bare for figures, which keep ten places.
 
-    An amount that would round to nothing keeps two digits that say something.
+    An amount that would round to 0 keeps two significant digits.
     """
     places = 10 if bare else places
     if not bare and amount and abs(amount) * 10**places < _DOLLAR:
         places = min(
             12, next(more for more in range(places, 19) if abs(amount) * 10**more >= _DOLLAR or more == 18) + 1
         )
-    written = _written if isinstance(amount, int) else _written.__wrapped__  # prices come again, sums hardly ever
+    written = _written if isinstance(amount, int) else _written.__wrapped__  # prices repeat, sums hardly ever
     return written(amount, bare, places)
 
 
@@ -38,7 +38,7 @@ def _nearest(amount: int, unit: int) -> int:
 
 
 def seconds(span: timedelta) -> str:
-    """Write a span as people do: `2h5m`, `14m`, `30s`."""
+    """Write a period in short form: `2h5m`, `14m`, `30s`."""
     total = max(0, -(-span // timedelta(seconds=1)))
     parts = ((total // 86400, "d"), (total // 3600 % 24, "h"), (total // 60 % 60, "m"), (total % 60, "s"))
     text = "".join(f"{amount}{unit}" for amount, unit in parts if amount)
@@ -47,7 +47,7 @@ def seconds(span: timedelta) -> str:
 
 @lru_cache(maxsize=256)
 def nanoseconds(span: int) -> str:
-    """Write a duration of nanoseconds as people do."""
+    """Write a duration of nanoseconds in short form."""
     return seconds(timedelta(microseconds=span // 1000))
 
 

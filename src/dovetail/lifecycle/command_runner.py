@@ -1,8 +1,8 @@
-"""Carries commands out, side by side: starts, validates, advances and ends them, and takes over what was left.
+"""Executes commands concurrently: starts, validates, advances and ends them, and resumes those of a predecessor.
 
-What follows what inside a command is `commands.machine`'s business; which commands there are is `decide`'s. The end of
-a command has consequences that outlive it (pools back off, cost actions wait, pods must come back): they are kept in
-the state. Spec sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+`commands.machine` defines the order of steps in a command; `decide` chooses the commands. The end of a command has
+consequences that outlive it (pools back off, cost actions wait, pods must come back): the state keeps them. Spec
+sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
 from typing import Final
@@ -53,17 +53,17 @@ class CommandRunner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all that belongs to acting: another process may have changed it."""
+        """Forget everything that belongs to acting: another process may have changed it."""
         self.sweeps = Attempts()
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._advanced_at: tuple[int, int, int] = (-1, -1, -1)
+        self._advanced_at: tuple[int, int, int] | None = None
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
 
     def start(self, command: Command) -> bool:
-        """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
+        """Start a command: it waits for its validation, and its nodes count as leaving from now on."""
         state = self._state
         if self._must_give_way(command):
             return False
@@ -92,10 +92,10 @@ class CommandRunner:
         return True
 
     def _must_give_way(self, command: Command) -> bool:
-        """Return whether a command that was refused waits for those that were in validation then.
+        """Return whether a refused command must wait for the commands that were in validation at that time.
 
-        Two commands that were each found with the other in flight are both wrong once the other is refused: begun again
-        at once, one after the other, they would refuse each other for ever.
+        If two commands were each decided with the other in flight, both become invalid when the other is refused.
+        Restarted at once, they would refuse each other for ever.
         """
         runs = (self._state.runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
         if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
@@ -111,7 +111,7 @@ class CommandRunner:
     def _is_known(self, record: Record) -> bool:
         """Return whether a record needs no successor.
 
-        Its command is under way, ended a moment ago, or belongs to another controller.
+        Its command is in progress, has just ended, or belongs to another controller.
         """
         state = self._state
         return record.id in state.runs or record.id in state.pacing.ended or record.by != state.controller
@@ -150,7 +150,7 @@ class CommandRunner:
     # ------------------------------------------------------------ going on
 
     def advance(self, *, changed: bool) -> None:
-        """Move every command on as far as it goes; `changed`: even those whose objects have not changed."""
+        """Advance every command as far as possible; `changed`: even those whose objects have not changed."""
         state, store = self._state, self._state.store
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
@@ -165,7 +165,7 @@ class CommandRunner:
         self._rests_at = facts if changed and state.facts_version == facts else None
 
     def advance_again(self) -> None:
-        """Move every command on; not where all were looked at just now, none moved and nothing has happened since."""
+        """Advance every command again, unless none moved just now and nothing has happened since."""
         if self._rests_at is None or self._rests_at != self._state.facts_version:
             self.advance(changed=True)
 
@@ -226,7 +226,7 @@ class CommandRunner:
     # ------------------------------------------------------------ ending
 
     def _end(self, run: Run, view: View) -> None:
-        """Draw the consequences of a command's end, and look for the next one at once."""
+        """Handle the consequences of a command's end, and look for the next one at once."""
         state = self._state
         del state.runs[run.id]
         state.pacing.ended[run.id] = state.elapsed + ENDED_MEMORY
@@ -264,21 +264,24 @@ class CommandRunner:
         self._gives_way = dict(open_ones)
         if others:
             self._gives_way[run.nodes] = others
-        # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
+        # The same refusal twice in a row waits for the next poll: asking at once would spin.
         self._look_again(state.elapsed + state.poll_interval if again else state.elapsed)
 
     def _look_again(self, at: int) -> None:
-        """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
+        """Ask for a round because a command ended. Karpenter's loop depends on its validations only (`loop_pause`)."""
         if not self._state.settings.rules.waits_for_validation:
             self._state.round_at = at
 
     def _blame(self, run: Run, view: View) -> None:
-        """Back off pools whose replacements did not come or that refuse writes, longer each time."""
+        """Back off pools whose replacements failed, or whose nodes, pods or annotations can't be written.
+
+        Longer each time: otherwise the same command would launch and undo its replacements for ever.
+        """
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
         if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
-            return  # nobody's fault: another controller was quicker, or a pod was
+            return  # not a failure: another controller, or a pod, was faster
         pacing = self._state.pacing
-        if cause is Signal.INSTRUCTION_REFUSED and source in (Phase.TAINTING, Phase.DELETING):
+        if cause is Signal.INSTRUCTION_REFUSED and source is not Phase.LAUNCHING:
             self._back_off(run, pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
         late = zip(run.replacements, run.pools, strict=False)

@@ -1,11 +1,11 @@
-"""What the engine knows at one moment: the store, its clock, its commands, and what it remembers of those that ended.
+"""What the engine knows at one moment: the store, its clock, its commands, and its memory of ended commands.
 
-The engine and its command runner share one instance, and nothing else changes it. It answers the questions that both
-ask (is this pool managed, what is in flight, what is the question for a round) and drops what time has ended. It
-decides nothing. Sits in lifecycle, below `command_runner` and `engine`.
+The engine and its command runner share one instance, and nothing else changes it. It answers what both need (is this
+pool managed, what is in flight, what is the question for a round) and drops what has expired. It decides nothing. Sits
+in lifecycle, below `command_runner` and `engine`.
 
-The engine's own clock (`elapsed`, nanoseconds) moves with `now`, but never back and never by more than a turn can
-take, so that a wall clock that is set neither stretches a wait nor ends one.
+The engine's own clock (`elapsed`, nanoseconds) advances with `now`, but never goes back and never jumps, so that
+changing the wall clock neither extends nor ends a wait.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ _TURN_MAX: Final = 60 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRole:
-    """As whom an engine acts.
+    """The role in which an engine acts.
 
     `identity`: the name of this process in records. `controller`: whose engine it is; the simulated Karpenter's runs
     beside Dovetail's. `observe`: decide and report, write nothing. `holds`: keep Karpenter's own voluntary disruption
@@ -101,10 +101,10 @@ class EngineState:
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
-        self._managed_key: tuple[int, int] = (-1, -1)
+        self._managed_key: tuple[int, int] | None = None
 
     def forget_commands(self) -> None:
-        """Forget all that belongs to acting: another process may have changed it."""
+        """Forget everything that belongs to acting: another process may have changed it."""
         self.runs = {}
         self.marks_seen = None
         self.regrowth.forget()
@@ -128,9 +128,9 @@ class EngineState:
         return self._now
 
     def tick(self, now: datetime) -> None:
-        """Move the engine's clock on: not back, and not by more than can have passed between two turns.
+        """Advance the engine's clock: never back, and never by more than can have passed between two turns.
 
-        A wall clock that is set by hours must end no wait: what has not come by then has not been waited for.
+        Setting the wall clock forward by hours must not end a wait.
         """
         if self._now is not None:
             passed = (now - self._now) // _MICROSECOND * 1000
@@ -147,7 +147,7 @@ class EngineState:
         return max(self.settings.poll_interval, SECOND)
 
     def expire(self) -> None:
-        """Drop what time has ended; decisions may differ from then on."""
+        """Drop what has expired; decisions may differ from then on."""
         self.out.extend(self.outcomes.due(self.elapsed))
         landed = self.settings.stabilization_ends is StabilizationEnds.LANDED
         price_of = self._price_of if landed else None
@@ -169,7 +169,7 @@ class EngineState:
     # ------------------------------------------------------------ what came of commands
 
     def promise(self, run: Run) -> None:
-        """Note what a command promises, before its pods leave."""
+        """Record what a command promises, before its pods leave."""
         if run.action in SAVING:
             self.growth.took(run.source_pools, self.elapsed)
         if run.command is not None:
@@ -183,7 +183,7 @@ class EngineState:
             self.outcomes.begin(run.id, run.action, run.source_pools, promised, movers, self.now)
 
     def note_claim(self, claim: NodeClaim) -> None:
-        """Note a NodeClaim that a provisioner made, before the store has it; and its price, once it is launched."""
+        """Record a NodeClaim created by a provisioner, before the store has it; and its price, once it is launched."""
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
@@ -193,13 +193,13 @@ class EngineState:
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
 
     def _price_of(self, claim: NodeClaim) -> Money | None:
-        """Return what a NodeClaim costs per hour; None until it is launched, and where nobody knows."""
+        """Return what a NodeClaim costs per hour; None before its launch or if unknown."""
         labels = claim.metadata.labels
         bought = (labels.get(key, "") for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE))
         return self.catalogue.price(*bought)
 
     def lose_claim(self, name: str, uid: str) -> None:
-        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
+        """Record the end of a replacement even if its start was never seen: it must not be launched again."""
         self.outcomes.gone(name)
         for run in self.runs.values():
             if name in run.replacements:
@@ -213,7 +213,7 @@ class EngineState:
     # ------------------------------------------------------------ pools
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+        """Return whether Dovetail manages a pool: labelled, or named in the settings (spec section 10).
 
         Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
         """
@@ -227,12 +227,12 @@ class EngineState:
         return pool in self._managed
 
     def has_become_managed(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on and was not when `manages` was last asked."""
+        """Return whether a pool is managed now but was not when `manages` was last called."""
         was_ours = pool in self._managed
         return self.manages(pool) and not was_ours
 
     def managed_pools(self) -> tuple[str, ...]:
-        """Return all pools that are ours to act on, by name."""
+        """Return all managed pools, by name."""
         self.manages("")
         return tuple(self._managed)
 
@@ -263,19 +263,19 @@ class EngineState:
 
     @property
     def lingering(self) -> tuple[str, ...]:
-        """Return the replacements of commands that ended a moment ago, still nominated."""
+        """Return the replacements of recently ended commands, which are still nominated."""
         return tuple(sorted(self.pacing.lingering))
 
     def nominated(self) -> tuple[str, ...]:
-        """Return the nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
+        """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
         return flight.nominated(self.runs.values(), self.lingering, self.store)
 
     def in_flight(self, without: str = "") -> InFlight:
-        """Return what commands under way hold on to; `without` leaves one of them out."""
+        """Return what commands in progress reserve; `without` excludes one of them."""
         runs = list(self.runs.values())
         if without:
-            # What was found after it and only waits for its own validation must not change its verdict: two commands
-            # that were found one after the other would refuse each other again and again.
+            # Commands that were decided later and still wait for validation must not change its verdict: otherwise two
+            # commands would refuse each other again and again.
             at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
             runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
             runs = [run for run in runs if run.id != without]

@@ -1,8 +1,8 @@
-"""Carries out the engine's instructions in order, and hands the answers back.
+"""Executes the engine's instructions in order, and returns the answers.
 
-Instructions of one command are carried out one after the other; different commands and holds don't wait for each other.
-On losing the Lease what has not begun is dropped: the successor finds everything on the objects. Knows nothing of what
-an instruction means (`live.actuate`), nor why it was given.
+Instructions of one command are executed one after the other; different commands and holds don't wait for each other.
+When the Lease is lost, pending instructions are dropped: the successor finds everything on the objects. Knows neither
+what an instruction means (`live.actuate`) nor why it was issued.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeErr
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """One queue for each command that has something left to do."""
+    """One queue for each command with pending instructions."""
 
     actuator: Actuator
     log: Log
@@ -44,7 +44,7 @@ class Dispatcher:
         self._lanes[lane].append(instruction)
 
     def drop_all(self) -> None:
-        """Stop everything, and forget what has not begun."""
+        """Stop everything, and drop what has not started."""
         for task in self._acting.values():
             task.cancel()
         # A task that is cancelled before its first step never cleans up: its lane would take instructions for ever.
@@ -52,14 +52,14 @@ class Dispatcher:
         self._lanes.clear()
 
     async def _work(self, lane: str) -> None:
-        """Carry out one command's instructions in order; ends when there are no more."""
+        """Execute one command's instructions in order; return when there are no more."""
         queue = self._lanes[lane]
         try:
             while queue:
                 instruction = queue.popleft()
                 async with self._slots:
                     if not self.actuator.may_act():
-                        continue  # not ours any more; the next leader sees what was done and what was not
+                        continue  # no longer the leader; the next one sees what was done and what was not
                     answer = await self.carry_out(instruction)
                 await self._answered(instruction, answer)
         finally:
@@ -72,7 +72,7 @@ class Dispatcher:
         try:
             return await self.actuator.carry_out(instruction)
         except _ODD_SHAPES as error:
-            # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
+            # An object of an unexpected shape. It is requested again, like a lost answer.
             why = f"an object of an unexpected shape: {type(error).__name__}: {error}"
             self.actuator.client.on_malformed(type(instruction).__name__, why)
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=why)
@@ -83,7 +83,7 @@ class Dispatcher:
         outcome = answer.failure.value if isinstance(answer, InstructionFailed) else "done"
         self.metrics.actions.labels(kind, outcome).inc()
         if isinstance(instruction, PublishEvent) and failed:
-            # Nothing depends on an event for people; said once for each cause, not once for each event.
+            # Nothing depends on Kubernetes events; logged once for each cause, not once for each event.
             if outcome not in self._events_failed:
                 self._events_failed[outcome] = None
                 self.log.warning("events can't be written", why=getattr(answer, "detail", ""))

@@ -1,7 +1,8 @@
-"""What is worked out when first asked for, and then kept on the object.
+"""`cached`: a property that is computed on first access and then stored on the object.
 
-Like `functools.cached_property`, which takes a lock on every first look before Python 3.12; a round has some thousands
-of them. Two threads may work the same out twice, no more. Sits at the bottom of model.
+Like `functools.cached_property`, but without the lock that it takes on every first access before Python 3.12; a round
+makes some thousands of them. Two threads may compute the same value twice, which does no harm. Sits at the bottom of
+model.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class cached(Generic[Value]):  # noqa: N801 - reads as a decorator, like property
-    """A property that is worked out once."""
+    """A property that is computed once."""
 
     def __init__(self, work_out: Callable[[Any], Value]) -> None:
         self._work_out = work_out

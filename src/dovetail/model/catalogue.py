@@ -1,7 +1,7 @@
-"""Instance types and what they cost: the only things a decision knows of the cloud.
+"""Instance types and their prices: all that a decision knows about the cloud.
 
-Prices are exact (`model.money`); the float that the catalogue file held is kept beside them because the profile
-`karpenter-1.15` repeats Karpenter's own float comparisons. Where they come from is `api.catalogue`'s business.
+Prices are exact (`model.money`); the float of the catalogue file is kept beside them because the profile
+`karpenter-1.15` repeats Karpenter's own float comparisons. `api.catalogue` reads them.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Offering:
 class InstanceType:
     """A machine type: labels as requirements, capacity and overhead as integers, offerings.
 
-    `pools`: the NodePools for which it looks like this (overlays); empty: all that have no variant of their own.
+    `pools`: the NodePools that this variant applies to (overlays); empty: all pools without a variant of their own.
     """
 
     name: str
@@ -42,7 +42,7 @@ class InstanceType:
     pools: tuple[str, ...] = ()
 
     def allocatable(self) -> dict[str, int]:
-        """Return capacity less overhead, as Karpenter computes it; huge pages are taken out of the memory."""
+        """Return capacity less overhead, as Karpenter computes it; huge pages are subtracted from memory."""
         room = {name: amount - self.overhead.get(name, 0) for name, amount in self.capacity.items()}
         for name, amount in self.capacity.items():
             if name.startswith("hugepages-"):
@@ -52,14 +52,14 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """All instance types, by name, and where the figures come from."""
+    """All instance types by name, and the source of the data."""
 
     instance_types: tuple[InstanceType, ...]
     source: str = ""
     as_of: str = ""
 
     def price(self, name: str, zone: str, capacity_type: str) -> Money | None:
-        """Return what a machine of a type costs per hour, bought in that way; None if it is not known."""
+        """Return the hourly price of an instance type in a zone and capacity type; None if it is not known."""
         offerings = (offer for kind in self.instance_types if kind.name == name for offer in kind.offerings)
         found = (o.price for o in offerings if o.zone == zone and o.capacity_type == capacity_type)
         return next(found, None)

@@ -36,7 +36,7 @@ from dovetail.model.objects import (
 class Cluster:
     """All objects that decisions need. Tuples are sorted by (namespace, name).
 
-    `captured_at`: when a snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
+    `captured_at`: when the snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
     reported, which no decision reads.
     """
 
@@ -88,13 +88,13 @@ FIELD_OF: dict[type, str] = {
 
 
 def _place(item: AnyObject) -> str:
-    """Return what objects of a kind are sorted by: namespace, then name; compared faster as one text."""
+    """Return the sort key of an object: namespace, then name, as one string because that compares faster."""
     meta = item.metadata
     return f"{meta.namespace}\0{meta.name}"
 
 
 def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | None = None) -> Cluster:
-    """Sort objects of any kind into a Cluster; of two with the same name the later one stands."""
+    """Sort objects of any kind into a Cluster; if an object appears twice, the last one wins."""
     by_kind: dict[type, dict[str, AnyObject]] = {kind: {} for kind in FIELD_OF}
     for item in objects:
         by_kind[type(item)][_place(item)] = item

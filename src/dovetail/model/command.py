@@ -1,4 +1,4 @@
-"""What a round decides: commands with their evidence. Carrying one out is `lifecycle`'s business."""
+"""What a round decides: commands with their evidence. `lifecycle` executes them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,7 +45,7 @@ REASON_OF: dict[Method, Reason] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """A NodeClaim to create: its pool, the types that may come (cheapest first) and all it requires."""
+    """A NodeClaim to create: its pool, its possible instance types (cheapest first) and its requirements."""
 
     node_pool: str
     instance_types: tuple[str, ...]
@@ -60,7 +60,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Pods (`namespace/name`) that land on a node that exists."""
+    """Pods (`namespace/name`) that move to an existing node."""
 
     node: str
     pods: tuple[str, ...]
@@ -68,11 +68,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One decision: these nodes go, these replacements come first, these pods move there, for this money.
+    """One decision: the nodes to remove, the replacements to launch first, where the pods go, and what it saves.
 
     `surges`: Deployments (`namespace/name`) whose rolling update moves pods (spec section 20).
-    `launchable`: the instance types that its new nodes were limited to, where that made it better; empty: any.
-    `terminate_first`: why a node goes before the one that takes its place, by Karpenter's word; empty: it does not.
+    `launchable`: the instance types that its new nodes were limited to, if a limit gave a better command; empty: any.
+    `terminate_first`: why a node is removed before its replacement is ready, in Karpenter's word; empty: it is not.
     """
 
     action: Action

@@ -1,8 +1,8 @@
-"""Karpenter's own switches as far as they matter to a neighbour: feature gates, DRA requests, default topology spread.
+"""The options of Karpenter that matter to Dovetail: feature gates, DRA requests, default topology spread.
 
-No object of a cluster says how Karpenter was started. Its switches come from the settings, from Karpenter's Deployment
-where Dovetail may read it (`api.karpenter` reads both), or from conditions on objects that only Karpenter with that
-gate writes. Values only. Sits in the model.
+No object in a cluster says how Karpenter was started. Its options come from the settings, from Karpenter's Deployment
+if Dovetail may read it (`api.karpenter` reads both), or from conditions that Karpenter writes only with that gate on.
+Values only. Sits in the model.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ OVERLAY_CONDITION: Final = "ValidationSucceeded"
 
 
 class StaticDrift(StrEnum):
-    """What becomes of a drifted node of a static pool."""
+    """Who handles a drifted node of a static pool."""
 
     TERMINATE_FIRST = "TerminateFirst"
     LEAVE = "Leave"
@@ -42,11 +42,11 @@ class StaticDrift(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KarpenterSettings:
-    """How Karpenter was started, as far as somebody said so; None: nobody did.
+    """How Karpenter was started, as far as it is known; None: not known.
 
     `feature_gates`: the gates that are named. `default_spread`: constraints for pods without any, from Karpenter's
     scheduler configuration. `ignore_dra_requests`: pods with resource claims are never placed. `source`: where this was
-    read, for reports. `static_drift`: whether drift of static pools is left to Karpenter.
+    read, for reports. `static_drift`: whether Karpenter handles drift of static pools.
     """
 
     feature_gates: tuple[tuple[FeatureGate, bool], ...] = ()
@@ -57,7 +57,7 @@ class KarpenterSettings:
 
     @property
     def ignores_dra(self) -> bool:
-        """Return whether Karpenter ignores resource claims: its own default."""
+        """Return whether Karpenter ignores resource claims, which is its default."""
         return self.ignore_dra_requests is not False
 
     @property
@@ -66,7 +66,7 @@ class KarpenterSettings:
         return self.default_spread or ()
 
     def over(self, found: "KarpenterSettings") -> "KarpenterSettings":
-        """Return these settings where they say something, else what was found elsewhere."""
+        """Return these settings, with values that are not set here taken from `found`."""
         return replace(
             self,
             feature_gates=tuple(sorted({**dict(found.feature_gates), **dict(self.feature_gates)}.items())),
@@ -80,7 +80,7 @@ class KarpenterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Which gates count as on, and how each was learnt that is not at its default or was named."""
+    """Which gates count as on, and the source of each gate that is named or differs from its default."""
 
     on: frozenset[FeatureGate] = ON_BY_DEFAULT
     learnt: tuple[tuple[FeatureGate, str], ...] = ()
@@ -90,12 +90,12 @@ class Features:
         return gate in self.on
 
     def is_named_off(self, gate: FeatureGate) -> bool:
-        """Return whether somebody said that the gate is off, beyond its default."""
+        """Return whether the gate is switched off explicitly, not only by default."""
         return gate not in self.on and any(name is gate for name, _ in self.learnt)
 
 
 def features_of(settings: KarpenterSettings, cluster: Cluster) -> Features:
-    """Return the gates that count as on: as named, else by what only Karpenter with that gate writes, else default."""
+    """Return the gates that count as on: as named, else as objects written by Karpenter show, else by default."""
     named = dict(settings.feature_gates)
     shown = {
         FeatureGate.CAPACITY_BUFFER: _carried(

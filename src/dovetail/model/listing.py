@@ -1,7 +1,7 @@
 """A tuple that knows where each of its objects was in the tuple before it.
 
-Whoever keeps objects and hands them out again and again tells so which are the very same, and nobody has to look for
-them among thousands. A plain tuple wherever that is of no interest. Sits at the bottom of model.
+A store that hands out its objects again and again thus says which of them are unchanged, so that readers need not
+compare thousands of them. To everything else it is a plain tuple. Sits at the bottom of model.
 """
 
 from array import array
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
-    """`origin`: the place of each object in the listing with the mark `since`; -1: not there, or not all the time."""
+    """`origin`: the index of each object in the listing with the mark `since`; -1: it was not there throughout."""
 
     mark: object
     since: object
@@ -28,5 +28,5 @@ class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of
 
 
 def are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Return whether two sequences hold the very same objects."""
+    """Return whether two sequences hold identical objects."""
     return len(some) == len(others) and all(map(is_, some, others))

@@ -5,9 +5,9 @@ Design: spec section 8, savings-threshold.
 Decides how a price is read, written and compared with what a move must save. Knows nothing of nodes or catalogues.
 Sits at the bottom of the model.
 
-Prices and thresholds are decimals, hence integers here. Disruption costs are no decimals but are rational: a pod's cost
-is a multiple of 2^-27, the share of a lifetime that remains a ratio of two integers. A `Fraction` holds their products
-exactly, so the savings that a move must bring stay a `Fraction` of this unit until they are written down.
+Prices and thresholds are decimals, hence integers here. Disruption costs are not decimals but rational numbers: a pod's
+cost is a multiple of 2^-27, and the remaining share of a lifetime is a ratio of two integers. A `Fraction` holds their
+products exactly, so required savings stay a `Fraction` of this unit until they are written down.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PLACES = 18
 UNIT: int = 10**PLACES
 """One dollar."""
 
-_DIGITS_MAX = 30  # dollars before the point; beyond that a text is a mistake, and "1e999999" must not cost memory
+_DIGITS_MAX = 30  # digits before the point; more than that is a mistake, and "1e999999" must not cost memory
 
 
 class MoneyError(ValueError):
-    """A value that is no amount of dollars; says the value and what to write instead."""
+    """A value that is not an amount of dollars; the message says what to write instead."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -68,7 +68,7 @@ def _parse(text: str) -> Money:
 def format_money(amount: Money, places: int | None = None) -> str:
     """Write dollars as a plain decimal, never with an exponent.
 
-    Every digit and no trailing zeros, or with ``places`` exactly that many digits, rounded half to even.
+    All digits without trailing zeros, or with ``places`` exactly that many digits, rounded half to even.
     """
     digits = PLACES if places is None else places
     if digits < PLACES:
@@ -85,14 +85,14 @@ def format_money(amount: Money, places: int | None = None) -> str:
 def required(threshold: Money, cost: Fraction | int | float) -> Fraction:
     """Return the savings that a move must bring: threshold x disruption cost, exact, in units of `Money`.
 
-    Those of several pools add up. A float counts for the binary fraction that it is: costs that passed through a float
-    product are only as exact as that.
+    Those of several pools add up. A float counts as the exact binary fraction that it is, so a cost that went through
+    float arithmetic is only as exact as that.
     """
     return threshold * Fraction(cost)
 
 
 def at_least(savings: Money, threshold: Money, cost: Fraction | int | float) -> bool:
-    """Return whether the savings reach threshold x disruption cost; equal is enough."""
+    """Return whether the savings reach threshold x disruption cost; equality is enough."""
     return savings >= required(threshold, cost)
 
 
@@ -107,5 +107,5 @@ def nearest(amount: Fraction | int) -> Money:
 
 
 def as_float(amount: Money) -> float:
-    """Return the float nearest to the amount in dollars: for plots and for formats that know nothing else."""
+    """Return the float nearest to the amount in dollars: for plots and for formats that have only floats."""
     return float(amount / UNIT)

@@ -1,4 +1,4 @@
-"""Label, annotation, taint and condition names: Karpenter's, Kubernetes' and our own, each in one place."""
+"""Label, annotation, taint and condition names: Karpenter's, Kubernetes' and Dovetail's own, each in one place."""
 
 from typing import Final
 

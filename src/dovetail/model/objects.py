@@ -1,9 +1,9 @@
 """The Kubernetes objects that decisions look at, as frozen, slotted structs, and the table of their kinds.
 
-Decides nothing. Field names are the API's in snake case; only fields that some rule needs are here, all others are
-passed over while decoding. The parts that objects share are in `object_parts`, pods in `pod_objects`, NodePools and
-NodeClaims in `pool_objects`, kinds that only some features need in `feature_objects`; nodes, volumes and the rest are
-here, and all can be had from here.
+Decides nothing. Field names are the API's in snake case. Only fields that some rule needs are here; decoding ignores
+all others. `model.parts` holds the parts that objects share (`metadata`), pods (`pods`), NodePools and NodeClaims
+(`pools`) and kinds that only some features need (`features`). Nodes, volumes and the rest are here, and everything can
+be imported from here.
 """
 
 from typing import Final
@@ -230,7 +230,7 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
     csi: CsiVolumeSource | None = None
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
-    # In-tree sources: present or not is all that matters (their driver counts for attach limits).
+    # In-tree sources: only their presence matters (their driver counts for attach limits).
     aws_elastic_block_store: dict[str, object] | None = None
     gce_persistent_disk: dict[str, object] | None = None
     azure_disk: dict[str, object] | None = None

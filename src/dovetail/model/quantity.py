@@ -1,11 +1,11 @@
 """Resource quantities as exact integers: cpu in millicores, everything else in base units (bytes, counts).
 
-Decides how much a text such as ``1500m``, ``2Gi`` or ``1e3`` is, with Kubernetes' own suffixes and rounding: never less
-than was asked for, so fractions of the unit round away from zero. Knows nothing of pods or nodes. Sits at the bottom of
-the model and is called for every container of every pod, hence memoised by text.
+Parses texts such as ``1500m``, ``2Gi`` or ``1e3`` with Kubernetes' own suffixes and rounding: never less than was
+requested, so fractions of the unit round away from zero. Knows nothing of pods or nodes. Sits at the bottom of the
+model and is called for every container of every pod, hence memoised by text.
 
-Where Kubernetes' 64-bit arithmetic wraps around (amounts beyond 2^63, and some negative ones), the amount is exact
-here, or stays at the largest 64-bit integer; the differences end there.
+Where Kubernetes' 64-bit arithmetic wraps around (amounts beyond 2^63, and some negative ones), the amount here is exact
+or the largest 64-bit integer. There are no other differences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AMOUNT_MAX = 2**63 - 1
 
 _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# Kubernetes' own reader takes a number without digits ("m", ".") for zero, so we do too; an empty text it refuses.
+# Kubernetes' own parser reads a number without digits ("m", ".") as zero, and so does this; it refuses an empty text.
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?",
 )
@@ -28,7 +28,7 @@ _BYTES = frozenset({"memory", "ephemeral-storage", "storage"})
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; says the value and what to write instead."""
+    """A text that is not a quantity; the message says what to write instead."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -73,7 +73,7 @@ def value(text: str | int | float) -> int:
 
 
 def resource_amount(resource: str, text: str | int | float) -> int:
-    """Return the amount of a named resource in the unit that the whole product uses for it."""
+    """Return the amount of a named resource in the unit that Dovetail uses for it."""
     return milli(text) if resource == "cpu" else value(text)
 
 

@@ -1,7 +1,8 @@
-"""The rules in which profiles differ, one named field each: a profile is a set of values, not a word to ask for.
+"""The rules in which profiles differ, one named field each: a profile is a set of values, nothing more.
 
-No key of a settings file: a file changes tunables (`model.settings`), a profile chooses rules. `docs/profiles.md` lists
-them all, generated from here. The defaults are Dovetail's; `KARPENTER_RULES` repeats Karpenter v1.15, flaws included.
+A settings file can't set them: a file changes tunables (`model.settings`), a profile chooses rules. `docs/profiles.md`
+lists them all, generated from here. The defaults are Dovetail's; `KARPENTER_RULES` repeats Karpenter v1.15, flaws
+included.
 """
 
 from dataclasses import dataclass, field, fields
@@ -9,14 +10,14 @@ from typing import Final
 
 
 def _rule(default: bool, about: str) -> bool:
-    """Declare a rule: Dovetail's value, and what holds where it is true."""
+    """Declare a rule: Dovetail's value, and what it means if it is true."""
     value: bool = field(default=default, metadata={"about": about})
     return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules in which profiles differ. What each means where it is true is said beside it."""
+    """All rules in which profiles differ. The text beside each says what it means if it is true."""
 
     # ------------------------------------------------------------ pools and policies
     manages_all_pools: bool = _rule(
@@ -156,5 +157,5 @@ KARPENTER_RULES: Final = Rules(**{entry.name: not entry.default for entry in fie
 
 
 def about(name: str) -> str:
-    """Return what holds where a rule is true."""
+    """Return what a rule means if it is true."""
     return next(str(entry.metadata["about"]) for entry in fields(Rules) if entry.name == name)

@@ -1,7 +1,7 @@
-"""Every tunable of the decisions, with its default; a profile is a set of them.
+"""Every tunable of the decisions, with its default; a profile is a set of values for them.
 
 `DOVETAIL` is the default profile, `KARPENTER_1_15` repeats Karpenter v1.15 on the same objects (docs/deviations.md).
-Reading a settings file is `api.settings`' business. Durations are nanoseconds (`model.timing.duration`).
+`api.settings` reads settings files. Durations are nanoseconds (`model.timing.duration`).
 """
 
 from dataclasses import dataclass, field
@@ -24,21 +24,21 @@ class Profile(StrEnum):
 
 
 class CandidateOrder(StrEnum):
-    """In which order cost candidates are looked at (spec section 5)."""
+    """The order in which cost candidates are tried (spec section 5)."""
 
     DISRUPTION_COST = "disruption-cost"
     SAVINGS_RATIO = "savings-ratio"
 
 
 class PreferencePolicy(StrEnum):
-    """Return whether preferences of pods are tried before they are dropped, or ignored from the start."""
+    """Whether preferences of pods are respected until they must be dropped, or ignored from the start."""
 
     RESPECT = "Respect"
     IGNORE = "Ignore"
 
 
 class MinValuesPolicy(StrEnum):
-    """Return whether minValues is a must."""
+    """Whether minValues is a strict requirement."""
 
     STRICT = "Strict"
     BEST_EFFORT = "BestEffort"
@@ -52,7 +52,7 @@ class Search(StrEnum):
 
 
 class SteeringMode(StrEnum):
-    """Whether nodes are helped to empty by themselves (spec section 23)."""
+    """Whether Dovetail steers pods away from nodes so that they become empty (spec section 23)."""
 
     OFF = "Off"
     PREFER = "Prefer"
@@ -76,7 +76,7 @@ class Stabilization:
 
 
 class WhenUnreachable(StrEnum):
-    """What the alert gate does while its Prometheus can't be asked (spec section 17)."""
+    """What the alert gate does while Prometheus can't be reached (spec section 17)."""
 
     HOLD = "Hold"
     PROCEED = "Proceed"
@@ -84,7 +84,7 @@ class WhenUnreachable(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertGate:
-    """A Prometheus instant query; any sample in its answer holds all pools (spec section 17)."""
+    """A Prometheus instant query; any sample in its result holds all pools (spec section 17)."""
 
     url: str
     query: str
@@ -94,12 +94,12 @@ class AlertGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All tunables. `rules` are those that no file sets: a profile chooses them; `profile` is only its name.
+    """All tunables. `rules` can't be set in a file: a profile chooses them. `profile` is only its name.
 
-    `pool_defaults`: fields of `disruption` that hold for pools which don't set them. `ties`: 0, and equal domains go by
-    name; any other number: by chance, anew for every pod, as Karpenter's own maps do. Only a simulated Karpenter asks
-    for that. The last four are for the live controller alone: how its Lease is kept, and how old its view of any kind
-    may be before it decides nothing.
+    `pool_defaults`: fields of `disruption` for pools that don't set them. `ties`: with 0, ties between domains are
+    broken by name; with any other number at random, again for every pod, as Karpenter's own maps do. Only the simulated
+    Karpenter uses that. The last four are for the live controller only: how it keeps its Lease, and how old its view of
+    any kind may be before it stops deciding.
     """
 
     profile: Profile = Profile.DOVETAIL
@@ -140,7 +140,7 @@ class Settings:
 
     @property
     def searches_by_value(self) -> bool:
-        """Return whether a round looks for the cost command of greatest value; never as Karpenter does."""
+        """Return whether a round looks for the cost command of greatest value; never under Karpenter's rules."""
         return self.search is Search.VALUE and not self.rules.bisects_only
 
 

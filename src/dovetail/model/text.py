@@ -1,7 +1,7 @@
 """Text that came from a cluster, made safe to show.
 
-Names, labels and annotations are untrusted. What could break a line, move the cursor or turn the reading direction is
-shown as a visible escape; nothing is dropped silently. Sits at the bottom of the model.
+Names, labels and annotations are untrusted. Characters that could break a line, move the cursor or change the reading
+direction are shown as visible escapes; nothing is dropped silently. Sits at the bottom of the model.
 """
 
 import unicodedata

@@ -1,6 +1,6 @@
-"""Every why and why-not, as closed enums and values: what a gate is, how it ended, with which figures.
+"""Every reason for and against disruption, as closed enums and values: the gates, their results and their numbers.
 
-Shells turn these into words, events, metrics and pages; the identifiers are stable (spec section 4).
+Shells turn these into messages, events, metrics and pages; the identifiers are stable (spec section 4).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ Figure = str | int | float | bool | None
 
 
 class Gate(StrEnum):
-    """The gates of spec section 4, in order; a method's own conditions and price gates are told apart by name."""
+    """The gates of spec section 4, in order; a method's own conditions and the price gates have separate names."""
 
     MANAGED = "managed"
     PAUSED = "paused"
@@ -60,7 +60,7 @@ ELIGIBLE = "eligible"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """How one gate ended for one node: `why` is a plain sentence, `figures` are what decided."""
+    """The result of one gate for one node: `why` is a plain sentence, `figures` are the numbers behind it."""
 
     gate: Gate
     passed: bool
@@ -70,7 +70,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
-    """What became of a node in a round: `verdict` is `eligible` or the identifier of the gate it stopped at."""
+    """The result of a round for one node: `verdict` is `eligible` or the identifier of the gate that refused it."""
 
     node: str
     node_pool: str

@@ -1,4 +1,4 @@
-"""What a node has wasted: money that its going would have saved (spec section 22). `lifecycle.waste` keeps it."""
+"""What a node has wasted: money that removing it would have saved (spec section 22). `lifecycle.waste` keeps it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,12 +20,12 @@ class Wasted:
     at: datetime
 
     def by(self, now: datetime) -> Money:
-        """Return what is wasted by a later time, rounded down."""
+        """Return the amount wasted by a later time, rounded down."""
         passed = max(0, (now - self.at) // _MICROSECOND)
         return self.amount + self.rate * passed // _HOUR
 
     def when(self, asked: Fraction) -> datetime | None:
-        """Return when so much will be wasted; None: never."""
+        """Return when the amount will be wasted; None: never."""
         missing = asked - self.amount
         if missing <= 0:
             return self.at

@@ -1,7 +1,7 @@
-"""CapacityBuffers as virtual pods: how many copies each buffer stands for, and what those look like.
+"""CapacityBuffers as virtual pods: how many copies each buffer represents, and their specs.
 
-Karpenter (gate CapacityBuffer) holds room ready for pods that are not there yet by adding copies of them to the pending
-pods of every scheduling run. They are in no API server, are never evicted and cost nothing to disturb. Decides nothing;
+Karpenter (gate CapacityBuffer) keeps room for pods that don't exist yet by adding copies of them to the pending pods of
+every scheduling run. They are not in the API server, are never evicted and cost nothing to disrupt. Decides nothing;
 `scheduling.simulate` places them. Sits in scheduling, below the snapshot.
 """
 
@@ -37,7 +37,7 @@ Template = tuple[PodTemplate, int | None]
 
 
 def is_virtual(pod: Pod) -> bool:
-    """Return whether a pod only stands for a buffer's capacity."""
+    """Return whether a pod only represents a buffer's capacity."""
     return pod.metadata.annotations.get(FAKE_POD) == "true"
 
 
@@ -77,7 +77,7 @@ def _referents(cluster: Cluster) -> dict[tuple[str, str, str], Template]:
 
 
 def _template(buffer: CapacityBuffer, referents: Mapping[tuple[str, str, str], Template]) -> Template | None:
-    """Return what the buffer refers to; None where it is not there, or the reference can't be used."""
+    """Return the pod template that the buffer refers to; None if it doesn't exist or can't be used."""
     ready = condition(buffer.status.conditions, BUFFER_CONDITION)
     if ready is not None and ready.status == "False":
         return None
@@ -94,7 +94,7 @@ def _template(buffer: CapacityBuffer, referents: Mapping[tuple[str, str, str], T
 
 
 def replicas_of(buffer: CapacityBuffer, template: PodTemplate, scalable: int | None) -> int:
-    """Return how many copies a buffer stands for: Karpenter's own answer where it has one, else worked out."""
+    """Return how many copies a buffer represents: Karpenter's own answer if it has one, else computed here."""
     if buffer.status.replicas is not None and condition(buffer.status.conditions, BUFFER_CONDITION) is not None:
         return max(0, buffer.status.replicas)
     spec = buffer.spec
@@ -109,7 +109,7 @@ def replicas_of(buffer: CapacityBuffer, template: PodTemplate, scalable: int | N
 
 
 def _limited(buffer: CapacityBuffer, template: PodTemplate) -> int | None:
-    """Return how many copies the buffer's limits allow; None where they limit nothing."""
+    """Return how many copies the buffer's limits allow; None: no limit."""
     requests = spec_requests(template.spec)
     counts = [
         resource_amount(name, limit) // requests[name]

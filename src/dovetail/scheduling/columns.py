@@ -26,7 +26,7 @@ def _taint_mark(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
 
 
 def _reads_alike(one: StateNode, other: StateNode) -> bool:
-    """Return whether two readings of a node agree in name, labels and taints."""
+    """Return whether two states of a node agree in name, labels and taints."""
     return one is other or (
         one.node is other.node
         and one.name == other.name
@@ -53,7 +53,7 @@ class NodeColumns:
         self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
 
     def carried_to(self, states: Sequence[StateNode]) -> bool:
-        """Return whether these columns hold for newer readings of the same nodes, and take those over if so."""
+        """Return whether these columns are still valid for newer states of the same nodes; if so, adopt those."""
         if len(states) != self.count or not all(map(_reads_alike, self.states, states)):
             return False
         self.states = states
@@ -73,7 +73,7 @@ class NodeColumns:
         return sets, codes
 
     def labels(self, key: str) -> tuple[list[str], Codes]:
-        """Return the values of a label, sorted, and each node's place among them.
+        """Return the values of a label, sorted, and for each node the index of its value.
 
         -1 where the node has no such label.
         """
@@ -106,7 +106,7 @@ class NodeColumns:
     def meets(self, reqs: Requirements) -> Mask:
         """Return the nodes whose labels meet the requirements.
 
-        A label that is missing meets only NotIn and DoesNotExist.
+        A missing label meets only NotIn and DoesNotExist.
         """
         mask = self._label_masks.get(reqs)
         if mask is None:
@@ -117,7 +117,7 @@ class NodeColumns:
         return mask
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, raw: bool = False) -> Mask:
-        """Return the nodes all of whose taints are tolerated; `raw`: with taints that pass while a node starts."""
+        """Return the nodes whose taints are all tolerated; `raw`: including taints that go away while a node starts."""
         mark = (raw, tolerations)
         mask = self._taint_masks.get(mark)
         if mask is None:

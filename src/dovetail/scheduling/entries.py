@@ -1,4 +1,4 @@
-"""What one packing is told and works on: options, pods in its queue, the nodes that are tried or took some.
+"""The inputs and working values of one packing: options, pods in its queue, nodes that are tried or took pods.
 
 Plain slotted values of `scheduling.simulate` and of `scheduling.packer`'s inner loops.
 """
@@ -28,11 +28,11 @@ class SimulationOptions:
     """How `simulate` places pods.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
-    blocks for good or that ask not to be disrupted). `closed`: nodes (mask or indexes) that refuse pods of the
+    blocks permanently or that have do-not-disrupt). `closed`: nodes (mask or indexes) that refuse pods of the
     candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
     soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
-    candidates is not counted. `strict_reserved`: pods wait for reserved offerings, not fall back. `launchable`:
-    instance types that new nodes may be of. `credited`: a reservation of which one slot is free again.
+    candidates is not counted. `strict_reserved`: pods wait for reserved offerings instead of falling back to others.
+    `launchable`: the instance types allowed for new nodes. `credited`: a reservation with one more free slot.
     """
 
     moved: Sequence[Pod] | None = None
@@ -60,9 +60,9 @@ DEFAULT_OPTIONS: Final = SimulationOptions()
 class Entry:
     """A pod in the queue.
 
-    `exempt`: closed nodes take it too. `pending`: it waited for a node before. `leaving`: it is on a node that leaves
-    in any case. A pod that is neither of the last two is one of the candidates'. `carried`: a virtual pod of a buffer
-    that nodes have room for now: a new node for it is the command's own, as for the candidates' pods.
+    `exempt`: it may use closed nodes too. `pending`: it waited for a node before. `leaving`: it is on a node that
+    leaves in any case. A pod that is neither pending nor leaving belongs to a candidate. `carried`: a virtual pod of a
+    buffer that fits on the nodes now: a new node for it counts against the command, as for the candidates' pods.
     """
 
     __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
@@ -76,12 +76,12 @@ class Entry:
         self.carried = False
         self.mark = (cls.id, exempt)
         meta = pod.metadata
-        # Largest first; of equal ones the oldest, then by uid.
+        # Largest first; ties by age (oldest first), then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
 
 class Lane:
-    """Where pods of a class that only ask for room are tried: nodes in order, from where the last one was put."""
+    """The nodes to try, in order, for pods of a class that only need room; continues where the last one was placed."""
 
     __slots__ = ("barred", "cursors", "need", "nodes")
 
@@ -106,14 +106,14 @@ class Touched:
         self.attached: list[tuple[str, str]] = []
 
     def copy(self) -> "Touched":
-        """Return the same for another simulation."""
+        """Return a copy for another simulation."""
         other = Touched(self.left.copy())
         other.entries, other.ports, other.attached = self.entries.copy(), self.ports.copy(), self.attached.copy()
         return other
 
 
 def may_share(entry: Entry, claim: Claim) -> bool:
-    """Return whether a pod may join a new node: what is launched for leaving nodes is not for a command's own pods."""
+    """Return whether a pod may join a new node: nodes launched for leaving nodes don't take a command's own pods."""
     if entry.leaving:
         return not claim.own
     return entry.pending or not claim.foreign

@@ -1,8 +1,8 @@
-"""Why a pod found no place: the constraint and the closest miss, in one sentence, made only when someone asks.
+"""Why a pod found no place: the constraint and the closest miss, in one sentence, computed only on request.
 
-Looks at the simulation as it ended and at the pod with all its preferences given up: first at the nodes that exist
-(taints, labels, volumes, room, ports, other pods), then at each pool. Decides nothing; passes stay fast because
-nobody comes here.
+Uses the final state of the simulation and the pod without its preferences: first the existing nodes (taints, labels,
+volumes, room, ports, other pods), then each pool. Decides nothing; simulations that succeed never call it, so they stay
+fast.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def explain(snapshot: "Snapshot", engine: Packer, entry: Entry) -> Callable[[], 
 
 
 def amount_words(resource: str, amount: int) -> str:
-    """Return an amount as people say it: `3.2 CPU`, `1.5Gi memory`, `2 example.com/gpu`."""
+    """Return an amount in words: `3.2 CPU`, `1.5Gi memory`, `2 example.com/gpu`."""
     if resource == "cpu":
         return f"{amount / 1000:g} CPU"
     if resource == "memory":
@@ -118,9 +118,9 @@ class _Reasons:
         return left
 
     def _room_miss(self, usable: Mask) -> str:
-        """Return the resource that no usable node has enough of, with the best there is.
+        """Return the resource that no usable node has enough of, with the largest amount available.
 
-        Empty where some node has room.
+        Empty if some node has room.
         """
         rooms = {node: self._left(node) for node in np.flatnonzero(usable).tolist()}
         need = self.variant.need
@@ -145,7 +145,7 @@ class _Reasons:
         return self.frame.columns.states[node].name
 
     def _company_miss(self, usable: Mask) -> str:
-        """Return what keeps the pod off the nodes that have room: closed nodes, ports, attach limits, other pods."""
+        """Return what keeps the pod from the nodes that have room: closed nodes, ports, attach limits, other pods."""
         engine, variant = self.engine, self.variant
         roomy = [
             node

@@ -1,7 +1,7 @@
-"""The compiled middle of a snapshot: columns of nodes and pods, and the registries of groups and variants on them.
+"""The compiled part of a snapshot: columns of nodes and pods, and the registries of groups and variants.
 
-Everything that does not depend on the candidate is computed here, once, when first asked for, and shared by all
-simulations of the round. Immutable to those who simulate: they only ever ask. `scheduling.snapshot` builds it.
+Everything that does not depend on the candidate is computed here once, on first access, and shared by all simulations
+of the round. Simulations only read it. `scheduling.snapshot` builds it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,13 +32,13 @@ _NOWHERE: Places = np.zeros(0, dtype=np.int64)
 
 
 class PodPlaces:
-    """Where the pods of each class are; only topology asks. `moving`: places of pods that move in every simulation."""
+    """Where the pods of each class are, for topology. `moving`: indexes of pods that move in every simulation."""
 
     def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Sequence[int]) -> None:
         self.bindings, self._classes, self._moving = bindings, classes, moving
 
     def carry_to(self, bindings: Bindings) -> None:
-        """Take over newer pods with the same classes and places."""
+        """Adopt newer pods with the same classes and nodes."""
         self.bindings = bindings
 
     def _of(self, chosen: Mask) -> dict[int, Places]:
@@ -47,19 +47,19 @@ class PodPlaces:
 
     @cached
     def counted(self) -> dict[int, Places]:
-        """Return those that spread and affinity count."""
+        """Return the pods that spread and affinity count."""
         return self._of(self.bindings.counted)
 
     @cached
     def holding(self) -> dict[int, Places]:
-        """Return those that hold anti-affinity against others."""
+        """Return the pods with anti-affinity against others."""
         holders = np.array([cls.info.anti_affinity for cls in self._classes], dtype=np.bool_)
         return self._of(self.bindings.running & holders[self.bindings.cls])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrameNodes:
-    """The nodes that exist, column by column: room, whether pods may come, whether they stay, ports and volumes."""
+    """The existing nodes as columns: room, whether they accept pods, whether they stay, ports and volumes."""
 
     columns: NodeColumns
     room: Amounts
@@ -125,14 +125,14 @@ class Frame:
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 
     def row(self, node: int) -> list[int]:
-        """Return what a node has left, as plain numbers; nobody may change them."""
+        """Return a node's free resources as plain numbers; don't modify them."""
         found = self._rows.get(node)
         if found is None:
             found = self._rows[node] = self.room[node].tolist()
         return found
 
     def parts(self, keys: tuple[str, ...]) -> list[tuple[tuple[int, ...], Places]]:
-        """Return all nodes by their domains of these labels, each part in order; nodes without a domain are in none."""
+        """Return all nodes grouped by their domains of these labels, in order; nodes without a domain are omitted."""
         found = self._parts.get(keys)
         if found is None:
             found = self._parts[keys] = _parted([self.domains(key).column for key in keys])
@@ -148,7 +148,7 @@ class Frame:
         return found
 
     def variant(self, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> Variant:
-        """Return the variant of a class after it has given up so much."""
+        """Return the variant of a class after that many relaxation steps."""
         mark = (cls.id, len(given_up))
         found = self._variants.get(mark)
         if found is None:
@@ -183,7 +183,7 @@ class Frame:
         return found
 
     def group(self, rule: TopologyRule) -> Group:
-        """Return the one group of a rule, counted."""
+        """Return the group of a rule, with its pods counted."""
         mark = rule.mark
         found = self._groups.get(mark)
         if found is not None:
@@ -232,7 +232,7 @@ class Frame:
             domains = self.domains(key)
             at = _concat(self.places.holding.get(cls.id) for cls in owners)
             if group.host:
-                # Without the label nobody knows which host the pod holds against others.
+                # Without the label it is unknown which host the pod keeps others from.
                 at = at[~self.columns.unnamed[at]]
             group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
             group.classes = group.based_on = {cls.id for cls in owners}
@@ -248,7 +248,7 @@ class Frame:
         return index
 
     def inverse_of(self, cls: PodClass) -> list[Group]:
-        """Return anti-affinity rules of others that keep pods of this class away."""
+        """Return anti-affinity rules of other pods that exclude pods of this class."""
         found = self._inverse_of.get(cls.id)
         if found is not None:
             return found
@@ -264,7 +264,7 @@ class Frame:
         return found
 
     def inverse_owned(self, cls: PodClass) -> list[Group]:
-        """Return anti-affinity rules that pods of this class hold against others."""
+        """Return anti-affinity rules of this class against other pods."""
         if self._inverse is None:
             self._inverse = self._index_inverse()
         return self._inverse_owned.get(cls.id, [])
@@ -272,21 +272,21 @@ class Frame:
     # Ports and volumes on nodes
 
     def strike_ports(self, wanted: tuple[HostPort, ...], mask: Mask) -> None:
-        """Take nodes out of the mask on which a wanted port is used."""
+        """Remove from the mask the nodes on which a requested port is in use."""
         if wanted:
             for node, used in self.ports.items():
                 if mask[node] and any(port.clashes(other) for port in wanted for other in used):
                     mask[node] = False
 
     def strike_volumes(self, wanted: tuple[tuple[str, str], ...], mask: Mask) -> None:
-        """Take nodes out of the mask whose attach limits the volumes would break."""
+        """Remove from the mask the nodes whose attach limits the volumes would exceed."""
         if self.storage.limits:
             for node in np.flatnonzero(mask).tolist():
                 if not self.attaches(node, wanted, ()):
                     mask[node] = False
 
     def attaches(self, node: int, wanted: Iterable[tuple[str, str]], also: Iterable[tuple[str, str]]) -> bool:
-        """Return whether a node can attach these volumes beside its own and those of pods placed there."""
+        """Return whether a node can attach these volumes in addition to its own and those of pods placed there."""
         state = self.columns.states[node]
         limits = self.storage.limits.get(state.node.metadata.name) if state.node is not None else None
         if not limits:
@@ -299,7 +299,7 @@ class Frame:
 
 
 def _parted(columns: Sequence[Codes]) -> list[tuple[tuple[int, ...], Places]]:
-    """Return the places at which columns of codes agree, by their codes; not those where one is -1."""
+    """Return the indexes grouped by the codes in all columns; indexes with a -1 are omitted."""
     codes = np.stack(columns, axis=1)
     places = np.flatnonzero(np.all(codes >= 0, axis=1))
     order = places[np.lexsort(codes[places].T)]

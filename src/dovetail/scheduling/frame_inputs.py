@@ -1,8 +1,8 @@
-"""What a frame is compiled from, so that the next snapshot can tell whether it would compile the very same again.
+"""The inputs of a frame, so that the next snapshot can tell whether it would compile the same frame again.
 
-Most of what changes in a cluster from one round to the next is no business of simulations: a pod became ready, a node
-reported. Then the frame goes over to the next snapshot whole, with all that was asked of it. Decides nothing. Sits in
-scheduling, below the snapshot.
+Most changes in a cluster between two rounds don't matter to simulations: a pod became ready, a node reported. The next
+snapshot then reuses the whole frame, with everything computed in it. Decides nothing. Sits in scheduling, below the
+snapshot.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nod
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameInputs:
-    """All that a frame depends on. `moving`: places of pods that move in every simulation; `sizes`: by node."""
+    """Everything a frame depends on. `moving`: indexes of pods that move in every simulation; `sizes`: by node."""
 
     settings: Settings
     cluster: Cluster
@@ -38,9 +38,9 @@ class FrameInputs:
     virtual: Sequence[int]
 
     def is_like(self, earlier: "FrameInputs") -> bool:
-        """Return whether a frame of the earlier inputs is one of these too; `bindings` must come from the earlier ones.
+        """Return whether a frame of the earlier inputs is valid for these; `bindings` must derive from those.
 
-        Where ties are drawn, a draw depends on what a frame was asked before: such a frame is never taken over.
+        If ties are broken at random, a draw depends on earlier calls, so such a frame is never reused.
         """
         return (
             not self.settings.ties

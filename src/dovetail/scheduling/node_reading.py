@@ -1,7 +1,7 @@
-"""What a snapshot reads off nodes and claims, and what it hands to the next one.
+"""Reads nodes and claims for a snapshot, and keeps what the next one can reuse.
 
-Nodes and claims are joined, sorted and read; where the snapshot before read the very same objects, they are not read
-again. Decides nothing; `scheduling.snapshot` asks.
+Nodes and claims are joined, sorted and read; objects that the previous snapshot has read are not read again. Decides
+nothing; `scheduling.snapshot` calls it.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ NodeEntry = tuple[StateNode, str, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnapshotMemory:
-    """What one snapshot hands to the next: registries that only grow, and what objects came to."""
+    """What the next snapshot reuses: registries that only grow, and results by object."""
 
     catalogue: Catalogue
     resources: Resources
@@ -54,7 +54,7 @@ class SnapshotMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierNodes:
-    """The nodes of the snapshot before: what they were read off, under which rules, and what they came to."""
+    """The nodes of the previous snapshot: their objects, the rules they were read under, and the results."""
 
     cluster: Cluster
     rules: Rules
@@ -63,7 +63,7 @@ class EarlierNodes:
 
 
 def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemory:
-    """Return the memory of a new snapshot: empty, or that of the one before."""
+    """Return the memory of a new snapshot: empty, or that of the previous one."""
     if old is None:
         resources = Resources()
         return SnapshotMemory(
@@ -88,7 +88,7 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
 def read_nodes(
     cluster: Cluster, settings: Settings, memory: SnapshotMemory, earlier: EarlierNodes | None
 ) -> list[NodeEntry]:
-    """Return the nodes in the order in which pods are offered to them; why one is leaving is by its own objects."""
+    """Return the nodes in the order in which pods are offered to them; only a node's own objects make it leaving."""
     known: dict[tuple[int, int], NodeEntry] = {}
     if earlier is not None and earlier.rules == settings.rules:
         known = earlier.states
@@ -103,7 +103,7 @@ def read_nodes(
 def _renewed(
     cluster: Cluster, settings: Settings, memory: SnapshotMemory, earlier: EarlierNodes
 ) -> list[NodeEntry] | None:
-    """Return the entries of the snapshot before, those of newer objects read anew; None if nodes came or went."""
+    """Return the previous snapshot's entries with changed objects read again; None if nodes were added or removed."""
     before = earlier.cluster
     nodes = replaced(before.nodes, cluster.nodes, joins_alike)
     claims = replaced(before.node_claims, cluster.node_claims, claims_alike) if nodes is not None else None

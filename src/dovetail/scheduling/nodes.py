@@ -1,7 +1,8 @@
-"""Nodes as the scheduler sees them: Node and NodeClaim joined, with the labels, taints and room that count.
+"""Nodes as the scheduler sees them: Node and NodeClaim joined, with their effective labels, taints and room.
 
 A managed node that is not registered yet is seen through its NodeClaim; one that is not initialized is seen without its
-startup and other passing taints. Decides whether a node is leaving (spec section 4, gate 2). Knows nothing of pods.
+startup taints and other temporary ones. Decides whether a node is leaving (spec section 4, gate 2). Knows nothing of
+pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,12 +50,12 @@ class StateNode:
 
     @property
     def managed(self) -> bool:
-        """Return whether a NodeClaim stands behind it."""
+        """Return whether it has a NodeClaim."""
         return self.claim is not None
 
 
 def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
-    """Return nodes with their NodeClaims by provider id; claims without a node yet; nodes without a claim."""
+    """Join nodes and NodeClaims by provider id; include claims without a node and nodes without a claim."""
     claims: dict[str, NodeClaim] = {}
     for claim in cluster.node_claims:
         if claim.status.provider_id:
@@ -71,7 +72,7 @@ def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
             names.INITIALIZED_LABEL
         )
         if of_pool and unready:
-            # Its labels have not come yet; until then only the claim is known.
+            # Its labels are not set yet; until then only the claim is known.
             if claim_here is not None:
                 found.append((None, claim_here))
             continue
@@ -81,7 +82,7 @@ def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
 
 
 def joins_alike(one: Node, other: Node) -> bool:
-    """Return whether a newer Node is joined, and stands in the order of nodes, where the older one did."""
+    """Return whether a newer Node joins the same claim and has the same position in the order as the older one."""
     mine, theirs = one.metadata, other.metadata
     return (
         mine.name == theirs.name
@@ -91,7 +92,7 @@ def joins_alike(one: Node, other: Node) -> bool:
 
 
 def claims_alike(one: NodeClaim, other: NodeClaim) -> bool:
-    """Return whether a newer NodeClaim is joined where the older one was."""
+    """Return whether a newer NodeClaim joins the same node as the older one."""
     return one.metadata.name == other.metadata.name and one.status.provider_id == other.status.provider_id
 
 
@@ -106,7 +107,7 @@ def replaced(
 
 
 def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True) -> StateNode:
-    """Return what the scheduler sees of a node; `soft_closing`: steering's soft taint is ignored (section 23)."""
+    """Return a node as the scheduler sees it; `soft_closing`: steering's soft taint is ignored (section 23)."""
     node_labels = node.metadata.labels if node is not None else {}
     registered = claim is None or (node is not None and node_labels.get(names.REGISTERED_LABEL) == "true")
     initialized = claim is None or (node is not None and node_labels.get(names.INITIALIZED_LABEL) == "true")
@@ -166,7 +167,7 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
 
 
 def why_leaving(state: StateNode, settings: Settings) -> str:
-    """Return why a node counts as leaving, in a few words; empty where it stays (spec section 4, gate 2)."""
+    """Return why a node counts as leaving, in a few words; empty if it stays (spec section 4, gate 2)."""
     return MARKED if state.name in settings.marked_for_deletion_nodes else leaving_reason(state, settings)
 
 

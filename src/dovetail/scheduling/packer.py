@@ -1,9 +1,9 @@
-"""One simulation: pods are taken largest first and placed on nodes that exist, on new nodes in the making, on new ones.
+"""One simulation: places pods, largest first, on existing nodes, on new nodes being filled, or on further new nodes.
 
-An overlay on the snapshot's frame: only nodes, domains and claims that this simulation touches are copied. For each
-pod: the first node that takes it (initialized first, then by name), the claim with the fewest pods that takes it, a
-new claim of the first pool that will do; else one preference is given up and all is tried again. A pod without a
-place goes to the end of the queue until a whole turn brings nothing.
+An overlay on the snapshot's frame: only nodes, domains and claims that this simulation touches are copied. It tries for
+each pod: the first node that takes it (initialized first, then by name), the claim with the fewest pods that takes it,
+a new claim of the first pool that can. Otherwise the pod gives up one preference and tries again. A pod without a place
+goes to the end of the queue, until a whole pass over the queue places nothing.
 """
 
 from collections import deque
@@ -103,7 +103,7 @@ class Packer:
         self.unplaced = list(queue)
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
-        """Return the nodes to try for pods that only ask for room; None for others, or if no node takes one."""
+        """Return the nodes to try for pods that only need room; None for other pods, or if no node takes one."""
         if not variant.simple or not variant.buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])
@@ -112,7 +112,7 @@ class Packer:
         return Lane(variant.buckets[0][1], variant.need, cursors, barred)
 
     def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
-        """Place a pod that only asks for room, as `_add` would where a node takes it; False where none does."""
+        """Place a pod that only needs room, as `_add` would; False if no node takes it."""
         nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
         touched, row = self.touched, self.frame.row
         position = cursors[0]
@@ -157,14 +157,14 @@ class Packer:
                 self._forget_moving(state)
 
     def _forget_moving(self, state: GroupState) -> None:
-        """Take the pods that move out of a rule's counts."""
+        """Remove the moving pods from a rule's counts."""
         moving, group = self._moving, state.group
         based_on = group.based_on
         near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
         for cls_id in near:
             if cls_id in based_on:
                 for node, flags in moving[cls_id]:
-                    # A terminating pod still holds its anti-affinity against others but is counted nowhere else.
+                    # A terminating pod still enforces its anti-affinity but counts nowhere else.
                     if not flags & (TERMINAL if group.kind == INVERSE else TERMINATING):
                         state.forget_pod(node)
 
@@ -217,7 +217,7 @@ class Packer:
             if fit is not None:
                 self._put_on_claim(entry, variant, claim, fit)
                 return True
-            if steady:  # what a new node says no to stays no: it only fills
+            if steady:  # a refusal by a new node is final: it only gets fuller
                 claim.refused.add(variant.id)
         return self._open_claim(entry, variant)
 
@@ -252,9 +252,9 @@ class Packer:
     def _advance(
         self, variant: Variant, nodes: NodeList, cursors: list[int], number: int, best: int, *, exempt: bool
     ) -> int:
-        """Move a bucket's cursor to its first node that takes the variant; the smaller of that node and `best`.
+        """Advance a bucket's cursor to its first node that takes the variant; return the minimum of it and `best`.
 
-        What a node says no to stays no in this simulation: rooms only shrink, hosts only fill.
+        A refusal by a node is final in this simulation: free room only shrinks, and hosts only fill.
         """
         removed, touched, need = self.removed, self.touched, variant.need
         closed = _NONE if exempt else self.closed
@@ -289,7 +289,7 @@ class Packer:
         ]
 
     def _near_hosts(self, variant: Variant) -> list[int] | None:
-        """Return the nodes that pod affinity over host names leaves; None where it is the first pod of its kind."""
+        """Return the nodes that pod affinity over host names allows; None if it is the first pod of its kind."""
         near: list[int] | None = None
         for rule in variant.host_affinity:
             state = self.states[rule.group.id]
@@ -310,7 +310,7 @@ class Packer:
         return -1
 
     def _takes(self, node: int, variant: Variant, *, exempt: bool) -> bool:
-        """Return whether the overlay leaves the node open to the variant."""
+        """Return whether the node still takes the variant in this simulation."""
         if node in self.removed or (not exempt and node in self.closed):
             return False
         here = self.touched.get(node)
@@ -321,7 +321,7 @@ class Packer:
         return self._keeps_company(node, variant, here)
 
     def put_on(self, entry: Entry, node: int) -> bool:
-        """Place a pod on this very node, with as few preferences given up as it takes; False where it has no room."""
+        """Place a pod on this node, giving up as few preferences as necessary; False if it doesn't fit."""
         variant: Variant | None = self.frame.first(entry.cls)
         while variant is not None:
             if variant.mask[node] and self._takes(node, variant, exempt=entry.exempt):
@@ -333,7 +333,7 @@ class Packer:
         return False
 
     def _keeps_company(self, node: int, variant: Variant, here: Touched) -> bool:
-        """Return whether ports, attach limits and host rules go with the pods that were placed on the node."""
+        """Return whether ports, attach limits and host rules allow the pod beside those placed on the node."""
         if variant.ports and ports_clash(variant.ports, here.ports):
             return False
         if here.attached and not self.frame.attaches(node, variant.attached, here.attached):
@@ -391,7 +391,7 @@ class Packer:
         return types
 
     def charge(self, claim: Claim) -> None:
-        """Count the largest machine that may come against the pool's limits."""
+        """Count the largest possible machine against the pool's limits."""
         left = self.limits_left.get(claim.template.index)
         if left is not None:
             for name in left:

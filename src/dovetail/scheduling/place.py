@@ -1,7 +1,6 @@
 """Where would the pending pods go? The question of `dovetail place`, answered by the same engine.
 
-No candidate goes away; pods of leaving nodes take part, as they need a place as well. Reserved offerings are waited
-for.
+No node is removed; pods of leaving nodes take part, as they need a place as well. Pods wait for reserved offerings.
 """
 
 from dovetail.scheduling.entries import SimulationOptions

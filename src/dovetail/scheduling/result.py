@@ -1,8 +1,8 @@
-"""What a simulation answers: where each pod lands, which nodes would be new, what stays without a place and why.
+"""The result of a simulation: where each pod goes, which nodes would be new, which pods have no place and why.
 
 Values only; `scheduling.simulate` and `scheduling.place` fill them. A `NewNode` also carries what the price gates of a
-cost action ask: its launch prices per instance type, exact and as the float that Karpenter compares. Nothing here
-decides whether a command is worth it; that is `decide`'s business.
+cost action need: its launch prices per instance type, exact and as the float that Karpenter compares. `decide` judges
+whether a command is worth it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPrice:
-    """What a launch would cost: exact, and as the float that the catalogue held."""
+    """The price of a launch: exact, and as the float in the catalogue."""
 
     amount: Money
     as_float: float
@@ -31,7 +31,7 @@ class LaunchPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinValuesCheck:
-    """Return whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> values there."""
+    """Whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> number of values."""
 
     needed: int = 0
     unmet: dict[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class MinValuesCheck:
 
 
 def launchable(offering: Offering) -> bool:
-    """Return whether a machine can come from this offering now: available and, where reserved, not used up."""
+    """Return whether this offering can be launched now: available and, if reserved, not exhausted."""
     return offering.available and (offering.capacity_type != names.RESERVED or offering.reservation_capacity > 0)
 
 
@@ -53,10 +53,10 @@ class NewNode:
 
     `instance_types` is sorted by cheapest launch price, then name. `requirements` is the serialised form (sorted by
     key) with the template's labels in it. `offered` says whether an offering goes with the requirements; `values_of`
-    gives the values of a type for a key that the requirement still allows (minValues counts them). `prices`, where
-    given, remembers (worst, cheapest) launch prices per type across all nodes with the same requirements.
-    `kept_preferences` names, when asked, the preferences of pods that may be why no node that exists would do.
-    `serves_only_others`: no pod of the candidates is on it, so the default profile neither counts nor prices it.
+    gives the values of a type for a key that the requirement still allows (minValues counts them). `prices`, if given,
+    caches (worst, cheapest) launch prices per type for all nodes with the same requirements. `kept_preferences` returns
+    the pods' preferences that may be the reason why no existing node was enough. `serves_only_others`: no pod of the
+    candidates is on it, so the default profile neither counts nor prices it.
     """
 
     pool: str
@@ -74,7 +74,7 @@ class NewNode:
     kept_preferences: Callable[[], tuple[str, ...]] = tuple
 
     def requirement(self, key: str) -> SelectorRequirement | None:
-        """Return the (first) requirement on a key, if there is one."""
+        """Return the (first) requirement on a key, or None."""
         return next((entry for entry in self.requirements if entry.key == key), None)
 
     def allows(self, key: str, value: str) -> bool:
@@ -98,7 +98,7 @@ class NewNode:
         return [o for kind in self.instance_types for o in kind.offerings if launchable(o) and self.offered(o)]
 
     def worst_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
-        """Return the dearest compatible zone of the capacity type that would launch; None where nothing would."""
+        """Return the highest compatible price of the capacity type that would launch; None: nothing would."""
         if self.prices is not None:
             return self.prices(kind)[0]
         return worst_of([o for o in kind.offerings if launchable(o) and self.offered(o)])
@@ -115,7 +115,7 @@ class NewNode:
         return replace(self, instance_types=tuple(kinds))
 
     def narrowed(self, capacity_type: str) -> "NewNode":
-        """Return the same node, asked for as that capacity type only. Types are kept; see `offered_types`."""
+        """Return the same node restricted to that capacity type. Types are kept; see `offered_types`."""
         base = self.offered
         entry = SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=(capacity_type,))
         others = tuple(r for r in self.requirements if r.key != names.CAPACITY_TYPE)
@@ -132,7 +132,7 @@ class NewNode:
 
     @property
     def has_min_values(self) -> bool:
-        """Return whether some requirement asks for a number of values."""
+        """Return whether some requirement has minValues."""
         return any(entry.min_values is not None for entry in self.requirements)
 
     def check_min_values(self, kinds: Sequence[InstanceType] | None = None) -> MinValuesCheck:
@@ -153,7 +153,7 @@ class NewNode:
 
 
 def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
-    """Return the dearest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
+    """Return the priciest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
     for capacity_type in CAPACITY_PRECEDENCE:
         found = [o for o in fitting if o.capacity_type == capacity_type]
         if found:
@@ -189,7 +189,7 @@ def _admits(entry: SelectorRequirement, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlacement:
-    """Pods that land on a node that exists, in the order in which they were placed."""
+    """Pods that go to an existing node, in the order in which they were placed."""
 
     index: int
     node: str
@@ -199,9 +199,9 @@ class NodePlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """A pod without a place. `explain` makes the sentence; it is only run when someone asks.
+    """A pod without a place. `explain` builds the sentence, and runs only on request.
 
-    `forgiven`: it keeps nobody: it was pending before, or (but for the profile karpenter-1.15) its node leaves anyway.
+    `forgiven`: it blocks nothing, because it was pending before or (except in karpenter-1.15) its node leaves anyway.
     """
 
     pod: Pod
@@ -221,7 +221,7 @@ class SimulationResult:
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
     not initialized yet; they count as not placed (spec section 5). `stopped_early`: the simulation ended as soon as
     it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
-    `placements` are written down when first looked at: most simulations end with a no.
+    `placements` are computed on first access: most simulations end in a refusal.
     """
 
     candidates: tuple[int, ...]
@@ -234,12 +234,12 @@ class SimulationResult:
 
     @cached
     def placements(self) -> tuple[NodePlacement, ...]:
-        """Return who lands on nodes that exist, in the order of the nodes."""
+        """Return the pods that go to existing nodes, in the order of the nodes."""
         return self.list_placements()
 
     @cached
     def blocking(self) -> tuple[Unplaced, ...]:
-        """Return what keeps the candidates: their own pods that find no (initialized) place."""
+        """Return what blocks the candidates: their own pods without an (initialized) place."""
         return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.forgiven)
 
     @property

@@ -1,6 +1,6 @@
-"""What nodes have left for pods: sizes of machines, needs of pods and of the daemons that are still to come.
+"""The free room of nodes: sizes of machines, less the needs of pods and of expected daemons.
 
-Sums over columns; decides nothing. Sizes and needs are read once and handed from snapshot to snapshot.
+Sums over columns; decides nothing. Sizes and needs are read once and passed from snapshot to snapshot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from dovetail.scheduling.pods.classes import PodClass
 
 
 class Sizes:
-    """What nodes have in all: nodes of one size are read once."""
+    """The total resources of nodes: each distinct size is read once."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[tuple[str, int], ...], int] = {}
@@ -27,7 +27,7 @@ class Sizes:
         return self._codes.setdefault(tuple(allocatable.items()), len(self._codes))
 
     def of(self, codes: Sequence[int], resources: Resources) -> tuple[Amounts, Mask]:
-        """Return what nodes of these sizes have of each resource, and whether they have it at all."""
+        """Return the amount of each resource for nodes of these sizes, and whether they have it at all."""
         width = len(resources.names)
         if self._amounts.shape != (len(self._codes), width):
             self._amounts = np.zeros((len(self._codes), width), dtype=np.int64)
@@ -41,7 +41,7 @@ class Sizes:
 
 
 class Needs:
-    """What a pod of each class asks for."""
+    """The requests of a pod of each class."""
 
     def __init__(self) -> None:
         self._rows: Amounts = np.zeros((0, 0), dtype=np.int64)
@@ -62,9 +62,9 @@ class Needs:
 def room_left(
     total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None
 ) -> tuple[Amounts, Mask]:
-    """Return what each node has left for pods, and whether nothing of it is overdrawn.
+    """Return each node's free resources, and whether none is negative.
 
-    `expected`: what the daemons of each node will ask for; those that are there already don't count twice.
+    `expected`: the requests of each node's daemons; those already running don't count twice.
     """
     used = bindings.sums(needs)
     if expected is not None:
@@ -78,7 +78,7 @@ def room_left(
 
 
 def expected_daemons(terms: DaemonTerms, columns: NodeColumns, resources: Resources) -> Amounts | None:
-    """Return what the daemons of each node ask for; None where there are no DaemonSets."""
+    """Return the requests of each node's daemons; None if there are no DaemonSets."""
     if not terms.daemons:
         return None
     expected = np.zeros((columns.count, len(resources.names)), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Takes nodes away and says where their pods would go, and what would have to be launched.
+"""Simulates the removal of nodes: where their pods would go, and what would have to be launched.
 
 Spec section 5, Simulation. `simulate(snapshot, candidates, ...)` places the candidates' pods, the pending pods and the
-pods of nodes that are leaving already. It never copies the snapshot; the same question gives the same answer. Whether
-the answer is good enough, and worth its price, is `decide`'s business.
+pods of nodes that are already leaving. It never copies the snapshot; the same question gives the same answer. `decide`
+judges whether the answer is good enough and worth its price.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -37,8 +37,8 @@ def simulate(
 ) -> SimulationResult:
     """Place what must move when the candidates (indexes into `snapshot.states`) go.
 
-    `under_way`: what commands under way have planned for pods of leaving nodes; these come first, so that they keep
-    their places.
+    `under_way`: what commands in progress have planned for pods of leaving nodes; these are placed first, so that they
+    keep their places.
     """
     if candidates and snapshot.virtual:
         carried_by_nodes(snapshot)
@@ -61,7 +61,7 @@ def simulate(
 def _settle(
     snapshot: Snapshot, engine: Packer, entries: Sequence[Entry], leaving: Sequence[Entry], under_way: UnderWay
 ) -> Sequence[Entry]:
-    """Put pods of leaving nodes where it was planned, with all pods prepared; return those without such a place."""
+    """Put pods of leaving nodes where they were planned, with all pods prepared; return those without such a place."""
     whole = len(leaving) > _FEW and len(leaving) == sum(len(pods) for _, pods in snapshot.leaving)
     if not whole or snapshot.settings.ties:
         engine.prepare((*leaving, *entries))
@@ -77,7 +77,7 @@ def _settle(
 
 
 def _settled(snapshot: Snapshot, leaving: Sequence[Entry], under_way: UnderWay) -> Settled | None:
-    """Return where all pods of leaving nodes are by plan, found once per snapshot; None where it depends on more."""
+    """Return the planned places of all pods of leaving nodes, cached per snapshot; None if they depend on more."""
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
@@ -88,7 +88,7 @@ def _settled(snapshot: Snapshot, leaving: Sequence[Entry], under_way: UnderWay) 
 
 
 def buffers_by_name(snapshot: Snapshot) -> dict[str, list[int | None]]:
-    """Return the CapacityBuffers (`namespace/name`) with the node that carries each virtual pod now; None: no node."""
+    """Return the CapacityBuffers (`namespace/name`) with the node that holds each virtual pod now; None: no node."""
     carried_by_nodes(snapshot)
     found: dict[str, list[int | None]] = {}
     for entry in snapshot.virtual:
@@ -97,10 +97,10 @@ def buffers_by_name(snapshot: Snapshot) -> dict[str, list[int | None]]:
 
 
 def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
-    """Return how many virtual pods of buffers nodes have room for now, by node; worked out once per snapshot.
+    """Return how many virtual pods of buffers each node has room for now; computed once per snapshot.
 
-    It is what a provisioning run finds. A virtual pod that is carried now, and would need a new node, counts against a
-    command; one that needs a new node anyway does not.
+    A provisioning run finds the same. A virtual pod that fits now but would need a new node counts against a command;
+    one that needs a new node anyway does not.
     """
     if snapshot.carried is None:
         virtual = {id(entry.pod): entry for entry in snapshot.virtual}
@@ -195,7 +195,7 @@ def _placements(states: Sequence[StateNode], landed: Mapping[int, Sequence[Entry
 
 
 def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) -> Iterator[Unplaced]:
-    """Return pods, but for those of leaving nodes, that land on nodes that are not initialized: the last in order."""
+    """Return pods, except those of leaving nodes, that go to uninitialized nodes, which are last in order."""
     for index in sorted(index for index in landed if index >= snapshot.initialized):
         name = snapshot.states[index].name
         for entry in landed[index]:
@@ -214,7 +214,7 @@ def _too_many_types(claim: Claim, pod: Pod, *, forgiven: bool) -> Unplaced:
 
 
 def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
-    """Return a finished claim as a value; None where the cheapest types alone break the pool's minValues."""
+    """Return a finished claim as a value; None if the cheapest types alone violate the pool's minValues."""
     machines = claim.reqs.table
     respected = snapshot.settings.preference_policy is PreferencePolicy.RESPECT
     reqs = final_requirements(claim, unnamed=snapshot.settings.rules.unnamed_reservations)

@@ -1,11 +1,11 @@
-"""An immutable, columnar picture of a cluster at one moment, on which every simulation of a round runs.
+"""An immutable, columnar snapshot of a cluster at one moment, on which every simulation of a round runs.
 
 `Snapshot.build` joins nodes and claims, groups pods into classes and fills integer columns; what a simulation needs
-beyond that (masks, topology counts, templates) is compiled in `scheduling.frame` when first asked for. Built with
-`previous`, only objects that are not the very same ones as before are read again. It decides nothing.
+beyond that (masks, topology counts, templates) is compiled in `scheduling.frame` on first access. With `previous`, only
+changed objects are read again. It decides nothing.
 
 `nodes` is in the order in which pods are offered to nodes: initialized first, then by name; an index into it is what
-`simulate` takes. It also holds unmanaged nodes and claims whose node has not come yet.
+`simulate` takes. It also holds unmanaged nodes and claims without a node yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class Snapshot:
             (previous.frame_inputs, previous.frame) if previous is not None and "frame" in vars(previous) else None
         )
         self.bindings: Bindings = self._bindings(previous)
-        # Only now it is known which labels anybody's selectors look at.
+        # Only now it is known which labels selectors use.
         self._virtual_classes: tuple[PodClass, ...] = tuple(
             self._memory.classes.class_of(pod, info) for pod, info in virtual
         )
@@ -94,19 +94,19 @@ class Snapshot:
         now: datetime,
         previous: "Snapshot | None" = None,
     ) -> "Snapshot":
-        """Make the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
+        """Build the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
         return Snapshot(cluster, catalogue, settings, now, previous)
 
     @property
     def is_bloated(self) -> bool:
-        """Return whether most of what the registries hold is long gone; then the next snapshot starts afresh."""
+        """Return whether most entries of the registries are obsolete; the next snapshot then starts from scratch."""
         known = len(self._memory.classes.all)
         return known > _REGISTRY_MAX and known > 4 * len(np.unique(self.bindings.cls))
 
     # Reading
 
     def _must_start_afresh(self, previous: "Snapshot") -> bool:
-        """Return whether pods count with other specs than before, or virtual pods look at other labels."""
+        """Return whether pods have other effective specs than before, or virtual pods use other labels."""
         if previous.surroundings.spread is not self.surroundings.spread:
             return True
         classes, spec_of = previous._memory.classes, self.surroundings.spread.counted_spec
@@ -114,7 +114,7 @@ class Snapshot:
         return any(not info.keys <= classes.keys for info in infos)
 
     def _read_virtual_pods(self) -> list[tuple[Pod, SpecInfo]]:
-        """Read the virtual pods of buffers, and note the labels that their selectors look at."""
+        """Read the virtual pods of buffers and the labels that their selectors use."""
         classes, spec_of = self._memory.classes, self.surroundings.spread.counted_spec
         found = [(pod, classes.spec_info(spec_of(pod))) for pod in self.surroundings.virtual]
         classes.use_keys(key for _, info in found for key in info.keys)
@@ -143,7 +143,7 @@ class Snapshot:
         self.staying: Mask = np.array([not why for why in self.marked], dtype=np.bool_)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
-        """Put pods on their nodes; where nothing changed on a node, its pods are those of the snapshot before."""
+        """Assign pods to their nodes; for unchanged nodes, reuse the previous snapshot's pods."""
         bindings, names_of = self.bindings, self._memory.names
         codes = [entry[3] for entry in self._entries]
         bindings.settle(codes, names_of)
@@ -163,21 +163,21 @@ class Snapshot:
     # What decisions ask
 
     def kind_of(self, name: str, pool: str) -> InstanceType | None:
-        """Return an instance type as a pool sees it; None where the catalogue has none of that name."""
+        """Return an instance type as a pool sees it; None if the catalogue has none of that name."""
         return self._memory.machines.kind_of(name, pool)
 
     @property
     def lineage(self) -> object:
-        """Return a token that changes when specs are numbered differently or other pods of a node would move."""
+        """Return a token that changes if specs are renumbered or other pods of a node would move."""
         return self._movers.lineage
 
     @property
     def index(self) -> Mapping[str, int]:
-        """Return the places of all nodes, by name."""
+        """Return the indexes of all nodes, by name."""
         return self._index
 
     def node_index(self, name: str) -> int | None:
-        """Return the place of a node, by name."""
+        """Return the index of a node, by name."""
         return self._index.get(name)
 
     @cached
@@ -187,17 +187,17 @@ class Snapshot:
 
     @cached
     def pending(self) -> tuple[Pod, ...]:
-        """Return pods that wait for a node, and that a node could help."""
+        """Return pending pods that a new node could help."""
         return tuple(pod for pod, _, why in self._waiting if not why)
 
     @cached
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
-        """Return pods that wait for a node but can't be helped, each with the reason."""
+        """Return pending pods that no node could help, each with the reason."""
         return tuple((pod, why) for pod, _, why in self._waiting if why)
 
     @cached
     def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
-        """Return pods that wait for a node, each with its class and why it can't be helped, if so."""
+        """Return pending pods, each with its class and why no node could help it, if so."""
         bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
         found = []
         for place in bindings.unbound_places:
@@ -211,12 +211,12 @@ class Snapshot:
         return tuple(found)
 
     def why_ignored(self, pod: Pod) -> str:
-        """Return why a waiting pod takes no part in simulations; empty where it does."""
+        """Return why a pending pod takes no part in simulations; empty if it does."""
         needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
         return why_ignored(pod, needs, self._memory.machines.known)
 
     def record(self, pod: Pod) -> PodRecord:
-        """Return a pod's class and flags; a pod from elsewhere is classed as it comes."""
+        """Return a pod's class and flags; a pod that is not in the cluster is classified on the spot."""
         found = self.bindings.record(pod)
         if found is None:
             info = self._memory.classes.spec_info(self.surroundings.spread.counted_spec(pod))
@@ -236,21 +236,21 @@ class Snapshot:
         )
 
     def movable(self, index: int) -> tuple[Pod, ...]:
-        """Return the pods of a node that would move if it went now."""
+        """Return the pods of a node that would move if it were removed now."""
         return self.movers(index).pods
 
     def movers(self, index: int) -> Movers:
-        """Return the same, ready to be placed."""
+        """Return these pods, prepared for placement."""
         return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.now)
 
     @cached
     def queued(self) -> list[Entry]:
-        """Return the pending pods and the virtual ones of buffers, ready to be placed."""
+        """Return the pending pods and the virtual ones of buffers, prepared for placement."""
         return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why] + self.virtual
 
     @cached
     def virtual(self) -> list[Entry]:
-        """Return the virtual pods of buffers, ready to be placed; unlike pending pods they stay out of closed nodes."""
+        """Return the virtual pods of buffers, prepared for placement; closed nodes refuse them."""
         pairs = zip(self.surroundings.virtual, self._virtual_classes, strict=True)
         return [Entry(pod, cls, exempt=False, pending=True) for pod, cls in pairs]
 
@@ -261,19 +261,19 @@ class Snapshot:
 
     @cached
     def leaving_ids(self) -> frozenset[int]:
-        """Return the identities of the pods of leaving nodes."""
+        """Return the ids of the pods of leaving nodes."""
         return frozenset(id(pod) for _, pods in self.leaving for pod in pods)
 
     @cached
     def pending_ids(self) -> frozenset[int]:
-        """Return the identities of the pending pods."""
+        """Return the ids of the pending pods."""
         return frozenset(map(id, (*self.pending, *self.surroundings.virtual)))
 
     # What simulations ask
 
     @cached
     def frame(self) -> Frame:
-        """Return the compiled middle, made when the first simulation asks, or that of the snapshot before."""
+        """Return the compiled frame: built for the first simulation, or reused from the previous snapshot."""
         inputs, (earlier, self._earlier) = self.frame_inputs, (self._earlier, None)
         if earlier is not None and inputs.is_like(earlier[0]):
             earlier[1].places.carry_to(self.bindings)
@@ -340,12 +340,12 @@ class Snapshot:
         return frame
 
     def _columns(self) -> NodeColumns:
-        """Return labels and taints of the nodes; those of the snapshot before where nothing of that changed."""
+        """Return labels and taints of the nodes; the previous snapshot's if nothing in them changed."""
         earlier = self._earlier[1].columns if self._earlier is not None else None
         return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
 
     def _moving(self) -> list[int]:
-        """Return the places of pods that move in every simulation; these count nowhere."""
+        """Return the indexes of pods that move in every simulation; these count nowhere."""
         ids, pods = self.leaving_ids, self.cluster.pods
         places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
         return [at for at in places if id(pods[at]) in ids]

@@ -1,8 +1,8 @@
-"""What Karpenter's features make of a cluster before anything is placed: prices, default constraints, virtual pods.
+"""How Karpenter's features change a cluster before anything is placed: prices, default constraints, virtual pods.
 
-One value per snapshot: which gates count as on, the catalogue with overlays, the spec that each pod counts with, and
-the virtual pods of buffers. What has not changed is taken over from the snapshot before. Decides nothing. Sits in
-scheduling, below the snapshot.
+One value per snapshot: which gates count as on, the catalogue with overlays, each pod's effective spec, and the virtual
+pods of buffers. What has not changed is reused from the previous snapshot. Decides nothing. Sits in scheduling, below
+the snapshot.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from dovetail.scheduling.pods.default_spread import DefaultSpread
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
-    """See the module. `given`: the catalogue before overlays; `mark`: what the overlays were worked out from."""
+    """See the module. `given`: the catalogue before overlays; `mark`: the inputs of the overlays."""
 
     features: Features
     given: Catalogue
@@ -30,14 +30,14 @@ class Surroundings:
 
     @property
     def catalogue(self) -> Catalogue:
-        """Return the catalogue that counts."""
+        """Return the effective catalogue."""
         return self.overlaid.catalogue
 
 
 def surroundings_of(
     cluster: Cluster, catalogue: Catalogue, settings: Settings, previous: Surroundings | None
 ) -> Surroundings:
-    """Return what the features make of a cluster; parts that are the same as before are the very same objects."""
+    """Return the effects of the features on a cluster; unchanged parts are the same objects as before."""
     features = features_of(settings.karpenter, cluster)
     overlays = cluster.node_overlays if features.has(FeatureGate.NODE_OVERLAY) else ()
     mark: tuple[object, ...] = ()

@@ -1,8 +1,8 @@
-"""What commands under way have planned for the pods of their nodes, and how a simulation keeps it for them.
+"""What commands in progress have planned for the pods of their nodes, and how a simulation respects it.
 
-A command that waits for its validation, or for its machines, has said where the pods of its nodes will go: to nodes
-that exist, or to replacements that nobody can see yet. The next command must neither launch for those pods again nor
-take what was planned for them. Sits in scheduling, above the engine and below simulate.
+A command that waits for its validation, or for its machines, has planned where the pods of its nodes will go: to
+existing nodes, or to replacements that are not visible yet. The next command must neither launch for those pods again
+nor use the room planned for them. Sits in scheduling, above the packer and below simulate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from dovetail.scheduling.packer import Packer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """The plans of commands under way for pods (`namespace/name`) of nodes that are leaving.
+    """The plans of commands in progress for pods (`namespace/name`) of leaving nodes.
 
-    `launches`: replacements whose machine is not known yet, each for the pods it names. `placements`: nodes that exist,
-    or NodeClaims whose machine is known, and the pods that are to go there.
+    `launches`: replacements whose machine is not known yet, each with its pods. `placements`: existing nodes, or
+    NodeClaims whose machine is known, and the pods planned for them.
     """
 
     launches: tuple[Replacement, ...] = ()
@@ -33,26 +33,26 @@ NOTHING_UNDER_WAY = UnderWay()
 
 
 class Settled:
-    """Where the pods of leaving nodes are by plan, in every simulation that takes none of these nodes away.
+    """The planned places of the pods of leaving nodes, in every simulation that removes none of these nodes.
 
-    That holds where no rule of topology counts, neither for them nor for the other pods of a simulation. `unsettled`:
-    those without a plan, or whose plan no longer works.
+    Valid if no topology rule applies, neither to them nor to the other pods of a simulation. `unsettled`: pods without
+    a plan, or whose plan no longer works.
     """
 
     __slots__ = ("_launched", "_nodes", "_touched", "unsettled")
 
     def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
-        """Put them into `scratch`, which takes nothing away and has nothing placed."""
+        """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
         self._nodes = frozenset(scratch.touched)
 
     def serves(self, engine: Packer) -> bool:
-        """Return whether it is the same in a simulation whose pods are prepared."""
+        """Return whether it is valid for a simulation whose pods are prepared."""
         return not engine.states and self._nodes.isdisjoint(engine.removed)
 
     def put_into(self, engine: Packer) -> None:
-        """Put the pods there, before any other."""
+        """Place the pods there, before any other."""
         engine.touched.update((node, here.copy()) for node, here in self._touched.items())
         for claim in self._launched:
             engine.next_number()
@@ -60,7 +60,7 @@ class Settled:
 
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
-    """Put pods of leaving nodes where it was planned; return those without a plan, or whose plan no longer works."""
+    """Place pods of leaving nodes as planned; return those without a plan, or whose plan no longer works."""
     return _settle(engine, leaving, plans, index)[0]
 
 
@@ -90,7 +90,7 @@ def _name(entry: Entry) -> str:
 
 
 def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> Claim:
-    """Count a planned launch: against the pool's limits and in the topology; nobody else's pods may join it."""
+    """Count a planned launch against the pool's limits and in the topology; no other pods may join it."""
     machines = engine.frame.machines
     claim = Claim(engine.next_number(), template, _types(engine, template, launch))
     wanted = machines.intern(Requirements.from_spec(launch.requirements))

@@ -21,7 +21,7 @@ _GIB: Final = 1 << 30
 _ROOT_DISK: Final = 20 * _GIB
 _ROOT_DISK_OVERHEAD: Final = 3 * _GIB
 
-# Label suffix and the column that fills it; where the column is empty or 0 the type does not have the label.
+# Label suffix and its column; if the column is empty or 0, the type does not have the label.
 _LABEL_COLUMNS: Final = (
     ("instance-category", "category"),
     ("instance-family", "family"),
@@ -64,7 +64,7 @@ def ec2_catalogue(region: str) -> Catalogue:
 
 
 def specifications() -> dict[str, Row]:
-    """Return what the built-in table knows of each type, whatever the region."""
+    """Return what the built-in table knows about each type, in any region."""
     return {row["name"]: row for row in rows("aws/types")}
 
 
@@ -117,7 +117,7 @@ def _capacity(spec: Row) -> dict[str, int]:
 
 
 def reserved_cpu_milli(cores: int) -> int:
-    """Return CPU that the kubelet keeps for itself, in millicores, rounded down as Karpenter does."""
+    """Return the CPU reserved for the kubelet, in millicores, rounded down as Karpenter does."""
     tenths = 600 * min(cores, 1) + 100 * min(max(cores - 1, 0), 1) + 50 * min(max(cores - 2, 0), 2)
     tenths += 25 * max(cores - 4, 0)
     return tenths // 10

@@ -55,7 +55,7 @@ def _instance_type(spec: Row, region: str, row: Row) -> InstanceType:
     zones = [f"{region}-{number}" for number in row["zones"].split(";") if number] or [REGIONAL_ZONE]
     offerings = [entry for zone in zones for entry in _offerings(zone, row)]
     if zones != [REGIONAL_ZONE]:
-        # A node in the regional zone has a price, but nothing is launched there while zones are to be had.
+        # A node in the regional zone has a price, but nothing is launched there while zones are available.
         offerings += [_unavailable(entry) for entry in _offerings(REGIONAL_ZONE, row)]
     return InstanceType(
         name=spec["name"],

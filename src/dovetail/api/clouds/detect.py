@@ -1,6 +1,6 @@
-"""Which cloud and region a cluster runs in, read off its nodes: provider ids and labels.
+"""Which cloud and region a cluster runs in, from the provider ids and labels of its nodes.
 
-Returns what `--catalog` would say, or says how to get a catalogue. The nodes that Karpenter manages count first.
+Returns the value for `--catalog`, or says how to get a catalogue. The nodes that Karpenter manages count first.
 Knows nothing of prices.
 """
 
@@ -31,7 +31,7 @@ _ZONE_TAILS: Final = {"aws": re.compile(r"(?<=\d)[a-z]$"), "gcp": re.compile(r"-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """Where a cluster runs, as far as its nodes say; an empty cloud or region is not known.
+    """Where a cluster runs, according to its nodes; an empty cloud or region is unknown.
 
     `others`: catalogues of further regions that some nodes are in.
     """
@@ -66,7 +66,7 @@ def choose_catalogue(nodes: Iterable[Node]) -> tuple[str, str]:
 
 
 def home_of(nodes: Iterable[Node]) -> Home:
-    """Return the cloud and region of most nodes; of equally many, the first by name."""
+    """Return the cloud and region of most nodes; ties are broken by name."""
     every = tuple(nodes)
     managed = [node for node in every if NODEPOOL in node.metadata.labels]
     places = Counter(place for node in managed or every if any(place := _place(node)))

@@ -3,8 +3,8 @@
 Capacity is the memory less 6.5 %, 110 pods, and the local SSDs or else a boot disk of 100 GiB. Reserved CPU is 6 % of
 the first core, 1 % of the second, 0.5 % of the next two and 0.25 % of the rest (1,060 millicores on shared cores), plus
 100 millicores; reserved memory is 25, 20, 10, 6 and 2 % of the brackets that end at 4, 8, 16 and 128 GiB, plus 100 MiB
-for eviction. The provider counts one GPU however many a type has, and so does this table: a launch that it would refuse
-is not planned. Knows nothing of a live cloud.
+for eviction. The provider counts one GPU however many a type has, and so does this table, so that Dovetail plans no
+launch that the provider would refuse. Knows nothing of a live cloud.
 """
 
 from typing import Final
@@ -106,7 +106,7 @@ def _reserved_memory_mib(memory_mib: int) -> int:
 
 
 def _reserved_disk(ssd_gib: int, family: str) -> int:
-    """Return the part of the disk that pods don't get: what the system keeps and the eviction threshold of 10 %."""
+    """Return the part of the disk that pods don't get: what the system reserves and the eviction threshold of 10 %."""
     if ssd_gib:
         count = max(ssd_gib // (_Z3_SSD_GIB if family == "z3" else _SSD_GIB), 1)
         return _SSD_RESERVED_GIB[min(count, 3) - 1] * _GIB + ssd_gib * _GIB // 10

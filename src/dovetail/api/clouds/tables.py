@@ -1,7 +1,7 @@
 """The packed tables of instance types and prices, and the index of the regions that they cover.
 
 One small gzip per region, read only when that region is asked for. `tools/catalogue/build.py` writes them from the
-sources named in NOTICE-catalogue.md. Knows columns as text; what they mean is the business of the clouds' modules.
+sources named in NOTICE-catalogue.md. Knows columns as text; the modules of the clouds know what they mean.
 """
 
 import csv
@@ -20,7 +20,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A region with a built-in table: its date, how many types it has, and what is not known of it."""
+    """A region with a built-in table: its date, its number of types, and what is not known about it."""
 
     cloud: str
     name: str
@@ -30,7 +30,7 @@ class Region:
 
     @property
     def catalogue(self) -> str:
-        """Return the text that `--catalog` takes."""
+        """Return the value for `--catalog`."""
         return f"{self.cloud}:{self.name}"
 
 
@@ -66,19 +66,19 @@ def any_of(key: str, values: set[str]) -> SelectorRequirement:
 
 
 def label(key: str, value: str) -> SelectorRequirement:
-    """Build the requirement of a label whose column is empty or 0 where the type does not have it."""
+    """Build the requirement of a label whose column is empty or 0 if the type does not have it."""
     if value and value != "0":
         return one_of(key, value)
     return SelectorRequirement(key=key, operator="DoesNotExist")
 
 
 def offering(capacity_type: str, zone: str, price: str) -> Offering:
-    """Build an offering from the text of its price."""
+    """Build an offering from its price as text."""
     return Offering(capacity_type=capacity_type, zone=zone, price=parse_money(price), price_float=float(price))
 
 
 def graded(amount: int, brackets: tuple[tuple[int | None, int], ...]) -> list[int]:
-    """Return what each bracket (upper bound or None, ten-thousandths) takes of an amount, times 10,000."""
+    """Return the sum over the brackets (upper bound or None, share in ten-thousandths) of an amount, times 10,000."""
     taken, lower = [], 0
     for upper, rate in brackets:
         top = amount if upper is None else min(amount, upper)

@@ -1,17 +1,17 @@
-"""Cron schedules as CEL rules: what lets the API server refuse a schedule that no cron could read.
+"""Cron schedules as CEL rules, with which the API server refuses an invalid schedule.
 
 A rule is a regular expression (RE2, as CEL has it) with a sentence for people. They accept exactly what the cron
-library of Karpenter reads, its oddities included (`1,,2`, `+5`, `*-5`), but for fields of commas alone and for
-`@every`, which has no fixed hits and which Karpenter's own schema refuses. That a range runs from low to high needs
-arithmetic that CEL would charge dearly for, so one pattern spells the backward pairs out. Whether a time zone exists is
-not known here; that is judged at run time. Sits in api; `crds` puts these rules into the NodePool's schema.
+library of Karpenter reads, its oddities included (`1,,2`, `+5`, `*-5`), except for fields of commas alone and for
+`@every`, which has no fixed hits and which Karpenter's own schema refuses. Checking that a range runs from low to high
+needs arithmetic with a high CEL cost, so one pattern lists the backward pairs. Whether a time zone exists is checked at
+run time. Sits in api; `crds` puts these rules into the NodePool's schema.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-SCHEDULE_LENGTH_MAX: Final = 640  # every minute, hour, day and month spelled out takes some 430; bounds CEL's cost
+SCHEDULE_LENGTH_MAX: Final = 640  # listing every minute, hour, day and month takes some 430; bounds CEL's cost
 _DESCRIPTORS: Final = ("yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -24,7 +24,7 @@ _ANY: Final = r"[*?](?:-[^\s,/]*)?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronField:
-    """One of the five fields: its bounds, and the names that stand for its values, from the lowest."""
+    """One of the five fields: its bounds, and the names of its values, from the lowest."""
 
     name: str
     low: int
@@ -34,7 +34,7 @@ class CronField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelRule:
-    """A CEL expression over `self` and what to tell whoever breaks it."""
+    """A CEL expression over `self` and its error message."""
 
     rule: str
     message: str
@@ -50,7 +50,7 @@ FIELDS: Final = (
 
 
 def schedule_rules() -> tuple[CelRule, ...]:
-    """Return the rules of a schedule: its shape, each field (silent where the shape is wrong), the order in ranges."""
+    """Return the rules of a schedule: its shape, each field (skipped if the shape is wrong), the order in ranges."""
     five = rf"^\s*{_ZONE}{_WORD}(?:\s+{_WORD}){{4}}\s*$"
     named = rf"^\s*{_ZONE}@(?:{'|'.join(_DESCRIPTORS)})\s*$"
     shape = CelRule(
@@ -77,7 +77,7 @@ def _field_rule(five: str, index: int, field: CronField) -> CelRule:
 
 
 def field_pattern(field: CronField) -> str:
-    """Return the expression that matches one field: a list of values, ranges and steps, empty items passed over."""
+    """Return the expression that matches one field: a list of values, ranges and steps, possibly with empty items."""
     value = _value(field, field.low, field.high)
     item = f"(?:{_ANY}|{value}(?:-{value})?){_STEP}"
     return f",*{item}(?:,+{item})*,*"
@@ -91,7 +91,7 @@ def backward_pattern() -> str:
 
 
 def _backward_numbers(high: int) -> Iterator[str]:
-    """Yield the pairs by the ten that they start in: to an earlier ten, or back within the same one."""
+    """Yield the backward pairs by the tens digit of their start: to a smaller one, or backward within the same one."""
     for ten in range(high // 10 + 1):
         if ten:
             yield f"{ten}[0-9]-{_ZEROS}(?:{'|'.join(_numbers(0, ten * 10 - 1))})"

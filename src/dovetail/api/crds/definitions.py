@@ -1,12 +1,12 @@
 """The CustomResourceDefinitions of NodePool and NodeClaim, built from compact tables: `dovetail crds` prints them.
 
-A superset of Karpenter v1.15's schema, written by us: every field, bound and rule that it has is here with the same
-verdict (descriptions and messages are our own), plus the disruption policy of spec section 1 (grace-period Proposed
-Spec, savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec). What is stored
-stays readable by Karpenter's own types: no field of theirs changes its type; `nodes` of a budget stays a string. One
-default differs: consolidateAfter is 15s (disruption-controls). Each of our rules carries a message with what to write
-instead; a `pattern` next to it serves editors and clients. Upper lengths are there to bound what CEL may cost, far
-above what anyone writes. Knows nothing of files or clusters. Validation at run time is `validate`; a table in the tests
+A superset of Karpenter v1.15's schema: every field, bound and rule of it is here with the same effect (descriptions and
+messages are Dovetail's own), plus the disruption policy of spec section 1 (grace-period Proposed Spec,
+savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec). Stored objects stay
+readable by Karpenter's own types: no field of theirs changes its type; `nodes` of a budget stays a string. One default
+differs: consolidateAfter is 15s (disruption-controls). Each added rule has a message that says what to write instead; a
+`pattern` next to it serves editors and clients. Maximum lengths only bound the cost of CEL and are far above what
+anyone writes. Knows nothing of files or clusters. `api.manifests.validate` checks at run time; a table in the tests
 keeps both in step.
 """
 
@@ -36,7 +36,7 @@ def crds_yaml() -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes shared parts out in full: anchors would be right, and unreadable."""
+    """Writes shared parts out in full: anchors would be correct, but hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -51,7 +51,7 @@ _HOSTNAME_MESSAGE: Final = f"{_HOSTNAME} can't be set here: each node has its ow
 
 
 def _own_domain(name: str) -> str:
-    """Return the CEL rule: a label is not of Karpenter's domain, or is one of the two that may be used."""
+    """Return the CEL rule: a label is not in Karpenter's domain, or is one of the two that may be used."""
     allowed = f"{name} == 'karpenter.sh/capacity-type' || {name} == '{_POOL_LABEL}'"
     return f"{allowed} || !{name}.matches(r'^[^/]*karpenter[.]sh(/|$)')"
 

@@ -1,8 +1,8 @@
 """The schema of a NodePool's disruption policy: the fields that the designs add, and their rules for the API server.
 
 Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
-disruption-controls Proposed Spec. The same rules at run time are `policy`'s and `budget_rules`'. Sits in api, below
-`crds`.
+disruption-controls Proposed Spec. `api.policy` and `api.manifests.budget_rules` apply the same rules at run time. Sits
+in api, below `definitions`.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""Small words to write a CRD's schema with: a map, a text, a list, a rule and its message.
+"""Building blocks of a CRD's schema: a map, a text, a list, a rule and its message.
 
-Knows no kind and no field. Sits in api, below `crd_policy` and `crds`, which read better for it.
+Knows no kind and no field. Sits in api, below `policy` and `definitions`, which use it.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
 
 
 def object_of(description: str, properties: Schema, required: list[str] | None = None, **more: Any) -> Schema:
-    """Make a map with these fields."""
+    """Build a map with these fields."""
     schema: Schema = {"description": description, "type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -26,32 +26,32 @@ def object_of(description: str, properties: Schema, required: list[str] | None =
 
 
 def text(description: str, **more: Any) -> Schema:
-    """Make a string field."""
+    """Build a string field."""
     return {"description": description, "type": "string"} | more
 
 
 def checked(description: str, pattern: str, remedy: str, **more: Any) -> Schema:
-    """Make a string field whose pattern is said twice: for clients, and with words for people."""
+    """Build a string field with its pattern twice: for clients, and as a rule with a message for people."""
     return text(description, pattern=pattern, **more) | rules(rule(f"self.matches(r'{pattern}')", remedy))
 
 
 def whole(description: str, **more: Any) -> Schema:
-    """Make a field of a whole number."""
+    """Build an integer field."""
     return {"description": description, "type": "integer"} | more
 
 
 def time(description: str) -> Schema:
-    """Make a field of a time."""
+    """Build a time field."""
     return text(description, format="date-time")
 
 
 def list_of(description: str, items: Schema, kind: str = "atomic", **more: Any) -> Schema:
-    """Make a list."""
+    """Build a list."""
     return {"description": description, "type": "array", "items": items, "x-kubernetes-list-type": kind} | more
 
 
 def quantities(description: str) -> Schema:
-    """Make a map of resources."""
+    """Build a map of resources."""
     either = [{"type": "integer"}, {"type": "string"}]
     value = {"anyOf": either, "pattern": QUANTITY, "x-kubernetes-int-or-string": True}
     return {"description": description, "type": "object", "additionalProperties": value}
@@ -63,5 +63,5 @@ def rules(*each: CelRule) -> Schema:
 
 
 def rule(condition: str, message: str) -> CelRule:
-    """Make a CEL rule with the message that people see."""
+    """Build a CEL rule with the message that people see."""
     return CelRule(rule=condition, message=message)

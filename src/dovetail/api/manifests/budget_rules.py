@@ -1,6 +1,6 @@
-"""What makes one disruption budget usable, whether it stands in a spec, in the annotation or in a file.
+"""Checks one disruption budget, from a spec, from the annotation or from a file.
 
-One set of rules for `validate`, which shows the findings, and for `policy`, which lets a broken budget allow nothing.
+One set of rules for `validate`, which shows the findings, and for `policy`, under which a broken budget allows nothing.
 Spec section 1; topology-budgets Validation, disruption-controls Validation/Defaults. Sits in api.
 """
 
@@ -57,7 +57,7 @@ def _pairs(budget: dict[str, Any], path: str) -> Iterator[Finding]:
 
 
 def duration_findings(duration: Any, path: str, consequence: str) -> Iterator[Finding]:
-    """Check the length of a window: hours and minutes that fit an integer and are more than nothing."""
+    """Check the length of a window: hours and minutes, more than zero, within 64 bits."""
     if not isinstance(duration, str) or WINDOW_LENGTH.fullmatch(duration) is None:
         return
     if is_too_long(duration):
@@ -105,12 +105,12 @@ def _topology(budget: dict[str, Any], path: str) -> Iterator[Finding]:
 
 
 def with_text_nodes(budget: Any, path: str) -> tuple[Any, Finding | None]:
-    """Turn an integer for `nodes` into text, with a warning: files have it, the API server refuses it (section 1)."""
+    """Turn an integer for `nodes` into text and warn: the API server would refuse it (section 1)."""
     nodes = budget.get("nodes") if isinstance(budget, dict) else None
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         return budget, None
     remark = None
-    if not path.startswith("metadata."):  # the API server looks at the spec only, not into the annotation
+    if not path.startswith("metadata."):  # the API server checks the spec only, not the annotation
         problem = f'was read as "{nodes}"; the API server refuses a number here'
         remark = warning(f"{path}.nodes", nodes, problem, f'write "{nodes}"')
     return budget | {"nodes": str(nodes)}, remark

@@ -1,6 +1,6 @@
 """What Karpenter's controller refuses in a pool's template, beyond (or instead of) the API server.
 
-Works on the raw tree, as `api.manifests.validate` does, which asks it. Sits in api; reads no files.
+Works on the raw tree, as `api.manifests.validate` does, which calls it. Sits in api; reads no files.
 """
 
 import re
@@ -37,7 +37,7 @@ _LONGEST_INT: Final = 2**63 - 1
 
 
 def overlong(holder: dict[str, Any], names: tuple[str, ...], path: str) -> Iterator[Finding]:
-    """Refuse durations of the right form that no 64-bit integer of nanoseconds holds; Karpenter fails on them."""
+    """Refuse durations of the right form that don't fit a 64-bit integer of nanoseconds; Karpenter fails on them."""
     for name in names:
         text = holder.get(name)
         if not isinstance(text, str) or _LENGTH.fullmatch(text) is None:
@@ -129,7 +129,7 @@ _Report = Callable[[str, Any, str, str], Finding]
 def requirement_findings(requirement: dict[str, Any], path: str, controller: _Report = error) -> Iterator[Finding]:
     """Check one requirement: its values against its operator, and its names.
 
-    What only the controller refuses is reported by `controller`: it looks at pools, while a claim goes unjudged.
+    `controller_findings` reports what only the controller refuses: it checks pools, but not claims.
     """
     key, operator = str(requirement.get("key", "")), requirement.get("operator")
     written = requirement.get("values")
@@ -152,7 +152,7 @@ def requirement_findings(requirement: dict[str, Any], path: str, controller: _Re
 
 def _in_values(requirement: dict[str, Any], values: list[str], path: str) -> Iterator[Finding]:
     least = requirement.get("minValues")
-    if isinstance(least, float) and least.is_integer():  # fine elsewhere, but CEL compares it with a whole number
+    if isinstance(least, float) and least.is_integer():  # valid elsewhere, but CEL compares it with an integer
         yield error(f"{path}.minValues", least, "must be a whole number", f"write {least:.0f}")
     if not values:
         problem = "must name at least one value for In"

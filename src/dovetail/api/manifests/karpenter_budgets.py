@@ -1,9 +1,9 @@
 """Budgets as Karpenter v1.15 reads them, its oddities included, for the profile `karpenter-1.15`.
 
-Schedules are in UTC and a time zone in front makes them unreadable; one unreadable budget stops the whole pool,
-whatever its reasons; `reasons: []` applies to nothing; a budget without a duration (or with a zero one) is never
-active; no budgets at all means no limit; `topologyKey` and `sequential` are fields that it doesn't know. Counts below
-zero and percentages beyond 100 are taken as written. Sits in api; pure.
+Schedules are in UTC and a time zone in front makes them invalid; one invalid budget stops the whole pool, whatever its
+reasons; `reasons: []` applies to nothing; a budget without a duration (or with a zero one) is never active; no budgets
+at all means no limit; `topologyKey` and `sequential` are unknown fields. Counts below zero and percentages beyond 100
+are taken as written. Sits in api; pure.
 """
 
 import re
@@ -78,6 +78,6 @@ def _window(schedule: str | None, duration: str | None) -> tuple[bool, Window | 
     opening = window(text, length)
     if length <= 0:
         return False, None
-    if opening.never_hits():  # what never comes, Karpenter takes for always there
+    if opening.never_hits():  # Karpenter treats a window that never opens as always open
         return True, None
     return True, opening

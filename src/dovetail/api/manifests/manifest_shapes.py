@@ -1,8 +1,8 @@
 """The shapes of NodePool and NodeClaim: every field that the API server knows, with its bounds.
 
-The same facts as in `crds`, in another form and written apart, so that each can be checked against the other with one
-table of good and bad objects. Rules between fields are in `validate`. Spec section 1; grace-period Proposed Spec,
-savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec.
+The same facts as in `crds`, in another form and written independently, so that the tests can check each against the
+other with one table of valid and invalid objects. Rules between fields are in `validate`. Spec section 1; grace-period
+Proposed Spec, savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec.
 """
 
 import re
@@ -166,7 +166,7 @@ TEMPLATE: Final = Shape(
 
 
 def _object(spec: Shape) -> Shape:
-    """Return the shape of a whole object with such a spec."""
+    """Return the shape of a whole object with this spec."""
     return Shape(
         kind=Kind.MAP,
         fields={

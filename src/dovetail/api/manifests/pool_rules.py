@@ -1,11 +1,10 @@
-"""What keeps a NodePool from launching: everything outside its disruption policy that would be refused.
+"""What keeps a NodePool from launching nodes: everything invalid outside its disruption policy.
 
 The API server and Karpenter's controller refuse a weight of 1000, a negative number of replicas or a requirement that
-compares with a word; a file, or an object from an older CRD, may hold them all the same. Such a pool launches nothing
-until it is mended, its nodes and its policy stay what they are, and the rest of the cluster goes on (spec section 1).
-The rules are those of `validate`, asked of the decoded object: what was left out and what was written as the default
-can't be told apart there, so nothing is missed. The policy is `policy`'s business. Sits in api; pure; remembers what it
-has read, as pools hardly ever change.
+compares with a word; a file, or an object from an older CRD, may contain them all the same. Such a pool launches
+nothing until it is corrected; its nodes and its policy keep working, and so does the rest of the cluster (spec section
+1). The rules are those of `validate`, applied to the decoded object: it has every field, so nothing is missed.
+`api.policy` checks the policy. Sits in api; pure; caches its results, as pools hardly ever change.
 """
 
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ _SPEC: Final = NODE_POOL.fields["spec"]
 
 
 def launch_problems(pool: NodePool) -> tuple[str, ...]:
-    """Return everything for which a pool launches nothing, each as `FIELD (VALUE): what is wrong; what to write`."""
+    """Return everything that stops a pool from launching, each as `FIELD (VALUE): what is wrong; what to write`."""
     unread = tuple(text for path, text in pool.unread if not path.startswith("spec.disruption"))
     return (*unread, *_problems(msgspec.json.encode(pool.spec)))
 
@@ -37,7 +36,7 @@ def _problems(written: bytes) -> tuple[str, ...]:
     spec.pop("disruption", None)
     for requirement in spec.get("template", {}).get("spec", {}).get("requirements", ()):
         requirement.setdefault("operator", "In")  # defaults are left out when an object is written
-    errors: dict[str, str] = {}  # by field: the API server and the controller refuse many things, each in its words
+    errors: dict[str, str] = {}  # by field: the API server and the controller often refuse the same thing
     for finding in _findings(spec):
         if finding.severity is Severity.ERROR:
             errors.setdefault(finding.path, finding.sentence())

@@ -1,7 +1,7 @@
 """Shapes of manifests as data, and the one function that checks a tree against them.
 
-A shape says of a field what a CRD's schema says: type, pattern, words, bounds, what it contains; and what to write
-instead. Rules between fields are `validate`'s business. Sits in api; knows no kind.
+A shape says about a field what a CRD's schema says (type, pattern, enum, bounds, contents) and what to write instead.
+`validate` has the rules between fields. Sits in api; knows no kind.
 """
 
 import math
@@ -22,11 +22,11 @@ QUANTITY: Final = re.compile(
 
 REQUIRED: Final = "is required"
 _INTEGER_END: Final = 2**63
-_TEXT_MAX: Final = 256 * 1024  # annotations may be this long; keeps patterns from working on whole files
+_TEXT_MAX: Final = 256 * 1024  # annotations may be this long; keeps patterns from running on whole files
 
 
 class Kind(StrEnum):
-    """What a field holds; the value is the word for people."""
+    """The type of a field; the value is the word for people."""
 
     TEXT = "text"
     WHOLE = "a whole number"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What one field may hold. `remedy` ends the sentence "write ..."."""
+    """What one field may contain. `remedy` completes the sentence "write ..."."""
 
     kind: Kind
     remedy: str = ""
@@ -63,17 +63,17 @@ def child(path: str, key: str) -> str:
 
 
 def error(path: str, value: Any, message: str, remedy: str = "") -> Finding:
-    """Make a finding that makes the object unusable."""
+    """Build a finding that makes the object unusable."""
     return Finding(severity=Severity.ERROR, path=path, value=shown(value), message=message, remedy=remedy)
 
 
 def warning(path: str, value: Any, message: str, remedy: str = "") -> Finding:
-    """Make a finding that is only worth a look."""
+    """Build a finding that is only a warning."""
     return Finding(severity=Severity.WARNING, path=path, value=shown(value), message=message, remedy=remedy)
 
 
 def check(shape: Shape, value: Any, path: str) -> Iterator[Finding]:
-    """Return everything that is wrong with a value, fields that nobody knows as warnings. Null fields are not there."""
+    """Return everything that is wrong with a value; unknown fields are warnings, null fields count as absent."""
     if not _is(shape.kind, value):
         yield error(path, value, f"must be {shape.kind.value}", _write(shape))
         return

@@ -1,15 +1,15 @@
-"""Karpenter's v1beta1 NodePools and NodeClaims as v1 ones: the same policy, in today's words.
+"""Karpenter's v1beta1 NodePools and NodeClaims as v1 ones, with the same policy.
 
-`WhenUnderutilized` is today's WhenEmptyOrUnderutilized; `disruption.expireAfter` stays where it is (it is the graceful
-one here, disruption-controls, Proposed Spec); a class reference loses its version. The kubelet's settings moved to the
-cloud's class and are passed over. Sits in api; pure.
+`WhenUnderutilized` is now WhenEmptyOrUnderutilized; `disruption.expireAfter` stays where it is (it is the graceful
+expiry here, disruption-controls, Proposed Spec); a class reference loses its version. The kubelet's settings moved to
+the cloud's class and are ignored. Sits in api; pure.
 """
 
 from typing import Any
 
 
 def as_v1(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a v1beta1 NodePool or NodeClaim as v1; parts that are not what they should be are left for the decoder."""
+    """Return a v1beta1 NodePool or NodeClaim as v1; malformed parts are left for the decoder to report."""
     spec = tree.get("spec")
     if not isinstance(spec, dict):
         return tree | {"apiVersion": "karpenter.sh/v1"}

@@ -1,8 +1,8 @@
-"""Checks NodePool and NodeClaim manifests as the API server (with our CRDs) and the controller would.
+"""Checks NodePool and NodeClaim manifests as the API server (with Dovetail's CRDs) and the controller would.
 
-Works on the raw tree, so that it can name what was written: one finding for each thing that is wrong, with the field's
-path, its value and what to write instead. Errors are what would be refused (by the API server) or would make the
-object unusable (to the controller); warnings are what is worth a look. Spec section 1. Sits in api; reads no files.
+Works on the raw tree, so that it can quote what was written: one finding for each problem, with the field's path, its
+value and what to write instead. Errors are what the API server would refuse or the controller could not use; warnings
+are doubtful. Spec section 1. Sits in api; reads no files.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from dovetail.model.timing.duration import HOUR, parse_nillable
 VALIDATED_KINDS: Final = ("NodePool", "NodeClaim")
 _VERSIONS: Final = ("karpenter.sh/v1", "karpenter.sh/v1beta1")
 _TEMPLATE_EXPIRE_DEFAULT: Final = 720 * HOUR
-_ENTRIES_CHECKED_MAX: Final = 100  # more than may be there is one finding, not thousands
+_ENTRIES_CHECKED_MAX: Final = 100  # too many entries are one finding, not thousands
 
 
 def validate_manifest(tree: Any) -> tuple[Finding, ...]:
@@ -78,7 +78,7 @@ def _without_nulls(tree: Any) -> Any:
 
 
 def _lenient(tree: dict[str, Any]) -> dict[str, Any]:
-    """Fill in what v1beta1 did not ask for: a class reference needed a name only, a claim's template had resources."""
+    """Fill in what v1beta1 did not require: a class reference needed a name only, a claim's template had resources."""
     spec = tree.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     holder = template.get("spec") if isinstance(template, dict) else spec
@@ -178,14 +178,14 @@ def _stand_ins(disruption: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(disruption: dict[str, Any], key: str) -> Iterator[tuple[int, Any]]:
-    """Yield the entries of a list with their places; no more than twice as many as there may be."""
+    """Yield the entries of a list with their indexes, but at most twice the allowed number."""
     entries = disruption.get(key)
     if isinstance(entries, list):
         yield from enumerate(entries[:_ENTRIES_CHECKED_MAX])
 
 
 def static_findings(spec: dict[str, Any]) -> Iterator[Finding]:
-    """Check what may not stand beside `replicas`."""
+    """Check the fields that can't be combined with `replicas`."""
     if spec.get("replicas") is None:
         return
     if spec.get("weight") is not None:
@@ -242,7 +242,7 @@ def _annotation(tree: dict[str, Any], spec: dict[str, Any]) -> Iterator[Finding]
 
 
 def read_annotation(text: str) -> dict[str, Any]:
-    """Read the annotation's map; null fields are not there."""
+    """Read the annotation's map; null fields count as absent."""
     from dovetail.api.reading.yaml_tree import parse_yaml  # PyYAML is slow to load, and most inputs are JSON
 
     documents = [document for document in parse_yaml(text) if document.tree is not None]

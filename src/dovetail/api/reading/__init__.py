@@ -1,1 +1,1 @@
-"""From bytes to objects: documents, trees, structs, and what a capture carries besides."""
+"""From bytes to objects: documents, trees, structs, and the metadata of a capture."""

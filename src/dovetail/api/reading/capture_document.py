@@ -1,4 +1,4 @@
-"""The document that a snapshot carries beside its objects, and the times in nodes that no decision reads.
+"""The document of a snapshot that says when it was taken, and the node heartbeats, which no decision reads.
 
 `dovetail snapshot` writes one object of kind Capture with the time at which it was taken. Sits in api, below decode.
 """
@@ -39,7 +39,7 @@ def capture_document(at: datetime) -> dict[str, Any]:
 
 
 def read_capture(document: Document) -> datetime | None:
-    """Return the time in a Capture document; None if the document is something else or can't be read."""
+    """Return the time in a Capture document; None if the document is of another kind or can't be read."""
     if document.head.kind != KIND or document.head.api_version != API_VERSION:
         return None
     found = _convert(document, _Capture)

@@ -1,7 +1,7 @@
-"""When a captured cluster was captured: what the snapshot says, else the latest time that its objects mention.
+"""When a cluster was captured: the time in the snapshot, else the latest time in its objects.
 
-Times later than the present are left out: nobody captures the future, and a pod may claim to start in the year 9999.
-Reads values only; which moment a command uses is the command's business.
+Times after the present are ignored: a capture can't be in the future, and a pod may claim to start in the year 9999.
+Reads values only; each command decides which moment it uses.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def capture_time(cluster: Cluster, present: datetime) -> CaptureTime | None:
 
 
 def _times(cluster: Cluster) -> Iterator[datetime]:
-    """Yield the times of past events: creations, starts, conditions that turned, pod events. Not planned deletions."""
+    """Yield the times of past events: creations, starts, condition transitions, pod events. Not planned deletions."""
     if cluster.latest_heartbeat is not None:
         yield cluster.latest_heartbeat
     for pod in cluster.pods:

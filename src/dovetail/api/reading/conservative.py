@@ -1,9 +1,9 @@
-"""Objects of a live cluster that can be read only in part, as decisions may safely use them.
+"""Makes objects of a live cluster that can be read only in part safe for decisions.
 
-A file with an unreadable amount is the user's mistake and is refused. A running controller can't refuse its cluster:
-it takes the object with the value that makes it do least. A pod or DaemonSet with an unreadable request asks for more
-than any machine has; a node, NodeClaim or pool with an unreadable amount has nothing. Nodes that such an object is
-about are not disrupted: the copy in memory says do-not-disrupt. Pure; sits in api.
+A file with an unreadable amount is the user's mistake and is refused. A running controller can't refuse its cluster: it
+uses the value that makes it do least. A pod or DaemonSet with an unreadable request asks for more than any machine has;
+a node, NodeClaim or pool with an unreadable amount has nothing. Nodes that such an object concerns are not disrupted:
+the copy in memory says do-not-disrupt. Pure; sits in api.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class _Found(msgspec.Struct):
 
 
 def conservative(item: AnyObject) -> tuple[AnyObject, tuple[str, ...]]:
-    """Return the object as decisions may use it, and what could not be read of it; usually itself and nothing."""
+    """Return the object as decisions may use it, and what could not be read; usually the object itself and nothing."""
     if not any(_is_odd(amounts) for amounts in _lists(item)):
         return item, ()
     problems: Problems = []
@@ -41,7 +41,7 @@ def conservative(item: AnyObject) -> tuple[AnyObject, tuple[str, ...]]:
 
 
 def unreadable_pod(raw: bytes | msgspec.Raw) -> Pod | None:
-    """Return a stand-in for a pod that can't be decoded: it is on its node, and must not be disrupted.
+    """Return a stand-in for a pod that can't be decoded: it is on its node and must not be disrupted.
 
     None: not even its name and node can be read.
     """

@@ -1,9 +1,9 @@
-"""Files, streams and API answers into the structs of `model.objects`.
+"""Decodes files, streams and API responses into the structs of `model.objects`.
 
-Takes what `kubectl get -o json|yaml` prints. Every kind of contract.md becomes a struct, all others are counted. The
-two v1beta1 forms of Karpenter's objects are turned into v1 on the way. What Kubernetes would accept is accepted:
-unknown fields, null lists, `PodList`s whose items don't say their kind; what it refuses is refused with the field, its
-value and what to write. `api.policy` and `api.manifests.validate` check whether a NodePool's policy makes sense.
+Reads what `kubectl get -o json|yaml` prints. Every kind of contract.md becomes a struct, all others are counted.
+Karpenter's v1beta1 objects are converted to v1. What Kubernetes accepts is accepted: unknown fields, null lists,
+`PodList`s whose items don't name their kind. What it refuses is refused with the field, its value and what to write.
+`api.policy` and `api.manifests.validate` check whether a NodePool's policy makes sense.
 """
 
 import re
@@ -77,7 +77,7 @@ _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
 
 @dataclass(slots=True)
 class DecodedObjects:
-    """The objects of an input, in its order, and how many there were of kinds that nothing here needs."""
+    """The objects of an input, in its order, and the number of objects of other kinds."""
 
     objects: list[AnyObject] = field(default_factory=list)
     unknown_kinds: dict[str, int] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class DecodedObjects:
     latest_heartbeat: datetime | None = None
 
     def add(self, other: "DecodedObjects") -> None:
-        """Add what another input held; of several times the latest counts."""
+        """Add the objects of another input; the latest capture time counts."""
         self.objects += other.objects
         for kind, count in other.unknown_kinds.items():
             self.unknown_kinds[kind] = self.unknown_kinds.get(kind, 0) + count
@@ -156,7 +156,7 @@ _AMOUNTS: Final = ("allocatable", "capacity", "requests", "limits", "overhead", 
 
 
 def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    """Return every amount below, with its path and its resource."""
+    """Return every amount in the tree, with its path and its resource."""
     pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
     for key, inner in pairs:
         below = f"{path}[{key}]" if isinstance(key, int) else _join(path, key)
@@ -168,7 +168,7 @@ def _amounts(tree: Any, path: str) -> Iterator[tuple[str, str, Any]]:
 
 @lru_cache(1024)
 def known(head: Head) -> bool:
-    """Return whether the kind is one that a decision needs, of its own API group."""
+    """Return whether decisions need this kind of this API group."""
     group = _GROUPS.get(head.kind)
     if group is None:
         return False
@@ -177,7 +177,7 @@ def known(head: Head) -> bool:
 
 
 def decode_document(document: Document) -> AnyObject | None:
-    """Decode one object; None where its kind is not needed."""
+    """Decode one object; None if its kind is not needed."""
     head = document.head
     if not known(head):
         return None
@@ -186,14 +186,14 @@ def decode_document(document: Document) -> AnyObject | None:
             item = cast("AnyObject", _DECODERS[head.kind].decode(document.raw))
             return item if item.metadata.namespace else _placed(item, head.kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            pass  # nulls where lists belong, or an error that the slow way can name better
+            pass  # nulls in place of lists, or an error that the slow path can describe better
     return _decode_slowly(document)
 
 
 def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
-    """Decode one object of an API server's list or watch, whose items don't say their kind.
+    """Decode one object of an API server's list or watch, whose items don't name their kind.
 
-    The same leniency as for files: null lists are no lists, and a null budget is a closed one.
+    As lenient as for files: null lists are empty, and a null budget allows nothing.
     """
     try:
         return cast("AnyObject", _DECODERS[kind].decode(raw))
@@ -218,7 +218,7 @@ def _decode_slowly(document: Document) -> AnyObject:
 
 
 def _converted(tree: Any, kind: str) -> AnyObject:
-    """Make the struct of a tree. A NodePool's field of the wrong type is left out and said, and closes what it governs.
+    """Build the struct of a tree. A NodePool's field of a wrong type is omitted, reported, and closes what it controls.
 
     One pool's typo is that pool's problem, not the whole input's (spec section 1).
     """
@@ -235,7 +235,7 @@ def _converted(tree: Any, kind: str) -> AnyObject:
 
 
 def _field_of(message: str) -> tuple[str, ...]:
-    """Return the names on the way to the field of a pool's spec that a decoder complains of; none: it is no such."""
+    """Return the path to the field of a pool's spec in a decoder's error; empty: the error is about something else."""
     place = message.rpartition(" - at `")[2].rstrip("`").removeprefix("$")
     names = tuple(name for name, _ in _STEP.findall(place.partition("[")[0]))
     deep = 4 if names[:2] == ("spec", "template") else 3 if names[:2] == ("spec", "disruption") else 2
@@ -250,14 +250,14 @@ def _left_out(tree: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _placed(item: AnyObject, kind: str) -> AnyObject:
-    """Put a namespaced object without a namespace where kubectl would create it."""
+    """Put a namespaced object without a namespace into `default`, as kubectl would."""
     if not item.metadata.namespace and kind in _NAMESPACED:
         return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace="default"))
     return item
 
 
 def without_nulls(tree: Any) -> Any:
-    """Copy a tree without fields that are null: to Kubernetes they are not there."""
+    """Copy a tree without null fields: to Kubernetes they are absent."""
     if isinstance(tree, dict):
         return {key: without_nulls(value) for key, value in tree.items() if value is not None}
     if isinstance(tree, list):
@@ -266,9 +266,9 @@ def without_nulls(tree: Any) -> Any:
 
 
 def _null_budgets_closed(tree: Any) -> Any:
-    """Copy a NodePool so that a budget that is null is one that can't be read, not one that is not there.
+    """Copy a NodePool so that a null budget counts as unreadable, not as absent.
 
-    Without it the list could end up empty, which is no limit at all.
+    Otherwise the list could become empty, which means no limit at all.
     """
     disruption = tree.get("spec", {}).get("disruption") if _is_pool(tree) else None
     budgets = disruption.get("budgets") if isinstance(disruption, dict) else None
@@ -301,7 +301,7 @@ _WORDS: Final = {
 
 
 def _field_problem(message: str, tree: Any) -> str:
-    """Turn a decoder's complaint into a field path, its value and what to write."""
+    """Turn a decoder's error into a field path, its value and what to write."""
     complaint, _, place = message.rpartition(" - at `")
     if not complaint:
         complaint, place = message, "$"
@@ -325,7 +325,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _walk(tree: Any, place: str, expected: Iterable[str]) -> tuple[str, Any]:
-    """Follow a decoder's path; where it only says "some value of this map", find the first that doesn't fit."""
+    """Follow a decoder's path; if it only says "some value of this map", find the first one that doesn't fit."""
     path, value = "", tree
     for name, index in _STEP.findall(place):
         if name:

@@ -1,8 +1,8 @@
 """From bytes to documents: gzip, encodings, JSON or YAML, one document or many, Lists taken apart.
 
-Every object comes out as a `Document`: still raw JSON where it was JSON (80,000 pods are decoded straight into structs
-later), a tree where it was YAML. Knows kinds only as words. Errors are `InputError`s without the file's name; `decode`
-and `cli` put it in front. Sits in api.
+Every object becomes a `Document`: JSON stays raw (80,000 pods are decoded straight into structs later), YAML becomes a
+tree. Knows kinds only as words. Errors are `InputError`s without the file's name; `decode` and `cli` add it. Sits in
+api.
 """
 
 import json
@@ -22,7 +22,7 @@ CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
 UNPACKED_MAX: Final = 512 * MIB  # what a gzip file may unpack to; 5,000 nodes are 70 MiB
 _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
-YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory for each MiB
+YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory per MiB
 NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ... -o json' prints"
 NOTHING_LISTED: Final = "a List without items is all there is: nothing to look at; give the objects as well"
 _GZIP: Final = b"\x1f\x8b"
@@ -35,7 +35,7 @@ _REMEDIES: Final[dict[type, str]] = {
 
 
 class Head(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What says which kind an object is."""
+    """The fields that say which kind an object is."""
 
     kind: str = ""
     api_version: str = ""
@@ -48,7 +48,7 @@ class _RawList(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One object of an input: where it stands, its kind, and its content as raw JSON or as a tree."""
+    """One object of an input: its position, its kind, and its content as raw JSON or as a tree."""
 
     where: str
     head: Head
@@ -98,7 +98,7 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
 
 
 def _unpack(data: bytes, limit: int) -> bytes:
-    """Unpack gzip; a small file that unpacks to far more than clusters do is a bomb until somebody unpacks it."""
+    """Unpack gzip; refuse a file that unpacks to far more than any cluster needs."""
     most = min(limit, UNPACKED_MAX)
     parts: list[bytes] = []
     left = most + 1
@@ -121,7 +121,7 @@ def _unpack(data: bytes, limit: int) -> bytes:
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """Take a byte order mark off; PowerShell's redirections write UTF-16."""
+    """Remove a byte order mark and convert UTF-16, which PowerShell's redirections write."""
     if data.startswith(b"\xef\xbb\xbf"):
         return data[3:]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -146,9 +146,9 @@ def split_documents(data: bytes) -> Iterator[Document]:
 
 
 def is_empty_list(data: bytes) -> bool:
-    """Return whether an input without objects is a List without items: what kubectl prints of a kind that nobody uses.
+    """Return whether an input without objects is an empty List, as kubectl prints for an unused kind.
 
-    Beside other files that is an answer; where it is all there is, nothing was given.
+    Beside other files that is valid input; alone it means that there is no input.
     """
     return b"List" in data and b"items" in data
 
@@ -160,7 +160,7 @@ def _json_documents(data: bytes) -> Iterator[Document]:
             yield from _items(whole.items or (), whole.kind, "")
             return
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        pass  # no List; what it is, and what is wrong with it, is found out below
+        pass  # not a List; the code below finds out what it is and what is wrong with it
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except msgspec.DecodeError as error:
@@ -172,7 +172,7 @@ def _json_documents(data: bytes) -> Iterator[Document]:
 
 
 def _odd_json(data: bytes, problem: str) -> Iterator[Document]:
-    """Read several JSON documents behind each other, or YAML that begins like JSON."""
+    """Read several concatenated JSON documents, or YAML that begins like JSON."""
     pieces = _several(data)
     if pieces is not None:
         for number, piece in enumerate(pieces, 1):
@@ -215,7 +215,7 @@ def _json_problem(problem: str) -> str:
 
 
 def _raw_items(raw: msgspec.Raw, where: str) -> Iterator[Document]:
-    """Take one JSON value apart: a List's items, an array's, or the object itself."""
+    """Split one JSON value: a List's items, an array's items, or the object itself."""
     try:
         if bytes(memoryview(raw)[:_PEEK]).lstrip()[:1] == b"[":
             items, kind = _ARRAYS.decode(raw), ""
@@ -259,7 +259,7 @@ def _list_or_object(raw: msgspec.Raw) -> tuple[Head, list[msgspec.Raw]]:
         head = _HEADS.decode(raw)
         if head.kind.endswith("List"):
             raise
-        return head, []  # an object of some other kind whose "items" is no list
+        return head, []  # an object of another kind whose "items" is not a list
     return Head(kind=shape.kind, api_version=shape.api_version), shape.items or []
 
 
@@ -270,7 +270,7 @@ def _raw_item(item: msgspec.Raw, owner: str, where: str) -> Document:
         raise InputError(_at(where, f"it is no Kubernetes object ({_lower(str(error))})")) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(_at(where, f"it is not JSON ({_json_problem(str(error))})")) from None
-    if not head.kind and owner:  # the API's own lists (kubectl get --raw) say the kind once, in front
+    if not head.kind and owner:  # the API's own lists (kubectl get --raw) name the kind once, at the start
         head = Head(kind=owner, api_version=head.api_version)
         return Document(where, head, tree={"kind": owner} | msgspec.json.decode(item))
     return Document(where, _checked(head, where), raw=item)

@@ -1,9 +1,9 @@
 """YAML into plain trees of dict, list, str, int, float, bool and None, read as Kubernetes' own tools read it.
 
-Differs from PyYAML's own loader where Kubernetes does: dates stay text, `1e3` is a number, `12:30` is text, `y`/`n`
-are booleans, if a key appears twice, the last one wins. Built from the parser's events, without recursion, so that deep
-nesting, millions of aliases (a "YAML bomb") or a cycle are refused in one sentence instead of eating the machine.
-Sits in api; knows no Kubernetes object.
+Differs from PyYAML's own loader where Kubernetes does: dates stay text, `1e3` is a number, `12:30` is text, `y`/`n` are
+booleans, and if a key appears twice, the last one wins. Built from the parser's events, without recursion, so that deep
+nesting, millions of aliases (a "YAML bomb") or a cycle give an error message instead of exhausting memory. Sits in api;
+knows no Kubernetes object.
 """
 
 import math
@@ -31,7 +31,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlDocument:
-    """One document: its tree, the line it starts on, and the keys that it gives twice (with their line)."""
+    """One document: its tree, its first line, and its duplicate keys with their lines."""
 
     tree: Any
     line: int
@@ -52,7 +52,7 @@ class _Open:
 
 
 class _Builder:
-    """Makes the tree of one document from its events."""
+    """Builds the tree of one document from its events."""
 
     def __init__(self) -> None:
         self.stack: list[_Open] = []
@@ -62,7 +62,7 @@ class _Builder:
         self.expanded = 0
 
     def take(self, event: Any) -> None:
-        """Take the next event."""
+        """Process the next event."""
         if isinstance(event, yaml.ScalarEvent):
             value = scalar(event.value, event.tag, plain=event.implicit[0])
             if event.anchor:
@@ -126,7 +126,7 @@ def _line(event: Any) -> int:
 
 
 def _key(value: Any, event: Any) -> str:
-    """Return a map's key as the JSON that Kubernetes makes of it: always text."""
+    """Return a map's key as Kubernetes converts it to JSON: always text."""
     if isinstance(value, (dict, list)):
         raise InputError(f"line {_line(event)} has a map or list as a key; keys must be text")
     if isinstance(value, bool):
@@ -142,7 +142,7 @@ def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
 
 
 def scalar(text: str, tag: str | None, *, plain: bool) -> Any:
-    """Read one scalar: quoted ones are text, plain ones what they look like, tagged ones what they say."""
+    """Read one scalar: quoted ones are text, plain ones are typed by their form, tagged ones by their tag."""
     if tag is not None and tag not in ("!", _TAG + "binary"):
         if tag == _TAG + "str":
             return text
@@ -185,7 +185,7 @@ def _number(text: str) -> Any:
 
 
 def parse_yaml(data: bytes | str) -> Iterator[YamlDocument]:
-    """Return the documents of a YAML text one by one; empty ones too (their tree is None)."""
+    """Yield the documents of a YAML text, including empty ones (their tree is None)."""
     builder = _Builder()
     line = 1
     try:

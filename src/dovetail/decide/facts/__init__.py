@@ -1,1 +1,1 @@
-"""What decisions know about each node: costs, pods that would move, who objects; and the cache of it."""
+"""What decisions know about each node: costs, pods that would move, what objects to a move; and its cache."""

@@ -1,8 +1,8 @@
-"""What a round read of each node, kept for the next: what its pods came to, its facts, the methods it is open to.
+"""Caches what a round read about each node: the sums over its pods, its facts, the methods it is open to.
 
-Objects never change, they are replaced: what was read off the very same objects, under PDBs that refuse the same, is
-the same. What the time may change is kept until the time at which it does, or not at all. The memory never changes an
-answer. Sits in decide, above facts and pod_sums, below reading and the context.
+Objects are immutable, so results from the same objects, under PDBs that refuse the same evictions, are the same.
+Results that depend on time are kept until they expire, or not at all. The cache never changes an answer. Sits in
+decide, above facts and pod_sums, below reading and the context.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ The last two: is it nominated, and the last pod event that Dovetail saw itself.
 
 
 def _same(one: Inputs, other: Inputs) -> bool:
-    """Return whether it is the very same."""
+    """Return whether both are the same object."""
     return (
         one[0] is other[0]
         and one[1] is other[1]
@@ -48,7 +48,7 @@ def _same(one: Inputs, other: Inputs) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """What was counted for a node: its pods, what they came to, and which PDBs, of which namespaces, were asked."""
+    """The sums of a node: its pods, the result, and the PDBs (and their namespaces) that were consulted."""
 
     pods: tuple[Pod, ...]
     sums: PodSums
@@ -58,7 +58,7 @@ class _Sums:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """What was read of a node, and the methods it is open to from one time to another."""
+    """The facts of a node, and the methods it is open to within a period."""
 
     inputs: Inputs
     facts: NodeFacts
@@ -70,9 +70,9 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the facts of all nodes are read off: nodes in the scheduler's order, their pods, pools, and who is planned.
+    """The inputs of all facts: nodes in the scheduler's order, their pods, pools, and planned nodes.
 
-    `planned`: names of nodes and claims that a command takes, or that pods are expected on. `events`: the last pod
+    `planned`: names of nodes and claims that a command removes, or that pods are expected on. `events`: the last pod
     events that Dovetail saw itself, by node.
     """
 
@@ -84,7 +84,7 @@ class Reading:
     events: Mapping[str, datetime]
 
     def is_of_the_same_nodes(self, other: "Reading") -> bool:
-        """Return whether both have the same number of nodes under the very same rules."""
+        """Return whether both have the same number of nodes under the same rules."""
         return (
             len(self.states) == len(other.states)
             and _are_the_same(self.pools, other.pools)
@@ -97,7 +97,7 @@ def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> b
 
 
 class FactsCache:
-    """What was read, by node, and the PDBs ready to be asked. `Decider` owns it."""
+    """The cached results by node, and the indexed PDBs. `Decider` owns it."""
 
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
@@ -113,12 +113,12 @@ class FactsCache:
         self.guards = Guards(())
 
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
-        """Forget nodes that are gone, and those with pods whose PDBs are others than before, or refuse otherwise.
+        """Forget nodes that are gone, and nodes with pods whose PDBs changed or now refuse other evictions.
 
-        Also those on which a do-not-disrupt has run out since.
+        Also nodes on which a do-not-disrupt has expired since.
         """
         catalogue, pdbs = snapshot.catalogue, snapshot.cluster.pdbs
-        settings = replace(settings, ties=0)  # chance in the simulations changes no fact
+        settings = replace(settings, ties=0)  # random ties in simulations don't change facts
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last = {}, None
             if self._settings is None or settings.karpenter != self._settings.karpenter:
@@ -141,7 +141,7 @@ class FactsCache:
             self._sums.pop(name, None)
 
     def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], set[str]]:
-        """Return the namespaces whose PDBs are others than before, and the PDBs that refuse otherwise."""
+        """Return the namespaces whose set of PDBs changed, and the PDBs that now refuse other evictions."""
         others: set[str] = set()
         turned: set[str] = set()
         if pdbs is self._looked_at:
@@ -160,14 +160,14 @@ class FactsCache:
         return others, turned
 
     def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
-        """Return what these very pods came to before, if that still holds."""
+        """Return the cached sums for exactly these pod objects, or None."""
         entry = self._sums.get(node)
         return entry.sums if entry is not None and entry.pods is pods else None
 
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
-        """Remember what pods came to, until a do-not-disrupt runs out."""
+        """Cache the sums until a do-not-disrupt expires."""
         self._timed.pop(node, None)
-        if sums.surges:  # a Deployment that rolls is not among what is compared
+        if sums.surges:  # the cache key does not cover Deployments that roll
             self._sums.pop(node, None)
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
@@ -177,7 +177,7 @@ class FactsCache:
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
     def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:
-        """Return the facts of last time, by place, and the places at which they don't hold, or may not."""
+        """Return the previous facts, by index, and the indexes at which they may be outdated."""
         if self._last is None or not reading.is_of_the_same_nodes(self._last[0]):
             return None
         before, found = self._last
@@ -195,16 +195,16 @@ class FactsCache:
         return list(found), changed
 
     def keep_reading(self, reading: Reading, found: Sequence[NodeFacts]) -> None:
-        """Remember all facts for the next time."""
+        """Cache all facts for the next round."""
         self._last = (reading, tuple(found))
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
-        """Return the facts that were read off the very same, whenever that was."""
+        """Return the facts cached for the same inputs, or None."""
         known = self._nodes.get(inputs[0].name)
         return known.facts if known is not None and _same(known.inputs, inputs) else None
 
     def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
-        """Remember the facts of a node; not where they have the time in them."""
+        """Cache the facts of a node unless they depend on time."""
         if facts.drifted_since == now:
             self._nodes.pop(facts.name, None)
         else:
@@ -213,7 +213,7 @@ class FactsCache:
     def open_to(
         self, nodes: Iterable[NodeFacts], managed: Pools, now: datetime
     ) -> Iterator[tuple[NodeFacts, tuple[Method, ...] | None]]:
-        """Return the methods whose gates 1 to 7 nodes, passed before; None: may not hold now."""
+        """Return the methods whose gates 1 to 7 each node passed before; None: may be outdated."""
         known_of = self._nodes.get
         if managed != self._managed:
             self._managed = managed
@@ -226,7 +226,7 @@ class FactsCache:
                 yield facts, known.open_to if known.until is None or now < known.until else None
 
     def keep_open(self, facts: NodeFacts, methods: tuple[Method, ...], now: datetime) -> None:
-        """Remember the methods that a node is open to, until one of its times comes."""
+        """Cache the methods that a node is open to, until one of its timers changes that."""
         known = self._nodes.get(facts.name)
         if known is not None and not facts.surges:
             times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
@@ -239,9 +239,9 @@ def _is_among(planned: Container[str], state: StateNode) -> bool:
 
 
 def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:
-    """Return the PDBs of a namespace that came to refuse evictions, or to allow them; None where they are others.
+    """Return the PDBs of a namespace that started or stopped refusing evictions; None if the set of PDBs changed.
 
-    How many they allow counts only where it is none.
+    The number they allow matters only when it is 0.
     """
     if len(old) != len(new):
         return None

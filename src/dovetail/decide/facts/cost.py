@@ -1,11 +1,12 @@
-"""What it costs to disturb pods: eviction cost of a pod, disruption cost of a node, exact.
+"""The cost of disruption: eviction cost of a pod, disruption cost of a node, exact.
 
 Spec section 3; savings-threshold, Context. A pod's cost is a whole number of 2^-27, because both divisors of the
 formula are powers of two; so sums are exact integers and a node's cost is an exact fraction. The profile
-`karpenter-1.15` repeats Karpenter's own two costs and its float arithmetic beside it. Knows nothing of prices, pools or
-time but what it is given. Sits in decide, at the bottom.
+`karpenter-1.15` repeats Karpenter's own two costs and its float arithmetic. Knows nothing of prices and pools. Sits in
+decide, at the bottom.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -36,9 +37,9 @@ _BOTH: Final = (names.DISRUPTION_COST, names.POD_DELETION_COST)
 def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tuple[int, str | None]:
     """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
 
-    `ranked`: Karpenter writes its own ranks as pod deletion costs (gate PodDeletionCostManagement), which are no costs
-    then. A cost that Dovetail wrote for steering is none either (section 23). Karpenter's own annotation wins. Where
-    its value is unreadable nothing stands in for it, as in Karpenter; we say so.
+    `ranked`: Karpenter writes its own ranks as pod deletion costs (gate PodDeletionCostManagement); those are not
+    costs. Neither is a value that Dovetail wrote for steering (section 23). Karpenter's own annotation wins. If its
+    value is unreadable it counts as 0, as in Karpenter, and a warning says so.
     """
     steered = annotations.get(names.STEERING_MARK)
     for key in _OWN_ONLY if ranked else _BOTH:
@@ -50,7 +51,7 @@ def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tu
 
 
 def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
-    """Return what evicting the pod costs, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
+    """Return the eviction cost of the pod, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
     annotations = pod.metadata.annotations
     priority = pod.spec.priority
     if not annotations and not priority:
@@ -61,12 +62,12 @@ def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
 
 
 def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:
-    """Return the deletion cost that is no 32-bit integer and is therefore ignored."""
+    """Return the deletion cost that is not a 32-bit integer and therefore ignored."""
     return deletion_cost(pod.metadata.annotations, ranked=ranked)[1] if pod.metadata.annotations else None
 
 
 def lifetime_remaining(expire_after: int | None, created: datetime | None, now: datetime) -> Fraction:
-    """Return the share of its life that a node has left, from 1 (new, or never expires) to 0 (at its end).
+    """Return the remaining share of a node's lifetime, from 1 (new, or never expires) to 0 (expired).
 
     savings-threshold, Context, "Lifetime remaining". `expire_after` in nanoseconds.
     """
@@ -74,7 +75,7 @@ def lifetime_remaining(expire_after: int | None, created: datetime | None, now: 
 
 
 def _life_left(expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
-    """Return what is left, and of how much."""
+    """Return the remaining and the total lifetime."""
     if expire_after is None or created is None:
         return 1, 1
     if expire_after <= 0:
@@ -84,14 +85,13 @@ def _life_left(expire_after: int | None, created: datetime | None, now: datetime
 
 
 def lifetime_remaining_float(expire_after: int | None, created: datetime | None, now: datetime) -> float:
-    """Return the same as Karpenter's floats have it (0 s of life at age 0 is its NaN)."""
+    """Return the same in Karpenter's float arithmetic (a lifetime of 0 s at age 0 gives its NaN)."""
     if expire_after is None or created is None:
         return 1.0
     total = expire_after / 1e9
     left = total - (now - created).total_seconds()
-    if total == 0:
-        return float("nan") if left == 0 else (0.0 if left < 0 else 1.0)
-    return max(0.0, min(1.0, left / total))
+    share = left / total if total else left * math.inf
+    return max(min(share, 1.0), 0.0)  # in this order, which keeps a NaN
 
 
 def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
@@ -101,5 +101,5 @@ def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None
 
 
 def rescheduling_cost(positive_costs: int) -> Fraction:
-    """Return 1 + the sum of positive pod costs: what Karpenter v1.15 orders and scores by."""
+    """Return 1 + the sum of positive pod costs, by which Karpenter v1.15 orders and scores."""
     return 1 + Fraction(positive_costs, UNIT)

@@ -1,8 +1,8 @@
-"""May the pods of a node be moved? do-not-disrupt on pods, and PodDisruptionBudgets.
+"""May the pods of a node be evicted? do-not-disrupt on pods, and PodDisruptionBudgets.
 
 Spec section 4, gate 6; what the seeds leave to Karpenter is as in Karpenter v1.15: any active pod may veto with its
-annotation, DaemonSet and mirror pods too; PDBs are asked for pods that would be evicted. Each veto is a value with the
-pod and the PDB in it. Knows nothing of budgets or of what a move would save. Sits in decide, at the bottom.
+annotation, DaemonSet and mirror pods too; PDBs apply to pods that would be evicted. Each veto is a value that names the
+pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bottom.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disrupt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """A pod's do-not-disrupt that holds now. `until` is None where it does not run out by itself."""
+    """A pod's active do-not-disrupt. `until` is None if it does not expire."""
 
     pod: Pod
     value: str
@@ -36,9 +36,9 @@ class PdbVeto:
 
 
 def protection(pod: Pod, now: datetime) -> Protection | None:
-    """Return its do-not-disrupt where it holds: "true", or a positive duration from its start that has not passed.
+    """Return its do-not-disrupt if it is active: "true", or a positive duration from its start that has not passed.
 
-    A pod that has not started yet is protected; a value that can't be read protects nothing (`unreadable_protection`).
+    A pod that has not started yet is protected; an unreadable value protects nothing (`unreadable_protection`).
     """
     value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
     if value is None or not is_active(pod):
@@ -93,7 +93,7 @@ class Guards:
         self._allowed = {_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
 
     def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
-        """Return the guards of newer PDBs; where only their status is new, what was compiled is kept."""
+        """Return the guards of newer PDBs; if only their status changed, the compiled selectors are kept."""
         pairs = zip(self._pdbs, pdbs, strict=False)
         if len(pdbs) != len(self._pdbs) or not all(one is other or _asks_the_same(one, other) for one, other in pairs):
             return Guards(pdbs)
@@ -117,7 +117,7 @@ class Guards:
         )
         keys = self._keys.setdefault(namespace, [])
         if spec.selector.match_labels:
-            key, value = min(spec.selector.match_labels.items())
+            key, value = next(iter(spec.selector.match_labels.items()))  # any of them will do
             if key not in keys:
                 keys.append(key)
             self._by_label.setdefault((namespace, key, value), []).append(guard)
@@ -133,10 +133,8 @@ class Guards:
             value = labels.get(key)
             if value is not None and (known := self._by_label.get((namespace, key, value))):
                 found.extend(guard for guard in known if guard.selector.matches(labels))
-        if namespace in self._others:
-            found.extend(guard for guard in self._others[namespace] if guard.selector.matches(labels))
-        if len(found) > 1:
-            found.sort(key=lambda g: g.key)
+        found.extend(guard for guard in self._others.get(namespace, ()) if guard.selector.matches(labels))
+        found.sort(key=lambda g: g.key)
         return found
 
     def over(self, pods: Iterable[Pod]) -> frozenset[str]:
@@ -144,7 +142,7 @@ class Guards:
         return frozenset(guard.key for pod in pods for guard in self.matching(pod))
 
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
-        """Return the reason why the eviction API would refuse the pod now, if it would."""
+        """Return why the eviction API would refuse the pod now, or None."""
         found = self.matching(pod)
         if not found or not _would_be_evicted(pod, now):
             return None
@@ -162,7 +160,7 @@ def _key(pdb: PodDisruptionBudget) -> str:
 
 
 def _asks_the_same(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
-    return _key(one) == _key(other) and (one.spec is other.spec or one.spec == other.spec)
+    return _key(one) == _key(other) and one.spec == other.spec
 
 
 def _would_be_evicted(pod: Pod, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""What the decisions know of each node, looked up once a round: claim, pool, pods that would move, costs, price, times.
+"""What decisions know about each node, read once a round: claim, pool, pods that would move, costs, price, times.
 
 Decides nothing: gates, budgets and methods read it. Built from the snapshot's objects in one pass over the pods. Sits
 in decide, at the bottom.
@@ -26,7 +26,7 @@ from dovetail.scheduling.pods.surge import Surge
 
 @lru_cache(maxsize=1024)
 def read_expiry(text: str | None) -> int | None:
-    """Read a NodeClaim's own expireAfter; None: never. What can't be read never expires: nobody asked for it."""
+    """Read a NodeClaim's own expireAfter; None: never. An unreadable value never expires."""
     if not text or text == NEVER:
         return None
     try:
@@ -40,7 +40,7 @@ def read_expiry(text: str | None) -> int | None:
 
 @lru_cache(maxsize=1 << 10)
 def is_length(text: str) -> bool:
-    """Return whether a NodeClaim's duration can be read; `Never` is none."""
+    """Return whether a NodeClaim's duration can be read; `Never` can't."""
     return read_expiry(text) is not None
 
 
@@ -53,13 +53,13 @@ class Timer:
     until: datetime
 
     def running(self, now: datetime) -> bool:
-        """Return whether it still runs: `now - since < period` is inside, equal is outside (spec section 2)."""
+        """Return whether it is still running: `now - since < period`; it ends when they are equal (spec section 2)."""
         return now < self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sickness:
-    """A condition of a node that its pool repairs: since when, by which rule, and when repair may begin."""
+    """A condition of a node that its pool repairs: since when, by which rule, and when repair may start."""
 
     rule: RepairRule
     since: datetime
@@ -68,7 +68,7 @@ class Sickness:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeFacts:
-    """One node (or NodeClaim that has no node yet). Holds for as long as its objects are the same: no time is in it."""
+    """One node (or NodeClaim without a node). Valid while its objects are the same: nothing depends on the time."""
 
     name: str
     node: Node | None
@@ -111,7 +111,7 @@ class NodeFacts:
     """Deployments that move by their own rolling update, each with a pod that is here (spec section 20)."""
 
     def timer(self, period: int | None) -> Timer | None:
-        """Return a timer that its last pod event started; None where there is none or no event is known."""
+        """Return a timer started by its last pod event; None if there is no timer or no known event."""
         if not period or self.last_event is None:
             return None
         until = later(self.last_event, period)
@@ -119,7 +119,7 @@ class NodeFacts:
 
     @cached
     def consolidate_after(self) -> Timer | None:
-        """Return the timer that keeps it from being a source; static pools have none."""
+        """Return the timer before which it is not consolidated; static pools have none."""
         policy = self.policy
         return None if policy is None or policy.static else self.timer(policy.consolidate_after)
 
@@ -131,7 +131,7 @@ class NodeFacts:
 
     @cached
     def turns(self) -> tuple[datetime, ...]:
-        """Return when time alone changes what may be done with it: timers, a pod's do-not-disrupt; not its expiry."""
+        """Return when time alone changes what may be done with it: timers and do-not-disrupt, but not its expiry."""
         if self.policy is None:
             return ()
         times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
@@ -158,7 +158,7 @@ class NodeFacts:
 
     @cached
     def sickness(self) -> Sickness | None:
-        """Return the condition for which it would be repaired first (spec section 19); None: it is healthy."""
+        """Return the first condition to repair (spec section 19); None: it is healthy."""
         rules = () if self.policy is None else self.policy.repair
         if not rules or self.node is None:
             return None
@@ -172,12 +172,12 @@ class NodeFacts:
 
     @cached
     def pause(self) -> Pause | None:
-        """Return its pool's pause, whether it is over or not."""
+        """Return its pool's pause, even if it has ended."""
         return None if self.pool is None else read_pause(self.pool)
 
     @cached
     def times(self) -> tuple[datetime, ...]:
-        """Return the same, with its expiry."""
+        """Return `turns` and its expiry."""
         return self.turns if self.expires_at is None or self.policy is None else (*self.turns, self.expires_at)
 
     @cached
@@ -187,14 +187,14 @@ class NodeFacts:
 
     @cached
     def falls_by(self) -> tuple[int, int]:
-        """Return by how much ageing lowers its required savings: so much money in so many nanoseconds."""
+        """Return how ageing lowers its required savings: an amount of money per number of nanoseconds."""
         if self.policy is None or not self.expire_after:
             return 0, 1
         return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
 
     @cached
     def counted(self) -> bool:
-        """Return whether budgets count it: managed, initialized, its instance not terminating already (spec section 7).
+        """Return whether budgets count it: managed, initialized, its instance not terminating (spec section 7).
 
         A node that Karpenter is rebooting counts although it is not initialized meanwhile.
         """
@@ -202,7 +202,7 @@ class NodeFacts:
 
     @cached
     def used(self) -> bool:
-        """Return whether it takes a place in the budgets: on its way out, rebooting, or not ready (spec section 7)."""
+        """Return whether it uses up budget: it is leaving, rebooting or not ready (spec section 7)."""
         return bool(self.marked) or self.rebooting or not self.ready
 
     @property
@@ -223,7 +223,7 @@ class NodeFacts:
         return later(self.created, self.expire_after)
 
     def remaining(self, now: datetime) -> Fraction:
-        """Return the share of its life that is left."""
+        """Return the remaining share of its lifetime."""
         return cost.lifetime_remaining(self.expire_after, self.created, now)
 
     def disruption_cost(self, now: datetime) -> Fraction:
@@ -231,7 +231,7 @@ class NodeFacts:
         return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
 
     def required_savings(self, now: datetime) -> tuple[int, int]:
-        """Return what taking it away has to save: its pool's threshold x its disruption cost, as a ratio.
+        """Return what removing it has to save: its pool's threshold x its disruption cost, as a ratio.
 
         savings-threshold, Design Options 1.
         """
@@ -241,7 +241,7 @@ class NodeFacts:
         return self.policy.savings_threshold * amount, unit
 
     def asked_waste(self, now: datetime) -> Fraction | None:
-        """Return the money that must be wasted before it may go for less than its threshold; None: never (section 22).
+        """Return the waste after which it may go for less than its threshold; None: never (section 22).
 
         Its pool's disruptionPrice x its disruption cost.
         """
@@ -257,11 +257,11 @@ class NodeFacts:
 
     @cached
     def has_jobs(self) -> bool:
-        """Return whether a pod on it will end by itself: one of a Job."""
+        """Return whether a pod on it belongs to a Job and ends by itself."""
         return any(owner.kind == "Job" for pod in self.reschedulable for owner in pod.metadata.owner_references)
 
     def disruption_cost_float(self, now: datetime) -> float:
-        """Return the same, rounded."""
+        """Return the disruption cost, rounded."""
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return amount / unit
 
@@ -272,28 +272,28 @@ class NodeFacts:
 
     @property
     def full_cost(self) -> Fraction:
-        """Return the sum of its pods' costs, whatever its age."""
+        """Return the sum of its pods' costs, ignoring its age."""
         return Fraction(self.pod_costs, cost.UNIT)
 
     @property
     def tracked_cost(self) -> Fraction:
-        """Return what Karpenter's state keeps for a node that is no candidate: mirror and leaving pods count too."""
+        """Return the cost that Karpenter's state has for a non-candidate: mirror and leaving pods count too."""
         return cost.rescheduling_cost(self.tracked_costs)
 
     def karpenter_disruption_cost(self, now: datetime) -> float:
-        """Return Karpenter's own figure: all pods, DaemonSets' too, x lifetime remaining, as its floats have it."""
+        """Return Karpenter's own figure: all pods, including DaemonSets', x lifetime remaining, in its floats."""
         own = self.claim.spec.expire_after if self.claim else None
         life = cost.lifetime_remaining_float(read_expiry(own), self.created, now)
         return self.all_costs / cost.UNIT * life
 
     @property
     def rescheduling_cost_float(self) -> float:
-        """Return the same as a float: exact too, the unit is a power of two."""
+        """Return the rescheduling cost as a float: still exact, as the unit is a power of two."""
         return 1.0 + self.positive_costs / cost.UNIT
 
     @property
     def savings_ratio(self) -> float:
-        """Return what Karpenter v1.15 orders by: price per unit of rescheduling cost."""
+        """Return the price per unit of rescheduling cost, by which Karpenter v1.15 orders."""
         return self.price_float / self.rescheduling_cost_float
 
     @property

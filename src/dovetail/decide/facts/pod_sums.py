@@ -1,4 +1,4 @@
-"""What the pods of each node come to: costs, who would move, who objects. Sits in decide, below reading."""
+"""Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from dovetail.scheduling.snapshot import Snapshot
 
 
 class PodSums:
-    """What the pods of one node come to."""
+    """The sums over the pods of one node."""
 
     __slots__ = (
         "all",
@@ -43,7 +43,7 @@ class PodSums:
         self.surges: dict[str, tuple[Pod, Surge]] = {}
 
     def add(self, pod: Pod, flags: int) -> None:
-        """Count a pod's cost in."""
+        """Add a pod's cost."""
         amount = cost.eviction_cost(pod, ranked=self.ranked)
         self.all += amount
         if flags & TERMINAL:
@@ -66,7 +66,7 @@ class PodSums:
             self.unreadable.append(f"{where}: {names.DISRUPTION_WINDOW}: {entry.problem}; it never opens")
 
     def ask(self, pod: Pod, guards: Guards, surges: Surges, now: datetime) -> None:
-        """Ask an active pod what it has against being disrupted."""
+        """Check whether an active pod objects to being disrupted."""
         annotations = pod.metadata.annotations
         if annotations:
             if self.protection is None and names.DO_NOT_DISRUPT in annotations:

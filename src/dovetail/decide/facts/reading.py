@@ -1,7 +1,7 @@
-"""Reads each node's facts off the cluster's objects: walks the pods once, looks up prices and times.
+"""Reads each node's facts from the cluster's objects: walks the pods once, looks up prices and times.
 
-Decides nothing but what the objects say (what counts as marked, initialized or the last pod event is spec sections 2
-and 4). Sits in decide, above facts, below the context.
+Decides only what counts as marked, initialized or the last pod event (spec sections 2 and 4). Sits in decide, above
+facts, below the context.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,14 +51,14 @@ class Reader:
     def read(self) -> tuple[NodeFacts, ...]:
         """Return the facts of every node and of every claim without one, by name.
 
-        Nodes that the scheduler does not see yet (their labels have not come) are there too: they get a verdict.
+        Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
         found = self._seen()
         found.extend(self._facts(-1, state_node(node, None)) for node in self._unseen())
         return tuple(sorted(found, key=attrgetter("name")))
 
     def _seen(self) -> list[NodeFacts]:
-        """Return the facts of the nodes that the scheduler sees, in its order; only what changed is looked at."""
+        """Return the facts of the nodes that the scheduler sees, in its order; only changed ones are read again."""
         states, memory = self.snapshot.states, self.memory
         reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned, self.pod_events)
         last = memory.last_facts(reading) if memory is not None else None
@@ -175,14 +175,14 @@ class Reader:
         return why, min((when for when in times if when is not None), default=None)
 
     def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
-        """Return expireAfter: the pool's where it is set, else the claim's own (spec section 3)."""
+        """Return expireAfter: the pool's if it is set, else the claim's own (spec section 3)."""
         if policy is not None and policy.expire_after_set and self.settings.rules.retires_expired:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
 
 
 def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:
-    """Return the nodes that the scheduler is making room on for a pod that waits."""
+    """Return the nodes on which the scheduler preempts pods for a waiting pod."""
     for pod in snapshot.bindings.unbound:
         if pod.status.nominated_node_name:
             yield pod.status.nominated_node_name

@@ -1,1 +1,1 @@
-"""The rules that hold a node back: candidates, timers, budgets, prices."""
+"""The rules that can block a node: candidates, timers, budgets, prices."""

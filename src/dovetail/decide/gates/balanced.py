@@ -25,7 +25,7 @@ LEAST = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTotals:
-    """What a pool costs and what disturbing all of it would cost: exact, and as Karpenter's floats."""
+    """The price of a pool and the cost of disrupting all of it: exact, and in Karpenter's floats."""
 
     cost: Fraction
     disruption: Fraction
@@ -36,7 +36,7 @@ class PoolTotals:
 def pool_totals(
     nodes: Sequence[NodeFacts], chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
 ) -> dict[str, PoolTotals]:
-    """Sum price and rescheduling cost over all nodes of each pool; nodes that are no candidates count too."""
+    """Sum price and rescheduling cost over all nodes of each pool, including nodes that are not candidates."""
     prices: dict[str, list[NodeFacts]] = {}
     for facts in nodes:
         if facts.pool_name:
@@ -47,7 +47,7 @@ def pool_totals(
         own = [_own_disruption(facts, chains, settings) for facts in members]
         tracked = claimed
         if settings.rules.tracked_totals:
-            # Karpenter adds up the NodeClaims that say what they are; where that is nothing, the candidates.
+            # Karpenter adds up the NodeClaims with a known type and offering; if there are none, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
                 tracked = [facts for facts in members if _passes_pods(chains[facts.name][Method.EMPTY])]
@@ -67,7 +67,7 @@ def pool_totals(
 
 
 def _is_tracked(facts: NodeFacts) -> bool:
-    """Return whether Karpenter's running total of a pool's cost has the node's claim in it."""
+    """Return whether Karpenter's running total of a pool's cost includes the node's claim."""
     labels = facts.claim.metadata.labels if facts.claim is not None else {}
     return all(labels.get(key) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE, names.NODEPOOL))
 
@@ -120,37 +120,32 @@ def _shares(
     for pool in pools:
         members = [facts for facts in nodes if facts.pool_name == pool]
         if asks(members[0]):
-            yield pool, score(members, nodes, approved, totals[pool], len(pools))
+            yield pool, score(members, nodes, approved, totals[pool])
 
 
 def cannot_pass(facts: NodeFacts, totals: Mapping[str, PoolTotals], settings: Settings) -> Refusal | None:
-    """Refuse a node that a plain deletion, the best that can be, would not justify: no simulation needed."""
-    if not asks(facts):
-        return None
-    best = Approved(savings=facts.price, savings_float=facts.price_float, required=Fraction(0))
-    own = totals.get(facts.pool_name)
-    if own is None or own.cost <= 0:
+    """Refuse a node of a Balanced pool that even a plain deletion would not justify: no simulation needed."""
+    best = Approved(savings=facts.price, savings_float=facts.price_float)
+    if not totals[facts.pool_name].cost:
         return None
     refusal = refuse((facts,), best, totals, settings)
     return None if refusal is None else replace(refusal, simulated=False)
 
 
 def _score(
-    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals
 ) -> tuple[Fraction, Fraction]:
-    """Return the shares, exact; savings of several pools are split by what their nodes cost."""
+    """Return the exact shares; savings across several pools are split by the prices of their nodes."""
     source, whole = sum(facts.price for facts in members), sum(facts.price for facts in nodes)
-    savings = Fraction(approved.savings)
-    if pools > 1 and whole > 0:
-        savings = savings * source / whole
-    disruption = sum((facts.rescheduling_cost for facts in members), Fraction(0))
-    if totals.cost <= 0 or totals.disruption <= 0:
+    if not totals.cost:
         return Fraction(0), Fraction(0)
+    savings = Fraction(approved.savings * source, whole) if whole else Fraction(approved.savings)
+    disruption = sum((facts.rescheduling_cost for facts in members), Fraction(0))
     return savings / totals.cost, disruption / totals.disruption
 
 
 def _score_float(
-    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals, pools: int
+    members: Sequence[NodeFacts], nodes: Sequence[NodeFacts], approved: Approved, totals: PoolTotals
 ) -> tuple[float, float]:
     source = whole = cost = 0.0
     for facts in members:
@@ -158,19 +153,17 @@ def _score_float(
         cost += facts.rescheduling_cost_float
     for facts in nodes:
         whole += facts.price_float
-    savings = approved.savings_float
-    if pools > 1 and whole > 0:
-        savings = savings * (source / whole)
-    if totals.cost_float <= 0 or totals.disruption_float <= 0:
+    if not totals.cost_float:
         return 0.0, 0.0
+    savings = approved.savings_float * (source / whole) if whole else approved.savings_float
     return savings / totals.cost_float, cost / totals.disruption_float
 
 
 def judge_shares(pool: str, saved: Fraction | float, disturbed: Fraction | float) -> Refusal | None:
-    """Refuse a move that saves less than half the share of its pool that it disturbs."""
+    """Refuse a move whose share of savings is less than half its share of disruption."""
     if saved > 0 and (disturbed == 0 or saved / disturbed >= LEAST):
         return None
-    score = float(saved / disturbed) if saved > 0 and disturbed else 0.0
+    score = float(max(saved, 0) / disturbed) if disturbed else 0.0
     return Refusal(
         gate=Gate.BALANCED,
         why=f"It saves {float(saved):.2%} of the cost of NodePool {pool} and disturbs {float(disturbed):.2%} of it: "

@@ -1,9 +1,9 @@
 """How many nodes may leave: the flat allowance of each pool and reason, and the allowance per topology domain.
 
 Spec section 7; disruption-controls, Proposed Spec and Validation/Defaults; topology-budgets, Algorithm. A ledger is
-made once a round from the pools' policies, the nodes and what is in flight; methods ask it and never count themselves.
+built once a round from the pools' policies, the nodes and what is in flight; methods ask it and never count themselves.
 Flat budgets cap every reason; budgets with a topologyKey cap drift only, domain by domain; rate budgets (spec section
-13) count what began to leave within a span. Knows nothing of pods, prices or the reasons why. Sits in decide, below the
+13) count nodes that started leaving within a period. Knows nothing of pods or prices. Sits in decide, below the
 methods.
 """
 
@@ -30,7 +30,7 @@ NO_DOMAIN = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What is left of a pool's flat budgets for a reason; `budget` is the tightest, None where none is active."""
+    """What is left of a pool's flat budgets for a reason; `budget` is the tightest, None if none is active."""
 
     allowed: int
     used: int
@@ -43,7 +43,7 @@ class Allowance:
     @property
     def left(self) -> int:
         """Return how many more nodes may leave now."""
-        return max(0, self.allowed - self.used) if self.allowed != UNLIMITED else max(0, UNLIMITED - self.used)
+        return max(0, self.allowed - self.used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ def is_active(budget: Budget, now: datetime) -> bool:
 
 
 def amount_of(budget: Budget, nodes: int) -> int:
-    """Return how many of so many nodes the budget lets go: percent are rounded up; a broken budget allows none."""
+    """Return how many of a pool's nodes the budget allows: percentages are rounded up; a broken budget allows 0."""
     if budget.problem is not None:
         return 0
     return -(-budget.amount * nodes // 100) if budget.is_percent else budget.amount
 
 
 def names_reason(budget: Budget, reason: Reason, settings: Settings) -> bool:
-    """Return whether the budget is about the reason. No list is all; so is an empty one, but not for Karpenter."""
+    """Return whether the budget applies to the reason. No list means all; so does an empty one, except in Karpenter."""
     if budget.reasons is None:
         return True
     if not budget.reasons:
@@ -85,7 +85,7 @@ def names_reason(budget: Budget, reason: Reason, settings: Settings) -> bool:
 def flat_allowance(
     policy: DisruptionPolicy, nodes: int, used: int, reason: Reason, settings: Settings, now: datetime
 ) -> Allowance:
-    """Return the smallest of the active budgets that name the reason; topology budgets take no part.
+    """Return the smallest of the active budgets for the reason; topology budgets don't count.
 
     Design: topology-budgets.
     """
@@ -112,10 +112,10 @@ def flat_allowance(
 def rate_allowance(
     budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
 ) -> Allowance:
-    """Return what a rate budget has left (spec section 13): each node counts once, by the time it began to leave.
+    """Return what a rate budget has left (spec section 13): each node counts once, at the time it started leaving.
 
-    `departures`: what began to leave for the budget's reasons; None: the history can't be read and counts as full.
-    `planned`: nodes of commands that have not begun yet.
+    `departures`: nodes that started leaving for the budget's reasons; None: the history can't be read and counts as
+    full. `planned`: nodes of commands that have not started yet.
     """
     amount = amount_of(budget, nodes)
     if departures is None:
@@ -126,18 +126,18 @@ def rate_allowance(
     used = planned + sum(entry.nodes for entry in recent)
     free_at, over = None, used - amount
     for entry in recent:
-        if over < 0 or amount == 0:
+        if over < 0:
             break
         over -= entry.nodes
         free_at = later(entry.at, budget.per)
-    return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 and used >= amount else None)
+    return Allowance(allowed=amount, used=used, budget=budget, free_at=free_at if over < 0 else None)
 
 
 class BudgetLedger:
     """All budgets of a round. Built once; asking does not change it.
 
-    `histories`: per pool the nodes that began to leave of late, None where that can't be read. `hold`: what holds a
-    whole pool back for a reason.
+    `histories`: per pool the nodes that started leaving recently, None if that can't be read. `hold`: what blocks a
+    whole pool for a reason.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class BudgetLedger:
 
     def _allowance(self, pool: str, reason: Reason) -> Allowance:
         policy, counted, used = self.policies[pool], len(self.nodes_of[pool]), self._used[pool]
-        if reason is Reason.UNHEALTHY:  # what is not ready is what is to be repaired (spec section 19)
+        if reason is Reason.UNHEALTHY:  # nodes that are not ready are the ones to repair (spec section 19)
             used = sum(bool(facts.marked) for facts in self.nodes_of[pool])
         flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
         held = self._hold(pool, reason)
@@ -179,7 +179,7 @@ class BudgetLedger:
         return min((flat, *self.rates(pool, reason, self.now)), key=lambda entry: entry.left)
 
     def rates(self, pool: str, reason: Reason, at: datetime) -> list[Allowance]:
-        """Return what the rate budgets of a pool have left at a time, if nothing more begins to leave until then."""
+        """Return what the rate budgets of a pool have left at a time, if no further node starts leaving until then."""
         counted = len(self.nodes_of[pool])
         return [
             rate_allowance(budget, counted, self._departures(pool, budget), self._planned(pool, budget), at)
@@ -191,7 +191,7 @@ class BudgetLedger:
         ]
 
     def leaving(self, pool: str) -> int:
-        """Return how many nodes of a pool are leaving or not ready: what flat budgets count as used."""
+        """Return how many nodes of a pool are leaving or not ready, which flat budgets count as used."""
         return self._used[pool]
 
     def _departures(self, pool: str, budget: Budget) -> list[Departure] | None:
@@ -201,24 +201,24 @@ class BudgetLedger:
         return [entry for entry in history if names_reason(budget, entry.reason, self.settings)]
 
     def _planned(self, pool: str, budget: Budget) -> int:
-        """Count the nodes of commands that the history does not have yet: those in validation."""
+        """Count the nodes of commands in validation, which the history does not contain yet."""
         history = self._histories.get(pool, ())
         noted = {entry.command for entry in history or ()}
-        pool_of = {facts.name: facts.pool_name for facts in self.nodes_of.get(pool, ())}
+        own = {facts.name for facts in self.nodes_of[pool]}
         return sum(
-            entry.node in pool_of
+            entry.node in own
             and entry.command_id not in noted
             and names_reason(budget, REASON_OF[entry.method], self.settings)
             for entry in self.in_flight.leaving
         )
 
     def rate_times(self) -> Iterator[datetime]:
-        """Yield when rate budgets let nodes go again."""
+        """Yield when rate budgets allow nodes again."""
         for pool in self.policies:
             yield from self.rate_times_of(pool)
 
     def rate_times_of(self, pool: str) -> Iterator[datetime]:
-        """Yield when the rate budgets of a pool let nodes go again."""
+        """Yield when the rate budgets of a pool allow nodes again."""
         spans = [budget.per for budget in self.policies[pool].budgets if budget.per is not None]
         for entry in self._histories.get(pool, ()) or ():
             yield from (later(entry.at, span) for span in spans)
@@ -259,7 +259,7 @@ class BudgetLedger:
     ) -> tuple[list[NodeFacts], dict[str, DomainAllowance]]:
         """Filter a pool's drift candidates (oldest drift first) by its topology budgets.
 
-        Returns those whose turn it is, in the same order, and for each of the others the allowance that holds it back.
+        Returns those that are allowed, in the same order, and for each of the others the allowance that blocks it.
         """
         parallel, sequential = self.topology_budgets(pool)
         budgets = (*([sequential] if sequential else []), *parallel)
@@ -311,8 +311,8 @@ class BudgetLedger:
     ) -> str | None:
         """Return the domain that drift works in: the one with nodes in flight, else that of the oldest drift.
 
-        topology-budgets, Zone Selection. Of several in flight one for drift comes first, then the longest in flight,
-        then by name.
+        topology-budgets, Zone Selection. Of several in flight, drift comes first, then the longest in flight, then by
+        name.
         """
         busy = []
         for domain, nodes in members.items():
@@ -325,7 +325,7 @@ class BudgetLedger:
         return domain_of(candidates[0], budget.topology_key) if candidates else None
 
     def _for_drift(self, facts: NodeFacts) -> bool:
-        """Return whether a leaving node leaves for drift; of one that no command of ours takes, its condition says."""
+        """Return whether a leaving node leaves for drift; without a command of Dovetail, its condition decides."""
         method = self._methods.get(facts.name)
         return facts.drifted if method is None else method is Method.DRIFTED
 

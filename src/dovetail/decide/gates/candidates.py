@@ -1,10 +1,10 @@
 """Which nodes can be disrupted at all: gates 1 to 7 of spec section 4, as an ordered table of small rules.
 
-Every node runs through the same table and carries how each gate ended, with the figures that decided and one plain
-sentence; nothing is dropped silently. Gates 1 to 6 are the same for all methods, but that those that may wait (drift,
-expiry) pass the pods' gates where the NodeClaim has a terminationGracePeriod; gate 7 is each method's own conditions
-(spec section 5; docs/designs). Budgets, simulation and prices come later and are not known here. Sits in decide, above
-facts and timers, below the methods.
+Every node runs through the same table and records the result of each gate, with its numbers and one plain sentence;
+nothing is dropped silently. Gates 1 to 6 are the same for all methods, with one exception: drift and expiry pass the
+pods' gates if the NodeClaim has a terminationGracePeriod. Gate 7 holds each method's own conditions (spec section 5;
+docs/designs). Budgets, simulation and prices come later and are not known here. Sits in decide, above facts and timers,
+below the methods.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ MAY_WAIT = (Method.EXPIRED, Method.DRIFTED)
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How a node fared with one method so far: the gates in order; all but the last are passed."""
+    """The gates of one method that a node has run so far, in order; all but the last are passed."""
 
     method: Method
     results: tuple[GateResult, ...]
@@ -99,11 +99,13 @@ def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, C
     if facts.policy is None or not facts.policy.repair:
         return {}
     results = _run(REPAIR_RULES, facts, gate_context)
-    if results[-1].passed and facts.sickness is not None:
+    if results[-1].passed:
+        assert facts.sickness is not None
+        assert facts.claim is not None
         pods = _run(
             (node_rules.pods_may_be_disrupted, node_rules.pdbs_allow, node_rules.can_surge), facts, gate_context
         )  # a workload's window is for voluntary disruption
-        bounded = facts.sickness.rule.drain_for is not None or (facts.claim is not None and is_bounded(facts.claim))
+        bounded = facts.sickness.rule.drain_for is not None or is_bounded(facts.claim)
         results += tuple(_waived(result) for result in pods) if bounded else pods
     return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
 
@@ -114,9 +116,10 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
         return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
+    assert facts.claim is not None
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
-    if not strict[-1].passed and facts.claim is not None and is_bounded(facts.claim):
+    if is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
     for method in Method:
         if method is Method.UNHEALTHY:
@@ -132,7 +135,7 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
 
 
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
-    """Return the chain of an empty node that pods which wait now would land on: it ends at the gate `nominated`."""
+    """Return the chain of an empty node that waiting pods would go to: it ends at the gate `nominated`."""
     before = tuple(takewhile(lambda result: result.gate is not Gate.NOMINATED, chain.results))
     first, more = pod_name(pods[0]), len(pods) - 1
     if more:
@@ -143,9 +146,9 @@ def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
 
 
 def is_bounded(claim: NodeClaim) -> bool:
-    """Return whether a NodeClaim has a terminationGracePeriod, which ends every drain in time."""
+    """Return whether a NodeClaim has a terminationGracePeriod, which bounds every drain."""
     period = claim.spec.termination_grace_period
-    return period is not None and is_length(period)  # what can't be read lifts nothing
+    return period is not None and is_length(period)  # an unreadable value has no effect
 
 
 def _waived(result: GateResult) -> GateResult:

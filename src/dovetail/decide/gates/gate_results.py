@@ -1,4 +1,4 @@
-"""What every gate's rule is given besides the node, and the results that it returns.
+"""What every gate's rule gets besides the node, and the results that it returns.
 
 Sits in decide, below the rules.
 """
@@ -16,9 +16,9 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateContext:
-    """What the rules know beside the node: settings, the time, and which pools are ours (None: all).
+    """What the rules know besides the node: settings, the time, and which pools are managed (None: all).
 
-    `buffered`: how many virtual pods of buffers nodes carry, by name.
+    `buffered`: how many virtual pods of buffers each node holds, by name.
     """
 
     settings: Settings

@@ -130,11 +130,11 @@ def price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
             f"Instance type {facts.instance_type or '(no label)'} is not in the catalogue.",
             instanceType=facts.instance_type,
         )
-    for label, value in ((names.CAPACITY_TYPE, facts.capacity_type), (names.ZONE, facts.zone)):
-        if not value and label not in facts.labels:
+    for label in (names.CAPACITY_TYPE, names.ZONE):
+        if label not in facts.labels:
             return stopped(gate, f"The node has no label {label}.", label=label)
     if facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay:
-        # What a node costs that has no price is unknown, not nothing: taking it away could save anything.
+        # The cost of a node without a price is unknown, not 0: removing it could save any amount.
         return stopped(
             gate,
             f"The catalogue has no price for {facts.instance_type} as {facts.capacity_type} in {facts.zone}.",
@@ -179,7 +179,7 @@ def drifted(facts: NodeFacts, _: GateContext) -> GateResult:
 
 
 def no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node holds no room for a CapacityBuffer."""
+    """Check that the node provides no room for a CapacityBuffer."""
     gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
     if not count:
         return passed(gate, "It holds no room for a CapacityBuffer.")
@@ -189,9 +189,9 @@ def no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 def no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     """Check that no pod that would move has resource claims."""
+    assert facts.policy is not None
     gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
-    closes = gate_context.settings.rules.resource_claims_stay
-    if pod is None or not closes or (facts.policy is not None and facts.policy.static):
+    if pod is None or facts.policy.static or not gate_context.settings.rules.resource_claims_stay:
         # Karpenter finds out in its simulation; a static pool's node goes without one.
         return passed(gate, "No pod that would move has resource claims.")
     return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))
@@ -205,7 +205,7 @@ def claims_why(pod: Pod, settings: Settings) -> str:
 
 
 def unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that a condition has called the node broken for long enough (spec section 19)."""
+    """Check that a condition has marked the node as broken for long enough (spec section 19)."""
     gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
     if sickness is None:
         return stopped(gate, "No condition says that it is broken.")

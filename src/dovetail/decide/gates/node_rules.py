@@ -41,7 +41,7 @@ def not_rebooting(facts: NodeFacts, _: GateContext) -> GateResult:
 
 
 def not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that neither the pool nor everything is paused."""
+    """Check that neither the pool nor the whole controller is paused."""
     gate, settings = Gate.PAUSED, gate_context.settings
     if not settings.rules.pauses:
         return passed(gate, "Karpenter knows no pause.")
@@ -63,7 +63,7 @@ def not_paused(facts: NodeFacts, gate_context: GateContext) -> GateResult:
 
 
 def not_marked(facts: NodeFacts, _: GateContext) -> GateResult:
-    """Check that the node is not leaving already."""
+    """Check that the node is not already leaving."""
     gate = Gate.MARKED_FOR_DELETION
     if facts.marked:
         return stopped(gate, f"It is leaving already: {facts.marked}.", cause=facts.marked)
@@ -78,7 +78,7 @@ def initialized(facts: NodeFacts, _: GateContext) -> GateResult:
 
 
 def not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
-    """Check that no pods are on their way to the node."""
+    """Check that no pods are expected on the node."""
     if facts.nominated:
         return stopped(Gate.NOMINATED, "Pods are on their way to it.")
     return passed(Gate.NOMINATED, "No pods are on their way to it.")
@@ -87,9 +87,9 @@ def not_nominated(facts: NodeFacts, _: GateContext) -> GateResult:
 def node_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     """Check the do-not-disrupt annotations of the node and its NodeClaim."""
     gate = Gate.NODE_DO_NOT_DISRUPT
+    assert facts.claim is not None
     if gate_context.settings.rules.own_annotations:
-        claim = facts.claim.metadata.annotations if facts.claim else {}
-        for where, annotations in (("node", facts.annotations), ("NodeClaim", claim)):
+        for where, annotations in (("node", facts.annotations), ("NodeClaim", facts.claim.metadata.annotations)):
             if annotations.get(names.ALWAYS_DO_NOT_DISRUPT) == "true":
                 return stopped(
                     gate,

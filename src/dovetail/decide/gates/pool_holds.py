@@ -1,7 +1,7 @@
-"""What holds a whole pool back, whatever its budgets say: health limits, and windows outside of which nothing starts.
+"""What blocks a whole pool, whatever its budgets say: health limits, and allow windows that are closed.
 
-Spec sections 14 and 17. Each rule answers with the gate that stops the pool for a reason, or None. The budgets' ledger
-asks; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below budgets.
+Spec sections 14 and 17. Each rule returns the gate that stops the pool for a reason, or None. The budget ledger calls
+them; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below budgets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from dovetail.scheduling.pods.pod import is_active, tolerates
 
 
 def window_hold(pool: str, policy: DisruptionPolicy, reason: Reason, now: datetime) -> GateResult | None:
-    """Return the gate that stops a reason outside of every window that names it; None: a window is open, or none is."""
+    """Return the gate that stops a reason outside its windows; None: a window is open, or none applies."""
     naming = [entry for entry in policy.windows if entry.names(reason)]
     if not naming:
         return None
@@ -42,7 +42,7 @@ def window_hold(pool: str, policy: DisruptionPolicy, reason: Reason, now: dateti
 
 
 def window_edges(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
-    """Yield when each window that allows next opens or closes."""
+    """Yield when each allow window next opens or closes."""
     for entry in policy.windows:
         edge = entry.window.next_change(now) if entry.window is not None else None
         if edge is not None:
@@ -51,7 +51,7 @@ def window_edges(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The pods that have no node, and the labels that any new node may carry."""
+    """The pods without a node, and the labels that any new node may have."""
 
     pods: Sequence[Pod]
     known_labels: AbstractSet[str]
@@ -60,7 +60,7 @@ class Waiting:
 def health_hold(
     pool: NodePool, health: Health | None, nodes: Sequence[NodeFacts], waiting: Waiting, now: datetime
 ) -> GateResult | None:
-    """Return the gate that stops a pool that is not healthy; None if every limit is kept."""
+    """Return the gate that stops an unhealthy pool; None if all limits are met."""
     name = pool.metadata.name
     halt = read_halt(pool)
     if halt is not None:
@@ -118,7 +118,7 @@ def unschedulable_since(pod: Pod) -> datetime | None:
 
 
 def stuck_pods(waiting: Sequence[Pod], lasting: int, now: datetime) -> Iterator[Pod]:
-    """Yield the pods that have been unschedulable for at least so many nanoseconds."""
+    """Yield the pods that have been unschedulable for at least the given nanoseconds."""
     for pod in waiting:
         since = unschedulable_since(pod)
         if since is not None and now >= later(since, lasting):
@@ -126,7 +126,7 @@ def stuck_pods(waiting: Sequence[Pod], lasting: int, now: datetime) -> Iterator[
 
 
 def could_run_on(pod: Pod, pool: NodePool, known_labels: AbstractSet[str]) -> bool:
-    """Return whether a pod tolerates a pool's taints and asks for nothing that the pool rules out."""
+    """Return whether a pod tolerates a pool's taints and is compatible with its requirements."""
     spec = pool.spec.template.spec
     if not tolerates(pod.spec.tolerations, spec.taints):
         return False
@@ -136,7 +136,7 @@ def could_run_on(pod: Pod, pool: NodePool, known_labels: AbstractSet[str]) -> bo
 
 
 def pending_times(health: Health | None, waiting: Sequence[Pod]) -> Iterator[datetime]:
-    """Yield when pods that wait begin to count against a pool's health."""
+    """Yield when waiting pods start to count against a pool's health."""
     if health is not None and health.pending_pods is not None:
         lasting = health.pending_pods.lasting
         yield from (later(since, lasting) for pod in waiting if (since := unschedulable_since(pod)) is not None)

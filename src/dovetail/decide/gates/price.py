@@ -1,10 +1,10 @@
-"""Is a cost action worth it? The price gates of spec section 8, in order, on what the simulation says is needed.
+"""Is a cost action worth it? The price gates of spec section 8, in order, on the result of the simulation.
 
 savings-threshold: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given
-the nodes that would go and the one node that would come, it keeps the instance types that may come, or says at which
-gate none was left and with which figures. Money is exact in the profile `dovetail`; the profile `karpenter-1.15`
-compares the floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in
-decide, below the methods.
+the nodes to remove and the one new node, it keeps the instance types that may be launched, or says at which gate none
+was left and with which numbers. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
+floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
+below the methods.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ UNPAYABLE: Final = Fraction(10**30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What the gates ask of a node that would go."""
+    """What the gates need to know about a node to remove."""
 
     name: str
     instance_type: str
@@ -44,17 +44,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """A command that is worth it: what comes, what it saves and what it had to save."""
+    """A command that is worth it: its new nodes, what it saves and what it had to save."""
 
     new_nodes: tuple[NewNode, ...] = ()
     savings: Money
     savings_float: float
-    required: Fraction
+    required: Fraction = Fraction(0)
     by_waste: bool = False
 
     @property
     def value(self) -> Fraction:
-        """Return what it saves beyond what it had to save (spec section 21); what only waste lets pass comes last."""
+        """Return what it saves beyond what it had to save (spec section 21); moves approved only by waste come last."""
         return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
@@ -62,15 +62,15 @@ Judgement = Approved | Refusal
 
 
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
-    """Judge taking nodes away for nothing: the whole price is saved.
+    """Judge removing nodes without a replacement: the whole price is saved.
 
     Design: savings-threshold, Consolidate-delete behavior.
     """
     price = sum(source.price for source in sources)
     required = required_of(sources, settings)
-    if settings.rules.savings_threshold and price < required:
+    if price < required:
         return below_threshold(price, price, required, replaced=False)
-    return approval(sources, (), price, float_sum(sources), settings)
+    return approval(sources, (), price, settings)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
@@ -105,19 +105,19 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
 
 
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
-    """Refuse one node whose pods need a machine that costs at least so much, if that is no less than the node."""
+    """Refuse one node whose pods need a machine of at least a given price, if that is not less than the node's."""
     hopeless = launch.as_float >= price_float if settings.rules.float_prices else launch.amount >= price
     return not_less(price, launch.amount) if hopeless else None
 
 
 def refuse_at_most(sources: Sequence[Source], settings: Settings) -> Refusal | None:
-    """Refuse nodes that save too little even at best: where they go for nothing."""
+    """Refuse nodes that save too little even in the best case, without a replacement."""
     judged = judge_delete(sources, settings)
     return replace(judged, simulated=False) if isinstance(judged, Refusal) else None
 
 
 def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPrice | None) -> Refusal | None:
-    """Refuse one node that saves too little even at best: where it goes for nothing, or for a machine of that price.
+    """Refuse one node that saves too little even in the best case: no replacement, or one of the given price.
 
     What it has to save is given as a ratio.
     """
@@ -135,16 +135,16 @@ def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
         return Fraction(0)
     if has_wasted_enough(sources):
         return least_of(sources)
-    return sources[0].required if len(sources) == 1 else sum((s.required for s in sources), Fraction(0))
+    return sum((source.required for source in sources), Fraction(0))
 
 
 def least_of(sources: Sequence[Source]) -> Fraction:
-    """Return what nodes have to save although they have wasted enough (setting wasteFloor); at most their threshold."""
+    """Return what nodes must save even after they have wasted enough (setting wasteFloor); at most their threshold."""
     return sum((min(source.least, source.required) for source in sources), Fraction(0))
 
 
 def has_wasted_enough(sources: Sequence[Source]) -> bool:
-    """Return whether nodes have wasted together what their disturbance is worth (spec section 22)."""
+    """Return whether nodes together have wasted as much as their disruption is worth (spec section 22)."""
     asked = Fraction(0)
     for source in sources:
         if source.asked_waste is None:
@@ -153,24 +153,22 @@ def has_wasted_enough(sources: Sequence[Source]) -> bool:
     return sum(source.wasted for source in sources) >= asked > 0
 
 
-def approval(
-    sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, estimate: float, settings: Settings
-) -> Approved:
-    """Approve what passed: at once where it saves what its disturbance asks for, else by what was wasted."""
+def approval(sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, settings: Settings) -> Approved:
+    """Approve a move: because it saves what its disruption requires, or because of what was wasted."""
     asks = settings.rules.savings_threshold
     required = sum((s.required for s in sources), Fraction(0)) if asks else Fraction(0)
     by_waste = savings < required
     return Approved(
         new_nodes=new_nodes,
         savings=savings,
-        savings_float=estimate,
+        savings_float=float_sum(sources) - sum(map(_cheapest_float, new_nodes)),
         required=least_of(sources) if by_waste else required,
         by_waste=by_waste,
     )
 
 
 def float_sum(sources: Sequence[Source]) -> float:
-    """Add prices up as Karpenter does."""
+    """Add prices in Karpenter's float arithmetic."""
     total = 0.0
     for source in sources:
         total += source.price_float
@@ -178,7 +176,7 @@ def float_sum(sources: Sequence[Source]) -> float:
 
 
 def may_be_spot(new_node: NewNode, settings: Settings) -> bool:
-    """Return whether a spot machine could come."""
+    """Return whether a spot machine could be launched."""
     if settings.rules.spot_by_requirements:
         return new_node.allows(names.CAPACITY_TYPE, names.SPOT)
     return names.SPOT in new_node.capacity_types
@@ -200,7 +198,7 @@ class _ExactGates:
         return kept
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
-        """Return whether it was the price or the threshold that left nothing."""
+        """Return whether the price or the threshold left no type."""
         if kept:
             return None
         launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
@@ -218,22 +216,21 @@ class _ExactGates:
 
 
 class _FloatGates:
-    """Gate 2 as Karpenter's floats have it; it has no gate 3."""
+    """Gate 2 in Karpenter's float arithmetic; it has no gate 3."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.price = float_sum(sources)
         self.exact = sum(source.price for source in sources)
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
-        """Keep the types whose worst launch price is below the nodes' price together."""
+        """Keep the types whose worst launch price is below the total price of the nodes."""
         return _cheaper_than(new_node, self.price)
 
     def refuse(self, new_node: NewNode, kept: Sequence[InstanceType]) -> Refusal | None:
         """Return the refusal that nothing is cheaper, if that is so."""
         if kept:
             return None
-        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
-        return no_cheaper(self.exact, min((p.amount for p in launches if p is not None), default=None))
+        return no_cheaper(self.exact, least_price(new_node))
 
 
 def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
@@ -246,11 +243,11 @@ def _cheaper_than(new_node: NewNode, price: float) -> list[InstanceType]:
 
 
 def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings: Settings) -> Refusal | None:
-    """Check minValues again on what is left (Karpenter does, after each price filter); best effort lets it pass."""
+    """Check minValues again on the remaining types, as Karpenter does after each price filter; best effort passes."""
     if not new_node.has_min_values:
         return None
     lenient = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
-    if not settings.rules.strict_min_values and (lenient or not kept):
+    if lenient and not settings.rules.strict_min_values:
         return None
     check = new_node.check_min_values(kept)
     if check.met:
@@ -266,8 +263,8 @@ def refuse_few_values(new_node: NewNode, kept: Sequence[InstanceType], settings:
 
 
 def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewNode | Refusal:
-    """Ask for enough types and launch the cheapest of them (savings-threshold, Spot interaction)."""
-    least = settings.spot_minimum_types
+    """Check that there are enough types, and keep the cheapest of them (savings-threshold, Spot interaction)."""
+    least = max(1, settings.spot_minimum_types)
     count = len(new_node.instance_types)
     if count < least:
         return Refusal(
@@ -282,7 +279,7 @@ def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewN
 
 
 def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
-    """Ask for spot alone where both could come: a dearer on-demand node must not come instead (section 8, gate 5)."""
+    """Restrict to spot if both are possible, so that no pricier on-demand node is launched (section 8, gate 5)."""
     if settings.rules.spot_by_requirements:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
         return new_node.narrowed(names.SPOT) if mixed else new_node
@@ -293,14 +290,15 @@ def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
 
 
 def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
-    """Drop what keeping one of the nodes would do as well (section 8, gate 4).
+    """Drop types for which keeping one of the nodes would be as good (section 8, gate 4).
 
-    If a removed node's type is among the types kept, every type priced at or above the cheapest such node goes.
+    If a removed node's type is among the remaining types, every type priced at or above the cheapest such node is
+    dropped.
     """
     offered = {kind.name for kind in new_node.instance_types}
     same = [source for source in sources if source.instance_type in offered]
     if settings.rules.float_prices:
-        return _drop_same_type_float(same, new_node, settings)
+        return _drop_same_type_float(sources, same, new_node, settings)
     if not same:
         return new_node
     ceiling = min(source.price for source in same)
@@ -310,12 +308,14 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
         if launch is not None and launch.amount < ceiling:
             kept.append(kind)
     if not kept:
-        return _same_type(same, ceiling)
+        return _same_type(same)
     return refuse_few_values(new_node, kept, settings) or new_node.with_types(kept)
 
 
-def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
-    """Drop the same types as Karpenter does: by compatible offerings only, a type without one counts as 0."""
+def _drop_same_type_float(
+    sources: Sequence[Source], same: Sequence[Source], new_node: NewNode, settings: Settings
+) -> NewNode | Refusal:
+    """Drop the same types as Karpenter does: by compatible offerings only; a type without one counts as 0."""
     prices: dict[str, float] = {}
     for source in same:
         if source.offering_price is not None:
@@ -325,28 +325,39 @@ def _drop_same_type_float(same: Sequence[Source], new_node: NewNode, settings: S
     kept = _cheaper_than(new_node, ceiling)
     refusal = refuse_few_values(new_node, kept, settings)
     if refusal is None and not kept:
-        refusal = _same_type(same, min((s.price for s in same), default=0))
+        refusal = _same_type(same) if same else no_cheaper(sum(source.price for source in sources), None)
     return refusal or new_node.with_types(kept)
 
 
-def _same_type(same: Sequence[Source], ceiling: Money) -> Refusal:
-    first = min(same, key=lambda s: (s.price, s.name), default=None)
-    name = first.name if first else ""
+def _same_type(same: Sequence[Source]) -> Refusal:
+    first = min(same, key=lambda s: (s.price, s.name))
+    price = dollars(first.price)
     return Refusal(
         gate=Gate.SAME_TYPE,
-        why=f"Keeping {name} and deleting the others would do as well: no type is cheaper than its {dollars(ceiling)}.",
-        figures={"node": name, "price": dollars(ceiling, bare=True)},
+        why=f"Keeping {first.name} and deleting the others would do as well: no type is cheaper than its {price}.",
+        figures={"node": first.name, "price": dollars(first.price, bare=True)},
     )
 
 
 def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
-    """Compute what is saved: never overstated by default, Karpenter's estimate in its profile."""
+    """Compute the savings: never overstated by default; Karpenter's estimate in its profile."""
     price = sum(source.price for source in sources)
-    cheapest = new_node.cheapest_launch_price(new_node.instance_types[0]) if new_node.instance_types else None
-    estimate = float_sum(sources) - (cheapest.as_float if cheapest else 0.0)
     if settings.rules.hopeful_savings:
+        cheapest = new_node.cheapest_launch_price(new_node.instance_types[0])
         savings = price - (cheapest.amount if cheapest else 0)
     else:
-        launches = [new_node.worst_launch_price(kind) for kind in new_node.instance_types]
-        savings = price - min((launch.amount for launch in launches if launch is not None), default=price)
-    return approval(sources, (new_node,), savings, estimate, settings)
+        least = least_price(new_node)
+        assert least is not None  # the gates keep only what can be launched
+        savings = price - least
+    return approval(sources, (new_node,), savings, settings)
+
+
+def least_price(node: NewNode) -> Money | None:
+    """Return the minimum price of a new node; None if nothing can be launched."""
+    launches = [node.worst_launch_price(kind) for kind in node.instance_types]
+    return min((launch.amount for launch in launches if launch is not None), default=None)
+
+
+def _cheapest_float(node: NewNode) -> float:
+    cheapest = node.cheapest_launch_price(node.instance_types[0])
+    return cheapest.as_float if cheapest else 0.0

@@ -1,4 +1,4 @@
-"""Why the price gates refuse: one sentence with its figures for each.
+"""Why the price gates refuse: one sentence with its numbers for each.
 
 Decides nothing: `decide.gates.price` says which refusal it is. Sits in decide, below the gates.
 """
@@ -27,7 +27,7 @@ PRICE_GATES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The gate that a command stopped at, its figures and its sentence."""
+    """The gate that refused a command, its numbers and its sentence."""
 
     gate: Gate
     why: str
@@ -39,7 +39,7 @@ class Refusal:
 
     @property
     def is_price(self) -> bool:
-        """Return whether the pods would have found room and only the price gates said no."""
+        """Return whether the pods would have fitted and only the price gates refused."""
         return self.gate in PRICE_GATES
 
 

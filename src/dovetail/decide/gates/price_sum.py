@@ -1,8 +1,8 @@
 """Is replacing nodes by several new ones worth it? The price gates of spec section 8, each for the sum (section 21).
 
-One new node is judged by `price.judge_replace`. Several may come as any of the types that are left of each, so what is
-left must keep the gates whichever comes: the money that may be spent beyond the cheapest types is shared out equally.
-Sits in decide, beside `price`, below the methods.
+`price.judge_replace` judges one new node. With several, each may be launched as any of its remaining types, so every
+combination must pass the gates: the money that may be spent beyond the cheapest types is shared equally. Sits in
+decide, beside `price`, below the methods.
 """
 
 from collections.abc import Sequence
@@ -35,22 +35,22 @@ def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], sett
     if any(spot_to_spot) and not settings.spot_to_spot_consolidation:
         return price_refusals.spot_switched_off(paid)
     nodes = [_spot_only(node) if spot else node for node, spot in zip(new_nodes, spot_to_spot, strict=True)]
-    refusal = _refuse_sum(nodes, paid, required)
-    if refusal:
-        return refusal
-    spare = _Spare(nodes, paid, required)
+    total = _least_sum(nodes)
+    if total is None or total >= paid:
+        return price_refusals.no_cheaper(paid, total)
+    if paid - total < required:
+        return price_refusals.below_threshold(paid - total, paid, required, replaced=True)
+    spare = (paid - total - required) / len(nodes)  # an equal share for each
     kept: list[NewNode] = []
     for node, spot in zip(nodes, spot_to_spot, strict=True):
-        judged = _narrowed(sources, node, spare.affordable(node), settings, spot_to_spot=spot)
+        affordable = _affordable(node, spare, free=required <= 0)
+        judged = _narrowed(sources, node, affordable, settings, spot_to_spot=spot)
         if isinstance(judged, Refusal):
             return judged
         kept.append(judged)
-    refusal = _refuse_sum(kept, paid, required)
-    if refusal:
-        return refusal
-    savings = paid - sum(least_price(node) or 0 for node in kept)
-    estimate = price.float_sum(sources) - sum(_cheapest_float(node) for node in kept)
-    return price.approval(sources, tuple(kept), savings, estimate, settings)
+    total = _least_sum(kept)
+    assert total is not None  # the gates keep only what can be launched, and what keeps them whichever comes
+    return price.approval(sources, tuple(kept), paid - total, settings)
 
 
 def _spot_only(node: NewNode) -> NewNode:
@@ -58,68 +58,36 @@ def _spot_only(node: NewNode) -> NewNode:
     return node.with_types(node.offered_types())
 
 
-def least_price(node: NewNode) -> Money | None:
-    """Return the least that a new node would cost for certain; None where nothing can be launched."""
-    launches = [node.worst_launch_price(kind) for kind in node.instance_types]
-    return min((launch.amount for launch in launches if launch is not None), default=None)
-
-
-def _refuse_sum(nodes: Sequence[NewNode], paid: Money, required: Fraction) -> Refusal | None:
-    """Ask gates 2 and 3 of the sum of the cheapest types."""
+def _least_sum(nodes: Sequence[NewNode]) -> Money | None:
+    """Add up what the new nodes would cost at least for certain; None where one can't be launched."""
     total = 0
     for node in nodes:
-        least = least_price(node)
+        least = price.least_price(node)
         if least is None:
-            return price_refusals.no_cheaper(paid, None)
+            return None
         total += least
-    if total >= paid:
-        return price_refusals.no_cheaper(paid, total)
-    if paid - total < required:
-        return price_refusals.below_threshold(paid - total, paid, required, replaced=True)
-    return None
+    return total
 
 
-class _Spare:
-    """What may be spent beyond the cheapest types, an equal share for each new node."""
-
-    def __init__(self, nodes: Sequence[NewNode], paid: Money, required: Fraction) -> None:
-        self._count = len(nodes)
-        self._rest = paid - required - sum(filter(None, map(least_price, nodes)))
-        self._free = required <= 0
-
-    def affordable(self, node: NewNode) -> list[InstanceType]:
-        """Keep the types within a node's share; with no savings asked for, the sum must still be less than is paid."""
-        least = least_price(node) or 0
-        kept = []
-        for kind in node.instance_types:
-            launch = node.worst_launch_price(kind)
-            if launch is None:
-                continue
-            beyond = (launch.amount - least) * self._count
-            if beyond == 0 or beyond < self._rest or (beyond == self._rest and not self._free):
-                kept.append(kind)
-        return kept
+def _affordable(node: NewNode, spare: Fraction, *, free: bool) -> list[InstanceType]:
+    """Keep the types that cost no more than so much beyond the cheapest; `free`: even less, as no savings are asked."""
+    launches = {kind.name: node.worst_launch_price(kind) for kind in node.instance_types}
+    amounts = {name: launch.amount for name, launch in launches.items() if launch is not None}
+    most = min(amounts.values()) + spare
+    fitting = {name for name, amount in amounts.items() if (amount < most if free else amount <= most)}
+    return [kind for kind in node.instance_types if kind.name in fitting]
 
 
 def _narrowed(
     sources: Sequence[Source], node: NewNode, kept: list[InstanceType], settings: Settings, *, spot_to_spot: bool
 ) -> NewNode | Refusal:
-    """Ask minValues, the same-type gate and the spot gates of one of the new nodes (section 8, gates 4 and 5)."""
+    """Apply minValues, the same-type gate and the spot gates to one of the new nodes (section 8, gates 4 and 5)."""
     refusal = price.refuse_few_values(node, kept, settings)
     if refusal:
         return refusal
     node = node.with_types(kept)
+    if spot_to_spot and len(sources) == 1:
+        return price.flexible_enough(node, settings, sources[0].price)
     if not spot_to_spot:
         node = price.spot_only_if_mixed(node, settings)
-    elif len(sources) == 1:
-        paid = sum(source.price for source in sources)
-        judged = price.flexible_enough(node, settings, paid)
-        if isinstance(judged, Refusal):
-            return judged
-        node = judged
-    return price.drop_same_type(sources, node, settings) if len(sources) > 1 else node
-
-
-def _cheapest_float(node: NewNode) -> float:
-    cheapest = node.cheapest_launch_price(node.instance_types[0]) if node.instance_types else None
-    return cheapest.as_float if cheapest else 0.0
+    return price.drop_same_type(sources, node, settings)

@@ -1,8 +1,8 @@
 """The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
 
-Spec section 2; grace-period, Key Design Principle. The first keeps a node from being a source, the second makes it
-invisible to cost actions, as a source and as a destination. Knows a node's last pod event and its pool's policy,
-nothing else. Sits in decide, below candidates.
+Spec section 2; grace-period, Key Design Principle. Until the first has passed, a node is not consolidated; until the
+second has passed, cost actions ignore it, as a source and as a destination. Knows only a node's last pod event and its
+pool's policy. Sits in decide, below candidates.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from datetime import datetime
 
 from dovetail.decide.facts.node_facts import NodeFacts, Timer
 from dovetail.model import names
-from dovetail.model.objects import NodeClaim, condition
+from dovetail.model.objects import NodeClaim, condition, is_true
 from dovetail.model.settings import Settings
 
 
 def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
-    """Return the last pod event of a node or, where none is known, when it was initialized (grace-period, Core Logic).
+    """Return the last pod event of a node or, if none is known, when it was initialized (grace-period, Core Logic).
 
     `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
     """
@@ -31,7 +31,7 @@ def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> dat
 
 
 def consolidate_after(facts: NodeFacts) -> Timer | None:
-    """Return the timer that keeps a node from being a source; None where the pool has none or no event is known."""
+    """Return the consolidateAfter timer; None if the pool has none or no event is known."""
     return facts.consolidate_after
 
 
@@ -49,33 +49,28 @@ def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
 def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
     """Return the nodes that a cost action may not move pods to.
 
-    Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or where the setting asks for
-    it, those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section
-    12).
+    Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting says so,
+    those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
-    if settings.rules.grace_period and not settings.consolidate_after_hides_destinations:
-        return [facts for facts in nodes if in_grace_period(facts, now)]
-    closed = []
-    for facts in nodes:
-        if facts.policy is None:
-            continue
-        hidden = settings.rules.grace_period and in_grace_period(facts, now)
-        if not hidden and settings.consolidate_after_hides_destinations:
-            timer = _destination_timer(facts, settings)
-            hidden = timer is not None and timer.running(now)
-        if hidden:
-            closed.append(facts)
-    return closed
+    grace, hides = settings.rules.grace_period, settings.consolidate_after_hides_destinations
+    return [
+        facts
+        for facts in nodes
+        if (grace and in_grace_period(facts, now)) or (hides and _is_hidden_destination(facts, settings, now))
+    ]
+
+
+def _is_hidden_destination(facts: NodeFacts, settings: Settings, now: datetime) -> bool:
+    timer = _destination_timer(facts, settings)
+    return timer is not None and timer.running(now)
 
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
     if not settings.rules.consolidatable_condition:
         return facts.consolidate_after
-    # Karpenter asks for condition Initialized on the claim and, unlike for sources, looks at static pools too.
+    # Karpenter requires condition Initialized on the claim and, unlike for sources, includes static pools.
     claim, policy = facts.claim, facts.policy
     if claim is None or policy is None:
         return None
-    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
-    if initialized is None or initialized.status != "True":
-        return None
-    return facts.timer(policy.consolidate_after)
+    initialized = is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
+    return facts.timer(policy.consolidate_after) if initialized else None

@@ -29,7 +29,7 @@ METHOD = Method.DRIFTED
 
 
 def candidates(context: RoundContext) -> list[NodeFacts]:
-    """Return the drifted nodes in the order they are taken."""
+    """Return the drifted nodes in the order in which they are replaced."""
     found = context.passing(METHOD)
     if not context.settings.rules.static_drift_first:
         return sorted(found, key=lambda facts: (_since(facts), float(facts.disruption_cost(context.now)), facts.name))
@@ -55,7 +55,7 @@ def run(context: RoundContext) -> MethodRun:
     command, more = first_command(context, METHOD, kept)
     held.update(more)
     for facts in line if command is None else ():
-        # Nobody before it in its domain can go: an allowance is for nodes that leave, not for nodes that can't.
+        # No earlier node of its domain can go: an allowance is for nodes that leave, not for nodes that can't.
         del held[facts.name]
         command, more = first_command(context, METHOD, (facts,))
         held.update(more)
@@ -69,7 +69,7 @@ def _by_domain(
 ) -> tuple[list[NodeFacts], dict[str, GateResult], list[NodeFacts]]:
     """Filter by the pools' topology budgets (topology-budgets, Zone Selection), keeping the order.
 
-    Gives those whose turn it is, what holds the others back, and those of the others that are next in line.
+    Returns the allowed nodes, what blocks the others, and which of the others are next.
     """
     pools: dict[str, list[NodeFacts]] = {}
     for facts in found:

@@ -1,4 +1,4 @@
-"""Delete empty nodes: all that are past consolidateAfter, as many as the budget allows, in one command.
+"""Delete empty nodes: all whose consolidateAfter has passed, as many as the budget allows, in one command.
 
 Spec section 5; lifecycle-controller, Consolidation Background (`deleteEmpty`: no simulation, no replacement);
 grace-period, Example 3 (a grace period does not hold it back). Sits in decide, beside the other methods, which it does
@@ -13,12 +13,12 @@ from dovetail.model.command import Method
 
 
 def candidates(context: RoundContext) -> list[NodeFacts]:
-    """Return the empty nodes in the order they are taken."""
+    """Return the empty nodes in the order in which they are deleted."""
     return in_cost_order(context.passing(Method.EMPTY), context.settings, context.now)
 
 
 def run(context: RoundContext) -> MethodRun:
-    """Return the one command that deletes every empty node within the budgets, if there is any."""
+    """Return the command that deletes every empty node within the budgets, if there are any."""
     method = Method.EMPTY
     found = candidates(context)
     taken, held = take_within(context, method, found, context.left(method))

@@ -2,7 +2,7 @@
 
 Spec section 5, lifecycle-controller (LifecycleActions): an expired or drifted node that is empty is simply deleted, all
 such together; otherwise a command takes one node, deletes it where its pods find room, and else replaces it first.
-Nodes of static pools are `static`'s business. Which nodes, and in which order, is for the two methods to say. Sits in
+`static` handles nodes of static pools. The two methods decide which nodes, and in which order. Sits in
 decide, below `expired` and `drifted`.
 """
 
@@ -26,7 +26,7 @@ from dovetail.scheduling.simulate import simulate
 def first_command(
     context: RoundContext, method: Method, candidates: Sequence[NodeFacts]
 ) -> tuple[Command | None, dict[str, GateResult]]:
-    """Return the next command for nodes that have to go, in the order given, and what budgets hold back."""
+    """Return the next command for nodes that have to go, in the order given, and what budgets block."""
     left = context.left(method)
     empties = [facts for facts in candidates if goes_without_pods(facts)]
     taken, held = take_within(context, method, empties, left)
@@ -45,7 +45,7 @@ def first_command(
 
 
 def why_it_goes(command: Command) -> str:
-    """Return a sentence: why nothing holds a node that has to leave."""
+    """Return the sentence for a node that has to go and is not blocked."""
     if command.terminate_first == NO_RESERVED_CAPACITY:
         return "It goes first: its own slot of the reservation is what its pods wait for."
     if command.terminate_first:
@@ -54,12 +54,12 @@ def why_it_goes(command: Command) -> str:
 
 
 def goes_without_pods(facts: NodeFacts) -> bool:
-    """Return whether the node is simply deleted: empty, and not of a pool that keeps its number of nodes."""
+    """Return whether the node is simply deleted: it is empty, and its pool is not static."""
     return facts.empty and not is_static(facts)
 
 
 def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
-    """Return what would become of one node by itself, budgets left aside."""
+    """Return what would happen to one node alone, ignoring budgets."""
     if is_static(facts):
         return static_alone(context, method, facts)
     if goes_without_pods(facts) and context.settings.rules.empty_skips_simulation:
@@ -72,9 +72,9 @@ def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | 
 
 
 def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
-    """Return a command that deletes a drifted node whose reservation is full: its own slot is what its pods wait for.
+    """Return a command that deletes a drifted node whose reservation is full: its pods wait for its own slot.
 
-    Karpenter's gate TerminateFirstDrift; without it, or where a slot more would not do, None.
+    Karpenter's gate TerminateFirstDrift; None without it, or if one more slot would not help.
     """
     reservation = facts.labels.get(RESERVATION, "")
     features = context.snapshot.surroundings.features

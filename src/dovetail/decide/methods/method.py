@@ -1,4 +1,4 @@
-"""The shape that every method has: its candidates in order, what it would do, and what held each of the others back.
+"""The shape of every method: its candidates in order, what it would do, and what blocked each of the others.
 
 Values and two small steps that several methods take; no method is known here. Sits in decide, below the methods.
 """
@@ -23,7 +23,7 @@ from dovetail.model.verdicts import Gate, GateResult
 class MethodRun:
     """What a method found on the untouched snapshot.
 
-    `held`: candidates that a budget kept back, by node name. `refused`: sets of nodes that were judged and refused.
+    `held`: candidates that a budget blocked, by node name. `refused`: sets of nodes that were judged and refused.
     """
 
     method: Method
@@ -83,7 +83,7 @@ def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Al
 
 
 def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
-    """Build the result that a topology budget holds a drifted node: not its domain's turn, or it is used up."""
+    """Build the result that a topology budget blocks a drifted node: not its domain's turn, or it is used up."""
     key, domain = entry.budget.topology_key, entry.domain or "(no label)"
     if not entry.active:
         turn = entry.active_domain or "(no label)"
@@ -114,7 +114,7 @@ def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
 def take_within(
     context: RoundContext, method: Method, candidates: Sequence[NodeFacts], left: MutableMapping[str, int]
 ) -> tuple[list[NodeFacts], dict[str, GateResult]]:
-    """Take candidates in order while their pool has budget, counting it down; say of the rest that it had none."""
+    """Take candidates in order while their pool has budget; return the result for the others."""
     taken, waiting = [], []
     for facts in candidates:
         if left.get(facts.pool_name, 0) > 0:
@@ -133,7 +133,7 @@ def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts])
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
-    """Write down a cost action that the savings threshold refused; the figures of a batch are said to be a batch's."""
+    """Build the record of a cost action that the savings threshold refused; a batch's figures are marked as such."""
     pools = tuple(sorted({facts.pool_name for facts in nodes}))
     why = refusal.why
     if len(nodes) > 1:

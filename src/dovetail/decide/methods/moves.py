@@ -1,8 +1,8 @@
-"""From nodes to a command: simulate, ask the price gates, and write down what would be done.
+"""From nodes to a command: simulate, apply the price gates, and build the command.
 
 The part that methods share. `cost_move` judges any set of nodes as one cost action (spec sections 5 and 8);
-`plain_move` takes one node away whatever it costs, for expiry and drift. Which sets are tried, and in which order, is
-the methods' business. Sits in decide, above price and balanced, below the methods.
+`plain_move` removes one node whatever it costs, for expiry and drift. The methods decide which sets are tried, and in
+which order. Sits in decide, above price and balanced, below the methods.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A set of nodes that may go, with what the simulation and the price gates said."""
+    """A set of nodes that may go, with the results of the simulation and the price gates."""
 
     nodes: tuple[NodeFacts, ...]
     simulation: SimulationResult
@@ -43,10 +43,10 @@ class Move:
 def cost_move(
     context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: bool = False, launchable: tuple[str, ...] = ()
 ) -> Move | Refusal:
-    """Judge taking these nodes away together to save money; the Balanced score is asked apart (`score`).
+    """Judge removing these nodes together to save money; `score` adds the Balanced score.
 
-    `in_full`: gate after gate. Otherwise what no simulation could save is refused without one, by a later gate than
-    the first closed one perhaps: the same yes or no for less. `launchable`: types that new nodes are limited to.
+    `in_full`: gate after gate. Otherwise hopeless sets are refused without a simulation, possibly by a later gate than
+    the first closed one: the same result for less work. `launchable`: types that new nodes are limited to.
     """
     hopeless = None if in_full else _hopeless(context, nodes)
     if hopeless:
@@ -72,7 +72,7 @@ def cost_move(
 
 
 def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
-    """Refuse what no simulation could save: the sums can't work out, or not even the best outcome saves enough."""
+    """Refuse hopeless sets: the sums rule them out, or even the best outcome doesn't save enough."""
     if len(nodes) == 1:
         return _hopeless_alone(context, nodes[0])
     places = tuple(map(context.index_of, nodes))
@@ -92,7 +92,7 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
-    """Refuse one node, by what is likeliest and cheapest to find out first."""
+    """Refuse one node, with the likeliest and cheapest checks first."""
     place, launch, refusal = context.index_of(facts), None, None
     for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max:
@@ -110,7 +110,7 @@ def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
 
 
 def _refuse_unready(context: RoundContext, nodes: Sequence[int]) -> Refusal | None:
-    """Refuse where a pod would land on a machine that is on its way, in every simulation."""
+    """Refuse if in every simulation a pod would go to a machine that is still starting."""
     found = context.unready.destination(nodes)
     if found is None:
         return None
@@ -124,7 +124,7 @@ def _refuse_unready(context: RoundContext, nodes: Sequence[int]) -> Refusal | No
 
 
 def score(context: RoundContext, move: Move) -> Refusal | None:
-    """Ask the Balanced policy of the pools involved (section 8, gate 6)."""
+    """Apply the Balanced policy of the pools involved (section 8, gate 6)."""
     if not any(balanced.asks(facts) for facts in move.nodes):
         return None
     scores = balanced.scores(move.nodes, move.approved, context.totals, context.settings)
@@ -133,7 +133,7 @@ def score(context: RoundContext, move: Move) -> Refusal | None:
 
 
 def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refusal:
-    """Take nodes away that have to go: every pod must land, on as many new nodes as it takes (spec section 5)."""
+    """Remove nodes that have to go: every pod must be placed, on as many new nodes as necessary (spec section 5)."""
     simulation = context.simulate(nodes, for_cost=False)
     refusal = refuse_unplaced(simulation, context.settings)
     if refusal:
@@ -159,7 +159,7 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
 
 
 def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal | None:
-    """Return which pod finds no place, or only one that is not ready for it."""
+    """Return which pod finds no place, or only one that is not ready yet."""
     blocking = simulation.blocking
     if not blocking:
         return None
@@ -230,7 +230,7 @@ _ACTIONS: dict[Method, tuple[Action, Action]] = {
 
 
 def command_of(context: RoundContext, method: Method, move: Move) -> Command:
-    """Write a move down as a command of the method."""
+    """Build the command of a method from a move."""
     return _command(
         context,
         method,
@@ -254,9 +254,9 @@ def bare_command(
     *,
     saves: bool = True,
 ) -> Command:
-    """Write down a command that needed no simulation: empty nodes, a static pool's replacement, terminate first.
+    """Build a command that needed no simulation: empty nodes, a static pool's replacement, terminate first.
 
-    `saves`: not where others come for the nodes later.
+    `saves`: false if other nodes replace these later.
     """
     saved = sum(facts.price for facts in nodes) if saves and not replacements else 0
     approved = Approved(savings=saved, savings_float=0.0, required=Fraction(0))
@@ -289,7 +289,7 @@ def _command(
 
 
 def replacement_of(node: NewNode) -> Replacement:
-    """Write down the NodeClaim that a new node of a simulation asks for."""
+    """Build the NodeClaim for a new node of a simulation."""
     return Replacement(
         node_pool=node.pool,
         instance_types=tuple(kind.name for kind in node.instance_types),

@@ -1,9 +1,9 @@
 """Save money with several nodes at once: the largest prefix of the ordered candidates that passes as one command.
 
 Spec section 5; savings-threshold, Multi-node consolidation (costs of all nodes add up). Found by bisection, as
-Karpenter does; because a larger batch can pass where a smaller one does not, the profile `dovetail` asks for all first
-and then looks a little beyond, so it never finds less. Sits in decide, beside the other methods, which it does not
-know.
+Karpenter does. Because a larger batch can pass where a smaller one does not, the profile `dovetail` tries all first and
+also some batches beyond the bisection's result, so it never finds less. Sits in decide, beside the other methods, which
+it does not know.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ Try = Callable[[int], Move | Refusal]
 
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
-    """Return the cost candidates in the order they are taken."""
+    """Return the cost candidates in the order in which they are added."""
     return context.cost_order
 
 
 def run(context: RoundContext) -> MethodRun:
     """Return the command for the largest batch that passes, if there is one of at least two nodes."""
     found = candidates(context)
-    together = [facts for facts in found if not facts.surges]  # what needs a rolling update goes alone
+    together = [facts for facts in found if not facts.surges]  # a node that needs a rolling update is handled alone
     taken, held = take_within(context, METHOD, together, context.left(METHOD))
     if context.stabilizing:
         return MethodRun(method=METHOD, candidates=found, held=held)
@@ -64,7 +64,7 @@ def _attempt(
 
 
 def bisect(attempt: Try, largest: int) -> int:
-    """Return the size of the batch that bisection ends at, from 2 to `largest`; 0 where none passed."""
+    """Return the size of the batch that bisection ends at, from 2 to `largest`; 0 if none passed."""
     best, low, high = 0, 1, largest - 1
     while low <= high:
         middle = (low + high) // 2
@@ -76,14 +76,14 @@ def bisect(attempt: Try, largest: int) -> int:
 
 
 def search(attempt: Try, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
-    """Return the size of the best batch: all of it where that passes, else by bisection, and a look beyond."""
+    """Return the size of the best batch: all of it if that passes, else by bisection and some larger sizes."""
     if largest >= 2 and isinstance(attempt(largest), Move):
         return largest
     return look_further(attempt, bisect(attempt, largest), largest, asked, pods)
 
 
 def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
-    """Try some larger batches that bisection passed over, largest first; give the best size found."""
+    """Try some larger batches that bisection skipped, largest first; return the best size found."""
     least = max(best + 1, 2)
     untried = [size for size in range(largest, least - 1, -1) if size not in asked]
     if len(untried) > FURTHER_MAX:
@@ -92,7 +92,7 @@ def look_further(attempt: Try, best: int, largest: int, asked: dict[int, Move | 
     spent = 0
     for size in untried:
         if spent + sum(pods[:size]) > FURTHER_PODS_MAX:
-            continue  # too dear; a smaller batch may still do
+            continue  # too expensive; a smaller batch may still pass
         spent += sum(pods[:size])
         if isinstance(attempt(size), Move):
             return size

@@ -21,7 +21,7 @@ METHOD = Method.SINGLE_NODE
 
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
-    """Return the cost candidates in the order they are asked."""
+    """Return the cost candidates in the order in which they are tried."""
     if not context.settings.rules.pools_take_turns:
         return context.cost_order
     pools: dict[str, list[NodeFacts]] = {}
@@ -56,7 +56,7 @@ def run(context: RoundContext) -> MethodRun:
 
 
 def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
-    """Judge one node by every gate, the Balanced score included; asked once a round."""
+    """Judge one node by every gate, including the Balanced score; computed once a round."""
     known = context.judged.get(facts.name)
     if known is None:
         asks = balanced.asks(facts)
@@ -69,7 +69,7 @@ def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
 
 
 def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
-    """Judge one node gate after gate, so that a refusal is by the first gate that is closed."""
+    """Judge one node gate after gate, so that the first closed gate refuses it."""
     known = judge(context, facts)
     if isinstance(known, Move) or known.simulated:
         return known
@@ -87,7 +87,7 @@ def _judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
 
 
 def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
-    """Judge one node before the Balanced score; asked once a round."""
+    """Judge one node before the Balanced score; computed once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
         known = context.standing.refusal_of(facts) if context.standing is not None else None

@@ -1,10 +1,10 @@
 """Drifted and expired nodes of static pools: terminate first, and let Karpenter refill the pool.
 
-Spec section 5. A static pool keeps `spec.replicas` nodes; a claim beyond that is the first that Karpenter deletes, so a
-replacement can't come first. A node is deleted within the pool's budget, the next one when Karpenter has refilled the
-pool, or drift is left to Karpenter (a setting). The profile `karpenter-1.15` replaces from the pool's template instead,
-within `limits.nodes`, and with gate TerminateFirstDrift terminates first where that leaves no room or where only full
-reservations would do. Sits in decide, below `leaving`.
+Spec section 5. A static pool keeps `spec.replicas` nodes. Karpenter deletes an extra claim first, so a replacement
+can't come first. Dovetail deletes a node within the pool's budget, and the next one when Karpenter has refilled the
+pool; a setting leaves drift to Karpenter. The profile `karpenter-1.15` replaces from the pool's template instead,
+within `limits.nodes`, and with gate TerminateFirstDrift terminates first if that leaves no room or only full
+reservations match. Sits in decide, below `leaving`.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ def is_static(facts: NodeFacts) -> bool:
 
 
 def static_alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
-    """Return what would become of one node of a static pool, budgets left aside."""
+    """Return what would happen to one node of a static pool, ignoring budgets."""
     assert facts.pool is not None
     if not context.settings.rules.replaces_static:
         return refuse_refill(context, method, facts) or terminate_first(context, method, facts)
@@ -50,7 +50,7 @@ NO_RESERVED_CAPACITY: Final = "no-reserved-capacity"
 
 
 def terminate_first(context: RoundContext, method: Method, facts: NodeFacts, why: str = STATIC_AT_LIMIT) -> Command:
-    """Return a command that deletes a node for which another comes later: it saves nothing."""
+    """Return a command that deletes a node that is replaced later: it saves nothing."""
     return replace(bare_command(context, method, (facts,), saves=False), terminate_first=why)
 
 
@@ -58,7 +58,7 @@ def terminate_first(context: RoundContext, method: Method, facts: NodeFacts, why
 
 
 def refuse_refill(context: RoundContext, method: Method, facts: NodeFacts) -> Refusal | None:
-    """Return why a static pool's node is not deleted now; None where Karpenter would refill the pool."""
+    """Return why a static pool's node is not deleted now; None if Karpenter would refill the pool."""
     pool, name = facts.pool, facts.pool_name
     assert pool is not None
     if context.settings.karpenter.static_drift is StaticDrift.LEAVE:
@@ -91,7 +91,7 @@ def _refuse_unready(pool: NodePool) -> Refusal | None:
 
 
 def _refuse_half_full(context: RoundContext, method: Method, pool: NodePool) -> Refusal | None:
-    """Refuse while nodes that are still to come use up what the budget leaves."""
+    """Refuse while missing nodes use up the budget."""
     name, replicas = pool.metadata.name, pool.spec.replicas or 0
     there = sum(1 for facts in context.nodes if facts.pool_name == name and (facts.marked or facts.initialized))
     missing, left = max(0, replicas - there), context.left(method).get(name, 0)
@@ -108,7 +108,7 @@ def _refuse_half_full(context: RoundContext, method: Method, pool: NodePool) -> 
 
 
 def static_room(context: RoundContext, pool: NodePool) -> int | None:
-    """Return how many nodes a static pool may have more than now (`limits.nodes`); None: no limit. Unreadable: 0."""
+    """Return how many more nodes a static pool may have (`limits.nodes`); None: no limit. Unreadable: 0."""
     limit = pool.spec.limits.get("nodes")
     if unreadable(pool):
         return 0
@@ -119,7 +119,7 @@ def static_room(context: RoundContext, pool: NodePool) -> int | None:
 
 
 def scaling_down(context: RoundContext, pool: NodePool) -> bool:
-    """Return whether a static pool has more nodes than it should: it gives some up anyway."""
+    """Return whether a static pool has more nodes than it should, so Karpenter removes some anyway."""
     staying = sum(
         1
         for facts in context.nodes
@@ -141,7 +141,7 @@ def may_terminate_first(context: RoundContext, facts: NodeFacts) -> bool:
 
 
 def _only_full_reservations(context: RoundContext, pool: NodePool) -> frozenset[str] | None:
-    """Return the pool's reservations where all its offerings are reserved and full; None where that is not so."""
+    """Return the pool's reservations if all its offerings are reserved and full, else None."""
     machines = context.snapshot.frame.machines
     reqs = machines.intern(pool_requirements(pool))
     offers = [o for place in places_of(reqs.types) for o in machines.kinds[place].offerings if reqs.goes_with(o)]
@@ -177,7 +177,7 @@ def _refuse_replacement(context: RoundContext, pool: NodePool) -> Refusal | None
 
 
 def template_replacement(pool: NodePool | None) -> Replacement:
-    """Return a replacement that is the pool's template, whatever type comes of it."""
+    """Return a replacement from the pool's template, of any of its types."""
     assert pool is not None
     spec = pool.spec.template.spec
     return Replacement(

@@ -1,8 +1,8 @@
-"""Repair: replace nodes whose condition says that they are broken, longest first, within budgets, with a breaker.
+"""Repair: replace nodes with a broken condition, longest first, within budgets, with a circuit breaker.
 
 Spec section 19; actions `deleteUnhealthy` and `replaceUnhealthy`. The first method of a round, and only for pools that
-set `repair`. Where Karpenter repairs nodes itself, it is left to Karpenter. Sits in decide, beside the other methods,
-which it does not know.
+set `repair`. If Karpenter repairs nodes itself, Dovetail does not. Sits in decide, beside the other methods, which it
+does not know.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def run(context: RoundContext) -> MethodRun:
 
 
 def tripped_pools(context: RoundContext) -> Iterator[tuple[str, int, int]]:
-    """Yield the pools in which too many nodes have a covered condition, how many, and of how many."""
+    """Yield the pools in which too many nodes have a covered condition, with that number and the total."""
     for pool, policy in sorted(context.policies.items()):
         if not policy.repair:
             continue
@@ -57,7 +57,7 @@ def tripped_pools(context: RoundContext) -> Iterator[tuple[str, int, int]]:
 
 
 def warnings(context: RoundContext) -> Iterator[str]:
-    """Yield what people should know about repair: a breaker that tripped, and Karpenter doing the same."""
+    """Yield warnings about repair: a breaker that tripped, and Karpenter repairing as well."""
     if not any(policy.repair for policy in context.policies.values()):
         return
     if left_to_karpenter(context):

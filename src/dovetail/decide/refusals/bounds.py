@@ -1,10 +1,10 @@
-"""What needs no simulation to be refused: sums that can't work out, whatever is placed where.
+"""Refuses moves without a simulation, by sums that rule out every placement.
 
-Exact in the sense that a simulation could never say otherwise. The pods that would move need a new node where they ask
-for more of some resource than all nodes have left that stay and could take the least of them; and so do those for which
-no node has room, each taken by itself. Several such new nodes are too many; for one node, the cheapest machine that
-holds these alone may not be cheap enough. Under the profile `karpenter-1.15` pods of nodes that are leaving already
-count too. Labels, taints and topology only make it harder, so they are not looked at. Sits in decide, beside moves.
+Exact: a simulation would never disagree. The pods that would move need a new node if they request more of some resource
+than is free on all remaining nodes that fit the smallest of them, or if no remaining node has room for one of them.
+Several new nodes may be too many; for one, even the cheapest machine that holds these pods may be too expensive. Under
+the profile `karpenter-1.15`, pods of nodes that are already leaving count too. Labels, taints and topology only make
+placement harder, so they are ignored. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _SAFE = 2**62
 
 
 class _Shelter:
-    """The nodes that could take some of the pods: who has room for one, how much they have together."""
+    """The nodes that could take some of the pods: which have room for one, and their total room."""
 
     def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_]) -> None:
         self._room, self._takes = room, takes
@@ -47,7 +47,7 @@ class _Shelter:
         return found
 
     def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
-        """Return the room, by resource, of all nodes that could take the least pod of a demand, and which they are."""
+        """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
         found = self._usable.get(demand.mark)
         if found is None:
             fits = self._fits(demand.mark)
@@ -56,9 +56,9 @@ class _Shelter:
 
 
 class _Batch(NamedTuple):
-    """What the pods of nodes up to this one ask for: the started ones, all with those of leaving nodes.
+    """The requests of the pods of nodes up to this one: the started ones, and all with those of leaving nodes.
 
-    `homeless`: what started pods need, by resource, for which each by itself no other node has room.
+    `homeless`: what those started pods need, by resource, that fit on no other node.
     """
 
     node: int
@@ -68,7 +68,7 @@ class _Batch(NamedTuple):
 
 
 class Bounds:
-    """Sums over a snapshot, kept for its life."""
+    """Sums over a snapshot, cached for its lifetime."""
 
     def __init__(self, snapshot: Snapshot, closed: Sequence[int], launches: Launches) -> None:
         self._snapshot = snapshot
@@ -78,19 +78,19 @@ class Bounds:
 
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
-        """Return nodes that could take a pod at all: they stay and overdraw nothing."""
+        """Return nodes that could take a pod at all: they stay, and no free amount is negative."""
         frame = self._snapshot.frame
         stay: npt.NDArray[np.bool_] = frame.open & np.all(frame.room >= 0, axis=1)
         return stay
 
     @cached
     def _for_all(self) -> _Shelter:
-        """Return what is open to pods of leaving nodes and to those that were never started."""
+        """Return the room for pods of leaving nodes and for pods that were never started."""
         return _Shelter(self._snapshot.frame.room, self._open)
 
     @cached
     def _for_moved(self) -> _Shelter:
-        """Return what is open to pods that a cost action moves."""
+        """Return the room for pods that a cost action moves."""
         if not self._closed:
             return self._for_all
         takes = self._open.copy()
@@ -101,22 +101,22 @@ class Bounds:
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
         """Return leaving nodes whose pods count.
 
-        They count only if a new node for them is the command's own, as in Karpenter.
+        They count only if a new node for them counts against the command, as in Karpenter.
         """
         return self._snapshot.leaving if self._snapshot.settings.rules.others_pods_count else ()
 
     @cached
     def _leaving(self) -> Demand:
-        """Return what the pods of nodes that are leaving already ask for."""
+        """Return the requests of the pods of leaving nodes."""
         found = Demand({}, frozenset())
         for index, _ in self._counted:
             found = found.plus(self._snapshot.movers(index).demand)
         return found
 
     def replacements_at_least(self, nodes: Sequence[int]) -> tuple[int, LaunchPrice | None]:
-        """Return a number of new nodes that taking these away together needs for certain, and the least for one.
+        """Return a lower bound on the new nodes for removing these together, and on the price of one.
 
-        None of them: it says nothing. No price: no single machine could hold the pods without a place.
+        0 nodes: nothing is known. No price: no single machine could hold the pods without a place.
         """
         batch = self._together(nodes)
         need = batch.homeless.copy()
@@ -125,9 +125,9 @@ class Bounds:
         return self._launches.least_for(need) if need else (0, None)
 
     def _together(self, chosen: Sequence[int]) -> _Batch:
-        """Return what the pods of nodes ask for together.
+        """Return the total requests of the pods of nodes.
 
-        Batches are asked about that begin alike, so the sums of their beginnings are kept.
+        Callers ask about batches with common prefixes, so the sums of prefixes are cached.
         """
         batch = self._batch
         same = 0
@@ -150,22 +150,22 @@ class Bounds:
 
     @property
     def counts_leaving(self) -> bool:
-        """Return whether pods of nodes that are leaving already count too."""
+        """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
 
     def room_for(self, info: SpecInfo) -> str | None:
-        """Return which node alone has room for a moved pod of the spec; empty: none has, None: several have."""
+        """Return the only node with room for a moved pod of the spec; empty: none has, None: several have."""
         number, first = self._for_moved.takers(info)
         return None if number > 1 else self._snapshot.states[first].name if number else ""
 
     def replacement_at_least(
         self, node: int, *, several: bool = False
     ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
-        """Return the number of new nodes that one node's going needs for certain, and the least that one could cost.
+        """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
-        Several answers, each surer than the one before and harder to come by; one that says nothing is left out. No
-        price: no single machine could hold the pods without a place. The last: whether it rests only on pods for which,
-        each taken by itself, no other node has room. `several`: the least that any number of machines could cost.
+        Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
+        single machine could hold the pods without a place. The last value says whether the bound rests only on pods
+        that fit on no other node. `several`: the minimum price of any number of machines.
         """
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
@@ -183,7 +183,7 @@ class Bounds:
         return max(1, self._launches.count_for(need)), self._launches.share_for(need)
 
     def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:
-        """Return what of the demand finds no room in a shelter without these nodes."""
+        """Return the part of the demand that doesn't fit in a shelter without these nodes."""
         room, fits = shelter.usable(demand)
         rows = [self._snapshot.frame.row(index) for index in gone if fits[index]]
         short: dict[int, int] = {}
@@ -196,9 +196,9 @@ class Bounds:
         return short
 
     def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
-        """Sum up what pods of a node need for which no other node has room, by resource, with what others need.
+        """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
 
-        Pods that are bound but not started don't count: they may go where others are closed out.
+        Pods that are bound but not started don't count: they may use closed nodes.
         """
         total = others.copy()
         takers = self._for_moved.takers
@@ -210,7 +210,7 @@ class Bounds:
 
     @cached
     def _leaving_homeless(self) -> dict[int, dict[int, int]]:
-        """Return the same for leaving nodes alone, by the node that would have to stay for some; -1: any other."""
+        """Return the same for leaving nodes only, by the single node that would have room for some; -1: any other."""
         total: dict[int, int] = {}
         only: dict[int, list[tuple[SpecInfo, int]]] = {}
         movers = (self._snapshot.movers(index) for index, _ in self._counted)
@@ -229,20 +229,20 @@ class Bounds:
 
 
 def _sum_up(rows: npt.NDArray[np.int64]) -> list[int]:
-    """Add rows up; where 64 bits might not hold it, with Python's own integers."""
+    """Add rows, with Python's integers if 64 bits might overflow."""
     small = rows.size == 0 or int(rows.max()) <= _SAFE // len(rows)
     total: list[int] = rows.sum(axis=0, dtype=np.int64 if small else object).tolist()
     return total
 
 
 def _add(total: dict[int, int], info: SpecInfo, count: int) -> None:
-    """Count pods of a spec in."""
+    """Add the pods of a spec."""
     for column, amount in info.need:
         total[column] = total.get(column, 0) + count * amount
 
 
 def _raise(need: dict[int, int], other: dict[int, int]) -> bool:
-    """Raise a need to another where that is larger; whether it was anywhere."""
+    """Raise each need to the larger of two; return whether any changed."""
     larger = {column: amount for column, amount in other.items() if amount > need.get(column, 0)}
     need.update(larger)
     return bool(larger)

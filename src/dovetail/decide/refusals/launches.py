@@ -1,7 +1,7 @@
-"""How many machines pods need at least, and the least that one for them costs: asked round after round.
+"""Lower bounds on the machines that pods need and on their price, cached between rounds.
 
-Knows the pools' templates and the instance types only, and neither nodes nor pods; as long as these are the same, so
-are the answers. Sits in decide, below bounds and memory.
+Knows only the pools' templates and the instance types; while these stay the same, so do the answers. Sits in decide,
+below bounds and memory.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ class Launches:
         self._least: dict[tuple[tuple[int, int], ...], Least] = {}
 
     def serves(self, frame: Frame) -> bool:
-        """Return whether another frame has the very same templates and types."""
+        """Return whether another frame has the same templates and types."""
         return (
             frame.machines is self._machines
             and are_the_same(frame.templates, self._templates)
@@ -35,13 +35,13 @@ class Launches:
         )
 
     def count_for(self, need: dict[int, int]) -> int:
-        """Return how many of the largest machines it takes, at least."""
+        """Return the minimum number of machines, counted in the largest ones."""
         largest = self._largest
         counts = (-(-amount // largest[at]) for at, amount in need.items() if at < len(largest) and largest[at])
         return max(counts, default=0)
 
     def least_for(self, need: dict[int, int]) -> Least:
-        """Return how many machines it takes, one at least, and the price of the cheapest that holds all; None: none."""
+        """Return how many machines are needed, at least one, and the price of the cheapest for all; None: none."""
         mark = tuple(sorted(need.items()))
         found = self._least.get(mark)
         if found is None:
@@ -51,7 +51,7 @@ class Launches:
         return found
 
     def share_for(self, need: dict[int, int]) -> LaunchPrice | None:
-        """Return what no number of machines for a need can cost less than: the cheapest shares; None: nothing helps."""
+        """Return a lower bound on the price of any machines for a need, by the cheapest shares; None: impossible."""
         best: LaunchPrice | None = None
         for column, amount in need.items():
             found = self._shares.get(column)
@@ -65,7 +65,7 @@ class Launches:
 
     @cached
     def _shares(self) -> dict[int, tuple[LaunchPrice, int]]:
-        """Return the machine that sells each resource cheapest: its price and how much it has."""
+        """Return for each resource the machine with the lowest unit price: its price and its amount."""
         best: dict[int, tuple[LaunchPrice, int]] = {}
         rows: list[list[int]] = self._machines.allocatable.tolist()
         for template in self._templates:

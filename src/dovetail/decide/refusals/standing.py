@@ -1,10 +1,10 @@
-"""Refusals that still stand: nodes that could not go last time, until something comes that could overturn it.
+"""Standing refusals: nodes that could not go last time, until something changes that could overturn it.
 
-A node is refused without a simulation where some of its pods have room nowhere else and the cheapest machine for these
-is no cheaper (`bounds`). Such a refusal stands as long as its node's facts and movers are the very same, launches cost
-the same and, for each kind of pod on it, the same is true of the others: room nowhere, on one node only, or on more.
-Whatever else changes in the cluster can't overturn it, nor change a word of it. Remembering never changes an answer.
-Sits in decide, beside bounds; `Decider` owns it.
+A node is refused without a simulation if some of its pods fit nowhere else and the cheapest machine for these is no
+cheaper (`bounds`). Such a refusal is valid while its node's facts and movers are the same objects, launches cost the
+same and, for each kind of pod on it, the number of other nodes with room stays the same: none, one, or more. No other
+change in the cluster can overturn it or change its wording. The cache never changes an answer. Sits in decide, beside
+bounds; `Decider` owns it.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _SWEPT_MIN = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
-    """A refusal, with what it was worked out from; `specs`: the kinds of pods on the node, by number."""
+    """A refusal with its inputs; `specs`: the kinds of pods on the node, by number."""
 
     facts: NodeFacts
     movers: Movers
@@ -33,7 +33,7 @@ class _Entry:
 
 
 class StandingRefusals:
-    """The refusals of the last scene that still stand in this one."""
+    """The refusals of the last context that are still valid in this one."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -43,7 +43,7 @@ class StandingRefusals:
         self.scene: object = None
 
     def look_at(self, snapshot: Snapshot, bounds: Bounds, launches: Launches, settings: Settings) -> "StandingView":
-        """Forget what may not hold in another scene; return what stands in this one."""
+        """Forget what may be invalid in another context; return what is valid in this one."""
         settings = replace(settings, ties=0)
         if not self._is_under(snapshot, launches, settings) or bounds.counts_leaving:
             self._entries, self._rooms = {}, {}
@@ -66,7 +66,7 @@ class StandingRefusals:
         return under is not None and under[0] is snapshot.lineage and under[1] is launches and under[2] == settings
 
     def _sweep(self, snapshot: Snapshot) -> None:
-        """Forget nodes that are gone, and kinds of pods that no refusal rests on."""
+        """Forget nodes that are gone, and kinds of pods that no refusal depends on."""
         self._entries = {name: entry for name, entry in self._entries.items() if name in snapshot.index}
         used = {number for entry in self._entries.values() for number in entry.specs}
         self._rooms = {number: room for number, room in self._rooms.items() if number in used}
@@ -74,7 +74,7 @@ class StandingRefusals:
 
     @property
     def entries(self) -> Mapping[str, _Entry]:
-        """Return what is remembered, by node."""
+        """Return the cached refusals, by node."""
         return self._entries
 
     def keep(self, facts: NodeFacts, movers: Movers, refusal: Refusal, bounds: Bounds) -> None:
@@ -86,14 +86,14 @@ class StandingRefusals:
 
 
 class StandingView:
-    """What stands in one scene; it knows nothing any more once another scene is looked at."""
+    """The refusals that are valid in one context; empty once another context is used."""
 
     def __init__(self, standing: StandingRefusals, snapshot: Snapshot, bounds: Bounds) -> None:
         self._standing, self._snapshot, self._bounds = standing, snapshot, bounds
         self._scene, self._entries = standing.scene, standing.entries
 
     def refusal_of(self, facts: NodeFacts) -> Refusal | None:
-        """Return the refusal of a node that stands; None: it has to be worked out."""
+        """Return the standing refusal of a node; None: it has to be computed."""
         entry = self._entries.get(facts.name)
         if entry is None or entry.facts is not facts or self._standing.scene is not self._scene:
             return None

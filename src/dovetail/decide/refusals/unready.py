@@ -1,11 +1,11 @@
-"""Nodes that can't go while a machine is on its way: a pod of theirs would land there, whatever is placed where.
+"""Nodes that can't go while a machine is starting, because in every placement one of their pods would go there.
 
-No command may count on a node that is not initialized yet (gate 9). Take pods of a kind, one more than all initialized
-nodes have room for once the nodes in question are gone, and nodes on their way that have room for one. When the turn of
-the pod comes that finds no initialized node, it lands on one of these, or finds the room taken by pods that came there
-before it: either way some pod that is moved is on a node that is not ready. Only pods that waited before, and those of
-leaving nodes, may be there without harm; it is certain where those that come before it are too few to fill all these
-nodes. Exact in the sense that a simulation could never say otherwise. Sits in decide, beside bounds.
+No command may rely on a node that is not initialized (gate 9). Suppose that there are more pods of a kind than the
+remaining initialized nodes have room for, and that starting nodes have room for one. The pod that finds no initialized
+node then goes to a starting one, or finds its room taken by earlier pods: either way a moved pod is on a node that is
+not ready. Only pods that were waiting before, and those of leaving nodes, may be there; so the refusal is certain if
+the earlier ones of these are too few to fill all starting nodes. Exact: a simulation would never disagree. Sits in
+decide, beside bounds.
 """
 
 from bisect import bisect_left
@@ -23,14 +23,14 @@ _READY_MAX = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Takers:
-    """The initialized nodes that have room for a pod, each with how many it takes, and those on their way."""
+    """The initialized nodes with room for a pod, each with how many it takes, and the starting ones."""
 
     ready: tuple[tuple[int, int], ...]
     late: tuple[int, ...]
 
 
 class Unready:
-    """What is certain about the nodes on their way of one snapshot; `closed` nodes refuse pods that are moved."""
+    """What is certain about the starting nodes of one snapshot; `closed` nodes refuse moved pods."""
 
     def __init__(self, snapshot: Snapshot, closed: Sequence[int] = ()) -> None:
         self._snapshot = snapshot
@@ -38,7 +38,7 @@ class Unready:
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
-        """Return a pod of these nodes that would land on a node that is not initialized, and that node."""
+        """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
         if self._snapshot.initialized == len(self._snapshot.states):
             return None
         for node in nodes:
@@ -56,13 +56,13 @@ class Unready:
         if taken >= len(alike):
             return None
         late = [node for node in takers.late if node not in gone]
-        # One of the first so many finds no initialized node; those before the last of them come before it.
+        # One of the first pods finds no initialized node; the pods before the last of them precede it.
         if not late or self._can_fill(late, alike[taken]) == len(late):
             return None
         return alike[taken].pod, self._snapshot.states[late[0]].name
 
     def _takers_of(self, entry: Entry) -> _Takers | None:
-        """Return who takes a pod of the class, as far as room, labels and taints go; None where nothing is certain."""
+        """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
         if entry.mark not in self._takers:
             self._takers[entry.mark] = self._find(entry)
         return self._takers[entry.mark]
@@ -98,14 +98,14 @@ class Unready:
     def _harmless(self) -> list[Entry]:
         """Return pods that may be placed before others, in that order.
 
-        These are the pods that waited before; in the profile karpenter-1.15, also those of leaving nodes.
+        These are the pods that were waiting before; in the profile karpenter-1.15, also those of leaving nodes.
         """
         leaving = self._leaving if self._snapshot.settings.rules.others_pods_count else ()
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
-        """Return what the first so many of them need together, by resource, with all that come first in any case."""
+        """Return the total needs of the first of them, by resource, with all that are placed first in any case."""
         sums: list[dict[int, int]] = [{}]
         for entry in () if self._snapshot.settings.rules.others_pods_count else self._leaving:
             _add(sums[0], entry)
@@ -115,9 +115,9 @@ class Unready:
         return sums
 
     def _can_fill(self, late: Sequence[int], entry: Entry) -> int:
-        """Return how many of these nodes, at most, harmless pods that come before the pod could fill up to keep it out.
+        """Return how many of these nodes at most could be filled by earlier harmless pods, so that the pod doesn't fit.
 
-        A node is full for it where some resource runs short; for each resource, the smallest gaps are filled first.
+        A node is full for the pod if one resource is short; for each resource, the smallest gaps are filled first.
         """
         if not self._harmless and not self._leaving:
             return 0

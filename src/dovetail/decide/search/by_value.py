@@ -1,9 +1,9 @@
 """The cost command of greatest value that a round can find in bounded time (spec section 21).
 
-Value = savings per hour - what its disturbance has to save. Proposals come from `growth`; every one is judged as a
-command of its own, by the exact simulation and all gates. What sections 5 and 8 alone would have found is always among
-those compared, so it is never worse. Ties go to fewer pods, then to names. Bounded by pods placed, never by time. Sits
-in decide, above the two methods for cost, whose place it takes.
+Value = savings per hour - what its disruption has to save. Proposals come from `growth`; each is judged as a command of
+its own, by the exact simulation and all gates. The command that sections 5 and 8 alone would find is always compared
+too, so the result is never worse. Ties go to fewer pods, then to names. Bounded by pods placed, never by time. Sits in
+decide, above the two methods for cost, which it replaces.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,12 +39,12 @@ _SEVERAL: Final = Refusal(gate=Gate.NEW_NODES, why="It opens several new nodes."
 
 
 def run_several(context: RoundContext) -> MethodRun:
-    """Return the best command where it takes several nodes."""
+    """Return the best command if it removes several nodes."""
     return _run(context, Method.MULTI_NODE)
 
 
 def run_one(context: RoundContext) -> MethodRun:
-    """Return the best command where it takes one node."""
+    """Return the best command if it removes one node."""
     return _run(context, Method.SINGLE_NODE)
 
 
@@ -66,7 +66,7 @@ def _run(context: RoundContext, method: Method) -> MethodRun:
 
 
 def best_of(context: RoundContext) -> Found:
-    """Return the best move of a round; looked for once."""
+    """Return the best move of a round; searched once."""
     known = context.searched
     if known is None:
         known = context.searched = _search(context)
@@ -101,7 +101,7 @@ def _search(context: RoundContext) -> Found:
 
 
 def _of_wasteful(context: RoundContext, candidates: Sequence[NodeFacts]) -> Move | None:
-    """Return the best move of nodes that have wasted enough each (section 22): then any of them may go together."""
+    """Return the best move of nodes that have each wasted enough (section 22): any of them may go together."""
     wasteful = [facts for facts in candidates if has_wasted_enough(context.sources((facts,)))]
     if not wasteful:
         return None
@@ -119,7 +119,7 @@ def _split(
     order: Sequence[int],
     growth: Callable[[Callable[[Chosen], Value]], Growth],
 ) -> None:
-    """Try smaller machines for what would open new nodes, or might: several small ones may cost less than one big."""
+    """Try smaller machines for moves that open new nodes, or might: several small ones may cost less than a big one."""
     limits = sums.each_at_most((), order)
     likely = sorted(range(len(order)), key=lambda at: (-limits[at], at))[:SPLIT_ALONE_MAX]
     sets = [best, *((order[at],) for at in likely if limits[at] > 0)]
@@ -139,7 +139,7 @@ def _split(
 
 
 class _Judges:
-    """Judges sets of candidates, each once, and remembers the best."""
+    """Judges sets of candidates, each once, and keeps the best."""
 
     def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts]) -> None:
         self._context, self._candidates = context, candidates
@@ -159,12 +159,12 @@ class _Judges:
         return [chosen for (chosen, _), outcome in self._known.items() if isinstance(outcome, Move)]
 
     def could_be_beaten(self) -> bool:
-        """Return whether some set could be worth more than the best so far; in a packed cluster none is."""
+        """Return whether some set could be worth more than the best so far; in a packed cluster none can."""
         best = 0.0 if self.best is None else max(0.0, float(self.best.approved.value / UNIT))
         return ValueBound(self._context, self._candidates).at_most(best) > best + SLACK
 
     def opens_none(self, chosen: Chosen) -> bool:
-        """Return whether a set is known to go without any new node."""
+        """Return whether a set is known to need no new node."""
         known = self._known.get((chosen, ()))
         return isinstance(known, Move) and not known.new_nodes
 
@@ -173,7 +173,7 @@ class _Judges:
         if len(chosen) > self._context.settings.batch_maximum:
             return False
         if len(chosen) > 1 and any(self._candidates[place].surges for place in chosen):
-            return False  # what needs a rolling update goes alone (spec section 20)
+            return False  # a node that needs a rolling update is handled alone (spec section 20)
         used: dict[str, int] = {}
         for place in chosen:
             pool = self._candidates[place].pool_name
@@ -181,7 +181,7 @@ class _Judges:
         return all(count <= self._left.get(pool, 0) for pool, count in used.items())
 
     def is_spent(self, work: Sequence[int]) -> bool:
-        """Return whether the search has had its share, or has found nothing for long."""
+        """Return whether the search has used up its effort, or has found nothing for a while."""
         self._searching = True
         if self.best is None and self._judged >= HOPELESS_MAX:
             return True
@@ -190,7 +190,7 @@ class _Judges:
         return self._judged >= JUDGED_MAX or self._work >= WORK_MAX
 
     def value(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Value:
-        """Return what a set is worth as one command, in dollars per hour; None where a gate is closed."""
+        """Return the value of a set as one command, in dollars per hour; None if a gate refuses it."""
         outcome = self.judge(chosen, launchable)
         return float(outcome.approved.value / UNIT) if isinstance(outcome, Move) else None
 
@@ -222,7 +222,7 @@ class _Judges:
             self.best = move
 
     def ask_as_ever(self) -> None:
-        """Ask what sections 5 and 8 ask: the largest prefix of the order that opens one node at most; else one node."""
+        """Ask as sections 5 and 8 do: the largest prefix of the order that opens at most one node; else one node."""
         order = list(range(len(self._candidates)))
         taken: list[int] = []
         for place in order:

@@ -1,12 +1,12 @@
-"""What no command could be worth more than, whatever goes and whatever comes: a bound by prices on resources.
+"""An upper bound on the value of any commands, by prices on resources.
 
-Give every resource a price, so that no machine that could be launched is worth more than it costs. A node's pods are
-then worth what they ask for, and so is the room that the others have for them. A node that goes gains no more than its
-own worth less that of its pods, and a node that stays takes in no more than its room is worth; the sum over all nodes
-bounds every set of nodes, over any number of rounds. It holds for all such prices, so the least sum that a short search
-finds is a bound too (weak duality; no solver is needed). Room that whole pods can't fill is worth nothing. Labels,
-taints, topology, DaemonSets, budgets and whole machines only ever make it worse. Rounded numbers: it skips work and
-says how good a plan is, and approves nothing. Sits in decide, below the search.
+Give every resource a price so that no launchable machine is worth more than it costs. A node's pods are then worth what
+they request, and so is the room that other nodes have for them. Removing a node gains at most its own price less the
+worth of its pods, and a node that stays takes in at most the worth of its room; the sum over all nodes bounds every set
+of nodes, over any number of rounds. It is a bound for all such prices, so a short search takes the least sum it finds
+(weak duality; no solver is needed). Room that whole pods can't fill is worth nothing. Labels, taints, topology,
+DaemonSets, budgets and whole machines only lower the true value. Uses rounded numbers: it skips work and says how good
+a plan is, and approves nothing. Sits in decide, below the search.
 """
 
 import math
@@ -39,7 +39,7 @@ class ValueBound:
     """The bound for one set of candidates; arrays have one row per node, machine or kind of pod."""
 
     def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
-        """Start a search; `free`: the nodes have to save no more than what waste lets pass (section 22)."""
+        """Start a search; `free`: the nodes have to save only what is required after enough waste (section 22)."""
         frame = context.snapshot.frame
         placed = [(facts, place) for facts in candidates if (place := context.index_of(facts)) >= 0]
         places = [place for _, place in placed]
@@ -72,9 +72,9 @@ class ValueBound:
         self._machines = _Rooms(self._sizes, self._needs)
 
     def at_most(self, enough: float = 0.0) -> float:
-        """Return what all commands together could be worth at best, in dollars per hour.
+        """Return an upper bound on the value of all commands together, in dollars per hour.
 
-        `enough`: once the bound is as low as this, it is not made any lower.
+        `enough`: stop once the bound is this low.
         """
         best = float(self._worth[self._worth > 0].sum())
         alone = self._alone
@@ -100,7 +100,7 @@ class ValueBound:
 
     @property
     def _alone(self) -> Floats:
-        """Return the cheapest price of one unit of each resource, if a machine were bought for it alone."""
+        """Return the lowest unit price of each resource, as if a machine were bought for it alone."""
         shares = np.divide(
             self._prices[:, None], self._sizes, out=np.full(self._sizes.shape, np.inf), where=self._sizes > 0
         )
@@ -117,17 +117,17 @@ class ValueBound:
 
 
 def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
-    """Return what a node's going would be worth for nothing, in dollars per hour."""
+    """Return the value of removing a node without a replacement, in dollars per hour."""
     if free:
         return facts.price / UNIT - context.settings.waste_floor / UNIT * facts.disruption_cost_float(context.now)
-    if context.waits_for_jobs(facts):
+    if context.haste.waits_for_jobs(facts):
         return -float(UNPAYABLE)
-    required, unit = context.asked_savings(facts)
+    required, unit = context.haste.asked_savings(facts)
     return facts.price / UNIT - required / (unit * UNIT)
 
 
 def _usable(rooms: Floats, needs: Floats) -> Floats:
-    """Return how much of each resource of each room whole pods can fill at most: sums of what they ask for."""
+    """Return how much of each resource of each room whole pods can fill at most: sums of their requests."""
     found = rooms.copy()
     for index in range(rooms.shape[1]):
         asks = sorted({int(amount) for amount in needs[:, index] if amount > 0})
@@ -143,7 +143,7 @@ def _usable(rooms: Floats, needs: Floats) -> Floats:
 
 
 def _sums_up_to(amounts: Sequence[int], most: int) -> npt.NDArray[np.int64]:
-    """Return, for every number up to one, the greatest sum of amounts that is no greater; each counts any often."""
+    """Return, for every number up to a limit, the greatest sum of amounts not above it; amounts may repeat."""
     bits, mask = 1, (1 << (most + 1)) - 1
     for amount in amounts:
         step = amount
@@ -157,7 +157,7 @@ def _sums_up_to(amounts: Sequence[int], most: int) -> npt.NDArray[np.int64]:
 
 
 class _Rooms:
-    """Rooms, and what the best pods for each could be worth in it."""
+    """Rooms, and an upper bound on the worth of the pods in each."""
 
     def __init__(self, rooms: Floats, needs: Floats) -> None:
         rooms = _usable(rooms, needs)
@@ -167,7 +167,7 @@ class _Rooms:
         self._rooms, self._fits, self._used, self._needs = rooms[used], fits[used], used, needs
 
     def worth(self, prices: Floats) -> Floats:
-        """Return no less than the pods in each room could be worth: by all resources, and by each one alone."""
+        """Return an upper bound on the worth of the pods in each room: by all resources, and by each one alone."""
         pods = self._needs @ prices
         best: Floats = self._rooms @ prices
         for index in range(len(prices)):

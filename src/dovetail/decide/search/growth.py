@@ -1,8 +1,8 @@
-"""Looks for the set of greatest value: sets grow along orders, then one node is dropped or exchanged for another.
+"""Searches for the set of greatest value: sets grow along orders, then single nodes are dropped or exchanged.
 
-Knows places of candidates, a bound on what a set could be worth (`Sums`) and a judge that says what it is worth;
-nothing of clusters. Bounded by what is judged, not by time: the same question always takes the same way. Sits in
-decide, below `by_value`.
+Knows indexes of candidates, a bound on the value of a set (`Sums`) and a judge that returns its value; nothing of
+clusters. Bounded by what is judged, not by time: the same question always takes the same path. Sits in decide, below
+`by_value`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,23 +30,23 @@ _EPSILON: Final = 1e-9
 
 
 class Bound(Protocol):
-    """What sums say of sets."""
+    """Bounds on the value of sets, from sums."""
 
     def at_most(self, chosen: Sequence[int]) -> float:
-        """Return what a set could be worth at best."""
+        """Return an upper bound on the value of a set."""
         ...
 
     def prefixes_at_most(self, order: Sequence[int]) -> Sequence[float]:
-        """Return the same of every prefix."""
+        """Return the bound for every prefix."""
         ...
 
     def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> Sequence[float]:
-        """Return the same of a set with each of some others."""
+        """Return the bound for a set with each of some other nodes added."""
         ...
 
 
 class Growth:
-    """One search. `judge` gives a set's value, or None; `fits`: whether budgets allow a set; `spent`: stop now."""
+    """One search. `judge` returns a set's value, or None; `fits`: whether budgets allow a set; `spent`: stop now."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Growth:
         return self.best
 
     def _try(self, places: Sequence[int]) -> float | None:
-        """Judge a set; remember it where it is the best so far."""
+        """Judge a set; keep it if it is the best so far."""
         chosen = tuple(sorted(places))
         value = self._judge(chosen)
         if value is not None and value > self.best_value + _EPSILON:
@@ -101,7 +101,7 @@ class Growth:
         self._grow(list(allowed[:size]), value, allowed[size:])
 
     def _allowed(self, order: Sequence[int]) -> list[int]:
-        """Keep of an order what budgets allow as one set."""
+        """Keep the nodes of an order that budgets allow as one set."""
         kept: list[int] = []
         misses = 0
         for place in order:
@@ -114,7 +114,7 @@ class Growth:
         return kept
 
     def _grow(self, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float]:
-        """Add nodes of an order as long as that adds value: several at once while it goes well, one by one else."""
+        """Add nodes of an order while that adds value: several at a time while it succeeds, else one by one."""
         at, chunk, skipped = 0, 4, 0
         while at < len(rest) and skipped < _SKIPS_MAX and not self._spent():
             more = [place for place in rest[at : at + chunk] if place not in chosen]
@@ -155,7 +155,7 @@ class Growth:
         rank = {place: at for at, place in enumerate(order)}
         least = self.best_value + _EPSILON
         found: list[tuple[float, list[int]]] = []
-        # Who comes last in the order is likeliest to be worth less than another.
+        # The last node in the order is likeliest to be worth less than another.
         for leaver in sorted(best, key=lambda place: -rank[place])[:_LEAVERS_MAX]:
             rest = [place for place in best if place != leaver]
             limit = self._bound.at_most(rest)

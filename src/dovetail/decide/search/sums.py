@@ -1,9 +1,9 @@
-"""What a set of nodes could be worth at best, by sums alone: a bound and orders for proposals, no decision.
+"""An upper bound on the value of a set of nodes, by sums alone, and orders for proposals; no decision.
 
-A node that goes takes its free room with it, and its pods need room elsewhere: together they are what its going
-consumes of the room that the cluster has. What is short of that has to be launched, and no launch is cheaper than the
-cheapest share of a machine. Labels, taints, topology and whole pods only ever make it worse. Rounded numbers: the exact
-simulation and the price gates judge what is proposed. Sits in decide, below the search.
+Removing a node removes its free room, and its pods need room elsewhere: together this consumes the cluster's room. What
+is missing has to be launched, and no launch is cheaper than the cheapest share of a machine. Labels, taints, topology
+and whole pods only lower the true value. Uses rounded numbers: the exact simulation and the price gates judge each
+proposal. Sits in decide, below the search.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ SIZES_MAX = 6
 
 
 class Sums:
-    """Candidates as rows: what each is worth and consumes. Sets are lists of their places."""
+    """Candidates as rows: the value and the consumption of each. Sets are lists of their indexes."""
 
     def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
         """Start with no node; `free`: their disruption is paid for already (section 22)."""
@@ -57,20 +57,20 @@ class Sums:
         self.least_launch = min(self._machines.values(), default=1e9)
 
     def at_most(self, chosen: Sequence[int]) -> float:
-        """Return what taking these away could be worth at best, in dollars per hour."""
+        """Return an upper bound on the value of removing these, in dollars per hour."""
         places = list(chosen)
         short = np.maximum(self.consumes[places].sum(axis=0) - self.room, 0.0)
         return float(self.worth[places].sum() - self._launch_at_least(short[None, :])[0])
 
     def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
-        """Return the same of every prefix of an order, the shortest first."""
+        """Return the bound for every prefix of an order, the shortest first."""
         places = list(order)
         short = np.maximum(np.cumsum(self.consumes[places], axis=0) - self.room, 0.0)
         best: list[float] = (np.cumsum(self.worth[places]) - self._launch_at_least(short)).tolist()
         return best
 
     def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
-        """Return the same of a set with each of some others added to it."""
+        """Return the bound for a set with each of some other nodes added."""
         places, more = list(chosen), list(others)
         base = self.consumes[places].sum(axis=0)
         short = np.maximum(base + self.consumes[more] - self.room, 0.0)
@@ -83,7 +83,7 @@ class Sums:
         return launch * self._scale
 
     def smaller(self) -> list[tuple[str, ...]]:
-        """Return sets of machines without the dearest, larger sets first: several small may cost less than one big."""
+        """Return sets of machines without the priciest, larger sets first: several small may cost less than one big."""
         steps = sorted(set(self._machines.values()))
         if len(steps) > SIZES_MAX:
             at = [round((index + 1) * (len(steps) - 1) / (SIZES_MAX + 1)) for index in range(SIZES_MAX)]
@@ -94,7 +94,7 @@ class Sums:
         ]
 
     def orders(self) -> list[list[int]]:
-        """Return orders in which sets may grow: most value first, for what it consumes or disturbs."""
+        """Return orders in which sets may grow: highest value per consumption or disruption first."""
         total = self.room + self.demand.sum(axis=0)
         scarce = np.where(total > 0, self.consumes.sum(axis=0) / np.maximum(total, 1.0), 0.0)
         shares = np.where(total > 0, self.consumes / np.maximum(total, 1.0), 0.0)
@@ -119,7 +119,7 @@ def _row(total: dict[int, int], count: int) -> Floats:
 
 
 def machine_prices(frame: Frame) -> dict[int, float]:
-    """Return the cheapest price of every machine that some pool could launch, by place."""
+    """Return the cheapest price of every machine that some pool could launch, by index."""
     prices: dict[int, float] = {}
     for template in frame.templates:
         for place in template.reqs.order:
@@ -131,7 +131,7 @@ def machine_prices(frame: Frame) -> dict[int, float]:
 
 
 def _unit_prices(frame: Frame, prices: dict[int, float], count: int) -> Floats:
-    """Return the cheapest price of one unit of each resource on a new machine; a fortune where none has any."""
+    """Return the lowest unit price of each resource on a new machine; a very high one if no machine has it."""
     unit = np.full(count, 1e9)
     allocatable = frame.machines.allocatable.astype(np.float64)
     width = allocatable.shape[1]

@@ -1,7 +1,7 @@
 """Requirements on labels: their algebra, as Karpenter's scheduler understands it.
 
 Decides which values of a label a requirement admits, what two of them admit together, and whether a set of requirements
-can be met by another. Doesn't know what the labels are on. Sits above `model.objects`,
+can be met by another. Doesn't know which objects carry the labels. Sits above `model.objects`,
 whose written forms it compiles. The scheduling kernel calls it in its inner loops, hence plain slotted values and set
 operations.
 """
@@ -32,7 +32,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 @lru_cache(maxsize=1 << 14)
 def _integer(text: str) -> int | None:
-    """Read a value as a 64-bit integer; ``None`` where it is none."""
+    """Read a value as a 64-bit integer; ``None`` if it is not one."""
     if not _INTEGER.fullmatch(text) or len(text) > 64:
         return None
     number = int(text)
@@ -40,7 +40,7 @@ def _integer(text: str) -> int | None:
 
 
 def _within(value: str, gte: int | None, lte: int | None) -> bool:
-    """Return whether a value keeps the bounds; where there are any, what is no integer doesn't."""
+    """Return whether a value is within the bounds; if there are any, a value that is not an integer is outside."""
     if gte is None and lte is None:
         return True
     number = _integer(value)
@@ -58,7 +58,7 @@ def _lowest(one: int | None, other: int | None) -> int | None:
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     """The values that a label may have: ``values``, or (``complement``) all but those, within inclusive bounds.
 
-    No value at all, without ``complement``, means that the label must not be there.
+    An empty ``values`` without ``complement`` means that the label must be absent.
     """
 
     key: str
@@ -70,9 +70,9 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
-        """Make one from a key, an operator and values; old names of labels are read as the new ones.
+        """Build a requirement from a key, an operator and values; deprecated label names become the current ones.
 
-        Gt and Lt become inclusive bounds. A bound that is no integer counts as 0; validation refuses those.
+        Gt and Lt become inclusive bounds. A bound that is not an integer counts as 0; validation refuses those.
         """
         return _made(key, operator, tuple(values), min_values)
 
@@ -82,17 +82,17 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return _made(spec.key, spec.operator, spec.values, spec.min_values)
 
     def operator(self) -> str:
-        """Return the operator that this comes down to; bounds alone count as Exists."""
+        """Return the equivalent operator; bounds alone count as Exists."""
         if self.complement:
             return "NotIn" if self.values else "Exists"
         return "In" if self.values else "DoesNotExist"
 
     def size(self) -> int:
-        """Return how many values are admitted; the largest integer stands for endless, less what is left out."""
+        """Return how many values are admitted; for a complement, the largest integer less the excluded values."""
         return INT_MAX - len(self.values) if self.complement else len(self.values)
 
     def lenient(self) -> bool:
-        """Return whether a node without the label will do: NotIn and DoesNotExist."""
+        """Return whether a node without the label is acceptable: NotIn and DoesNotExist."""
         return self.complement == bool(self.values)
 
     def has(self, value: str) -> bool:
@@ -102,7 +102,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def intersection(self, other: Requirement) -> Requirement:
-        """Return what both admit; the larger of the two minimum numbers of values stays."""
+        """Return the intersection; the larger of the two minValues is kept."""
         gte = _highest(self.gte, other.gte)
         lte = _lowest(self.lte, other.lte)
         min_values = _highest(self.min_values, other.min_values)
@@ -124,7 +124,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         return Requirement(key=self.key, complement=complement, values=values, gte=gte, lte=lte, min_values=min_values)
 
     def has_intersection(self, other: Requirement) -> bool:
-        """Return whether some value is admitted by both, without making the intersection."""
+        """Return whether some value is admitted by both, without building the intersection."""
         gte = _highest(self.gte, other.gte)
         lte = _lowest(self.lte, other.lte)
         if gte is not None and lte is not None and gte > lte:
@@ -143,7 +143,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_spec(self) -> tuple[SelectorRequirement, ...]:
-        """Write it as Karpenter does: bounds first, as Gte and Lte, and then without the values left out."""
+        """Write it as Karpenter does: bounds first, as Gte and Lte, and then without the excluded values."""
         if self.gte is not None or self.lte is not None:
             return tuple(
                 SelectorRequirement(key=self.key, operator=operator, values=(str(bound),), min_values=self.min_values)
@@ -157,7 +157,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __str__(self) -> str:
-        """Return ``key In [a b] >=5 minValues 2``; of many values the first five."""
+        """Return ``key In [a b] >=5 minValues 2``, with at most five values."""
         shown = sorted(self.values)
         if len(shown) > 5:
             shown[5:] = [f"and {len(shown) - 5} others"]
@@ -170,7 +170,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorError(ValueError):
-    """A word that is no operator on labels; says what to write instead."""
+    """An unknown operator; the message says what to write instead."""
 
 
 def _bound(values: tuple[str, ...]) -> int:
@@ -223,11 +223,11 @@ class Requirements:
 
     @staticmethod
     def from_labels(labels: Mapping[str, str]) -> Requirements:
-        """Make the requirements that exactly these labels meet."""
+        """Build the requirements that exactly these labels meet."""
         return Requirements(_made(key, "In", (value,), None) for key, value in labels.items())
 
     def add(self, *requirements: Requirement) -> Requirements:
-        """Return these and those together; on one key, the intersection."""
+        """Return these requirements with others added; requirements on the same key are intersected."""
         if not requirements:
             return self
         added = Requirements()
@@ -236,13 +236,13 @@ class Requirements:
         return added
 
     def union(self, other: Requirements) -> Requirements:
-        """Return the requirements of both; on one key, the intersection."""
+        """Return the requirements of both; requirements on the same key are intersected."""
         if not self._by_key:
             return other
         return self.add(*other._by_key.values())
 
     def get(self, key: str) -> Requirement | None:
-        """Return the requirement on a key, where there is one."""
+        """Return the requirement on a key, or None."""
         return self._by_key.get(key)
 
     def admits(self, labels: Mapping[str, str]) -> bool:
@@ -274,9 +274,10 @@ class Requirements:
         return True
 
     def compatible(self, other: Requirements, allow_undefined: AbstractSet[str] = _NOTHING) -> str | None:
-        """Return why ``other`` (a pod's) can't be met here (by a pool, a type, a node), or ``None`` where it can.
+        """Return why ``other`` (a pod's) can't be met here (by a pool, a type, a node), or ``None`` if it can.
 
-        A key that is not defined here will do where it is in ``allow_undefined`` or ``other`` doesn't need the label.
+        A key that is not defined here is acceptable if it is in ``allow_undefined`` or ``other`` doesn't need the
+        label.
         """
         if self.is_compatible(other, allow_undefined):
             return None
@@ -286,7 +287,7 @@ class Requirements:
         return self.intersects(other)
 
     def intersects(self, other: Requirements) -> str | None:
-        """Return which keys that both have admit no common value, or ``None`` where all do."""
+        """Return the keys that both have but that admit no common value, or ``None`` if there are none."""
         clashes = [
             f"{incoming} asked for, {existing} given"
             for key, incoming in other.items()
@@ -318,7 +319,7 @@ class Requirements:
         return self._by_key.keys()
 
     def _hint(self, key: str, allow_undefined: AbstractSet[str]) -> str:
-        """Return a label that may have been meant: one that contains the key or ends like it."""
+        """Return a label that was probably meant: one that contains the key or has the same ending."""
         ending = key.partition("/")[2] or key
         for known in (*sorted(allow_undefined), *sorted(self._by_key)):
             if key in known or known.endswith(ending):
@@ -371,7 +372,7 @@ def pod_requirements(
 ) -> Requirements:
     """Return a pod's requirements on its node: its selector, its first required term, its heaviest preferred one.
 
-    The last only with ``preferences``: Karpenter takes it for a must until it is relaxed. Fields are not looked at.
+    The last only with ``preferences``: Karpenter treats it as required until it is relaxed. matchFields is ignored.
     """
     requirements = Requirements.from_labels(node_selector)
     if node_affinity is None:

@@ -1,6 +1,6 @@
 """Label selectors, compiled: which labels a selector matches.
 
-Doesn't know what the labels are on. Sits above `model.objects`, whose written forms it compiles.
+Doesn't know which objects carry the labels. Sits above `model.objects`, whose written forms it compiles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dovetail.model.objects import LabelSelectorSpec, SelectorRequirement
 class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled label selector: equal selectors are equal values.
 
-    ``nothing`` is the selector that was not given (null), or can't be read, then with ``problem`` in words.
+    ``nothing``: the selector is null, or can't be read; then ``problem`` says why.
     """
 
     equal: tuple[tuple[str, str], ...] = ()
@@ -38,7 +38,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
                     wanted = entry.operator == "In"
                     expressions.append((entry.key, wanted, values, not wanted))
                 case "Exists" | "DoesNotExist" if not values:
-                    # Exists: no value is ruled out; DoesNotExist: none is among the wanted.
+                    # Exists: no value is excluded; DoesNotExist: no value is allowed.
                     missing = entry.operator == "DoesNotExist"
                     expressions.append((entry.key, missing, values, missing))
                 case _:
@@ -63,7 +63,7 @@ class LabelSelector(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def with_equal(self, pairs: Iterable[tuple[str, str]]) -> LabelSelector:
-        """Return the selector that also wants these labels, as matchLabelKeys adds them."""
+        """Return the selector that also requires these labels, as matchLabelKeys adds them."""
         return msgspec.structs.replace(self, equal=tuple(sorted({*self.equal, *pairs})))
 
 

@@ -1,4 +1,4 @@
-"""Which labels are well known, under which old names, and what a label may look like.
+"""The well-known labels, their deprecated names, and the syntax of labels.
 
 A leaf of the model: knows no object and no requirement.
 """
@@ -54,7 +54,7 @@ def well_known(provided: Iterable[str] = ()) -> frozenset[str]:
 
 
 def is_qualified_name(text: str) -> bool:
-    """Return whether a text can be the key of a label: a name, perhaps with a DNS domain and a slash before it."""
+    """Return whether a text is a valid label key: a name, optionally after a DNS domain and a slash."""
     prefix, slash, name = text.rpartition("/")
     if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return False
@@ -62,5 +62,5 @@ def is_qualified_name(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """Return whether a text can be the value of a label; the empty one can."""
+    """Return whether a text is a valid label value; the empty one is."""
     return not text or (len(text) <= 63 and _NAME.fullmatch(text) is not None)

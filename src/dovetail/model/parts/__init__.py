@@ -1,1 +1,1 @@
-"""The Kubernetes objects that `model.objects` gathers, by what they are about."""
+"""The Kubernetes objects that `model.objects` exports, by subject."""

@@ -1,7 +1,7 @@
-"""Objects that only some features of Karpenter look at: buffers and what they refer to, overlays, Services.
+"""Objects that only some features of Karpenter use: buffers and what they refer to, overlays, Services.
 
 Decides nothing: `scheduling.buffers`, `scheduling.launch.overlays` and `scheduling.pods.default_spread` read them. A
-cluster without these kinds works. Sits in the model; `model.objects` hands them on.
+cluster without these kinds works. Sits in the model; `model.objects` exports them.
 """
 
 from dovetail.model.parts.metadata import (
@@ -31,7 +31,7 @@ class DeploymentStrategy(ApiStruct, frozen=True):
 
 
 class DeploymentSpec(ApiStruct, frozen=True):
-    """What a Deployment's owner writes."""
+    """The specification of a Deployment."""
 
     replicas: int | None = None
     selector: LabelSelectorSpec | None = None
@@ -41,7 +41,7 @@ class DeploymentSpec(ApiStruct, frozen=True):
 
 
 class DeploymentStatus(ApiStruct, frozen=True):
-    """How a Deployment is doing."""
+    """The status of a Deployment."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -73,7 +73,7 @@ class Service(ApiStruct, frozen=True, tag_field="kind", tag="Service"):
 
 
 class NamedPodTemplate(ApiStruct, frozen=True, tag_field="kind", tag="PodTemplate"):
-    """A PodTemplate: a pod template that is an object by itself."""
+    """A PodTemplate: a pod template that is an object of its own."""
 
     metadata: ObjectMeta = ObjectMeta()
     template: PodTemplate = PodTemplate()
@@ -94,7 +94,7 @@ class ScalableReference(ApiStruct, frozen=True):
 
 
 class CapacityBufferSpec(ApiStruct, frozen=True):
-    """How much spare capacity to hold ready, in copies of a pod."""
+    """How much spare capacity to keep, in copies of a pod."""
 
     provisioning_strategy: str | None = None
     pod_template_ref: LocalReference | None = None
@@ -105,14 +105,14 @@ class CapacityBufferSpec(ApiStruct, frozen=True):
 
 
 class CapacityBufferStatus(ApiStruct, frozen=True):
-    """What Karpenter made of a buffer."""
+    """How Karpenter resolved a buffer."""
 
     replicas: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 
 class CapacityBuffer(ApiStruct, frozen=True, tag_field="kind", tag="CapacityBuffer"):
-    """Spare capacity for pods that are not there yet."""
+    """Spare capacity for pods that don't exist yet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CapacityBufferSpec = CapacityBufferSpec()
@@ -130,7 +130,7 @@ class NodeOverlaySpec(ApiStruct, frozen=True):
 
 
 class NodeOverlayStatus(ApiStruct, frozen=True):
-    """What Karpenter says of an overlay."""
+    """Karpenter's status of an overlay."""
 
     conditions: tuple[Condition, ...] = ()
 

@@ -17,11 +17,11 @@ Scalar = str | int | float | bool | None
 
 
 class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
-    """Base of all objects: immutable, keyword only, camelCase outside, snake_case inside, defaults left out."""
+    """Base of all objects: immutable, keyword only, camelCase in JSON, snake_case in Python, defaults omitted."""
 
 
 class OwnerReference(ApiStruct, frozen=True):
-    """Who made this object."""
+    """The owner of an object."""
 
     kind: str = ""
     name: str = ""
@@ -99,7 +99,7 @@ class NodeSelector(ApiStruct, frozen=True):
 
 
 class ResourceClaimName(ApiStruct, frozen=True):
-    """The name of a resource claim of a pod (dynamic resource allocation); that there is one is all that counts."""
+    """The name of a pod's resource claim (dynamic resource allocation); only its existence matters."""
 
     name: str = ""
 
@@ -113,7 +113,7 @@ class ResourceRequirements(ApiStruct, frozen=True):
 
 
 def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
-    """Return the condition of that type, if there is one."""
+    """Return the condition of that type, or None."""
     for entry in conditions:
         if entry.type == kind:
             return entry
@@ -121,6 +121,6 @@ def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """Return whether the condition of that type is there and True."""
+    """Return whether the condition of that type exists and is True."""
     entry = condition(conditions, kind)
     return entry is not None and entry.status == "True"

@@ -1,6 +1,6 @@
-"""Pods as the scheduler sees them, what makes them (DaemonSets and the like), and what guards them (PDBs).
+"""Pods as the scheduler sees them, the workloads that create them, and the PDBs that protect them.
 
-Decides nothing; only fields that some rule needs are here. Sits in the model; `model.objects` hands them on.
+Decides nothing; only fields that some rule needs are here. Sits in the model; `model.objects` exports them.
 """
 
 import msgspec
@@ -44,7 +44,7 @@ class NodeAffinity(ApiStruct, frozen=True):
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
-    """Pods near which (or far from which) a pod wants to be."""
+    """The pods that a pod wants to be near to, or away from."""
 
     topology_key: str = ""
     label_selector: LabelSelectorSpec | None = None
@@ -122,7 +122,7 @@ class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaimTemplate(ApiStruct, frozen=True):
-    """The claim that a generic ephemeral volume would make."""
+    """The claim that a generic ephemeral volume creates."""
 
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
@@ -172,13 +172,13 @@ class PodSpec(ApiStruct, frozen=True):
 
 
 class ActualResources(ApiStruct, frozen=True):
-    """What a running container has been given, as its kubelet reports it."""
+    """The resources of a running container, as its kubelet reports them."""
 
     requests: ResourceList = {}
 
 
 class ContainerStatus(ApiStruct, frozen=True):
-    """How a container is doing: only its resources matter here (resizing a pod in place)."""
+    """The status of a container: only its resources matter here (resizing a pod in place)."""
 
     name: str = ""
     resources: ActualResources | None = None
@@ -186,7 +186,7 @@ class ContainerStatus(ApiStruct, frozen=True):
 
 
 class PodStatus(ApiStruct, frozen=True):
-    """How a pod is doing."""
+    """The status of a pod."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -205,7 +205,7 @@ class Pod(ApiStruct, frozen=True, tag_field="kind", tag="Pod"):
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
-    """Which pods a PDB guards, and how many may be away."""
+    """Which pods a PDB protects, and how many may be unavailable."""
 
     selector: LabelSelectorSpec | None = None
     min_available: str | int | None = None
@@ -214,7 +214,7 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
-    """What the disruption controller of Kubernetes computed."""
+    """The status that Kubernetes' disruption controller computes."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0

@@ -1,4 +1,4 @@
-"""Karpenter's own objects: NodePools and NodeClaims, as written, right or wrong.
+"""Karpenter's own objects, NodePools and NodeClaims, as written, valid or not.
 
 Decides nothing: `api.policy` reads and checks a pool's policy, `api.manifests.pool_rules` the rest of it. Sits in the
 model; `model.objects` exports them.
@@ -40,7 +40,7 @@ class NodeClaimSpec(ApiStruct, frozen=True):
 
 
 class NodeClaimStatus(ApiStruct, frozen=True):
-    """What came of a NodeClaim."""
+    """The status of a NodeClaim."""
 
     node_name: str = ""
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -52,7 +52,7 @@ class NodeClaimStatus(ApiStruct, frozen=True):
 
 
 class NodeClaim(ApiStruct, frozen=True, tag_field="kind", tag="NodeClaim"):
-    """A machine asked for by Karpenter (or by us)."""
+    """A machine that Karpenter or Dovetail requested."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeClaimSpec = NodeClaimSpec()
@@ -74,9 +74,9 @@ class NodeClaimTemplate(ApiStruct, frozen=True):
 
 
 class BudgetSpec(ApiStruct, frozen=True):
-    """A disruption budget as written, right or wrong; `api.policy` reads and checks it.
+    """A disruption budget as written, valid or not; `api.policy` reads and checks it.
 
-    A field of the wrong type breaks this budget, which then allows nothing, and not the whole input (spec section 1).
+    A field of the wrong type breaks only this budget, which then allows nothing, not the whole input (spec section 1).
     """
 
     nodes: Scalar = None
@@ -89,7 +89,7 @@ class BudgetSpec(ApiStruct, frozen=True):
 
 
 class WindowSpec(ApiStruct, frozen=True):
-    """A window that allows, as written, right or wrong (spec section 14)."""
+    """An allow window as written, valid or not (spec section 14)."""
 
     schedule: Scalar = None
     duration: Scalar = None
@@ -97,14 +97,14 @@ class WindowSpec(ApiStruct, frozen=True):
 
 
 class PendingPodsSpec(ApiStruct, frozen=True):
-    """`health.pendingPods` as written, right or wrong (spec section 17)."""
+    """`health.pendingPods` as written, valid or not (spec section 17)."""
 
     count: Scalar = None
     lasting: Scalar = msgspec.field(default=None, name="for")
 
 
 class HealthSpec(ApiStruct, frozen=True):
-    """`health` as written, right or wrong (spec section 17)."""
+    """`health` as written, valid or not (spec section 17)."""
 
     not_ready_nodes: Scalar = None
     pending_pods: PendingPodsSpec | Scalar = None
@@ -112,7 +112,7 @@ class HealthSpec(ApiStruct, frozen=True):
 
 
 class RepairSpec(ApiStruct, frozen=True):
-    """A rule of `repair` as written, right or wrong (spec section 19)."""
+    """A rule of `repair` as written, valid or not (spec section 19)."""
 
     condition: Scalar = None
     status: Scalar = None
@@ -121,7 +121,7 @@ class RepairSpec(ApiStruct, frozen=True):
 
 
 class DisruptionSpec(ApiStruct, frozen=True):
-    """`spec.disruption` as written, right or wrong; `api.policy` reads and checks it."""
+    """`spec.disruption` as written, valid or not; `api.policy` reads and checks it."""
 
     consolidation_policy: Scalar = None
     consolidate_after: Scalar = None
@@ -137,7 +137,7 @@ class DisruptionSpec(ApiStruct, frozen=True):
 
 
 class NodePoolSpec(ApiStruct, frozen=True):
-    """What a pool's owner writes."""
+    """The specification of a pool."""
 
     template: NodeClaimTemplate = NodeClaimTemplate()
     disruption: DisruptionSpec = DisruptionSpec()
@@ -147,7 +147,7 @@ class NodePoolSpec(ApiStruct, frozen=True):
 
 
 class NodePoolStatus(ApiStruct, frozen=True):
-    """What Karpenter reports of a pool."""
+    """The status of a pool, as Karpenter reports it."""
 
     conditions: tuple[Condition, ...] = ()
     resources: ResourceList = {}
@@ -156,7 +156,7 @@ class NodePoolStatus(ApiStruct, frozen=True):
 class NodePool(ApiStruct, frozen=True, tag_field="kind", tag="NodePool"):
     """A pool of nodes with one template and one disruption policy.
 
-    `unread`: fields of the wrong type, which were left out (path, and a sentence): what they govern stays closed.
+    `unread`: the omitted fields of a wrong type (path and message); what they control stays closed.
     """
 
     metadata: ObjectMeta = ObjectMeta()

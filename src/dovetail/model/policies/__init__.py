@@ -1,1 +1,1 @@
-"""What a NodePool asks of disruption, once read: its policy, its controls, whether Dovetail manages it."""
+"""What a NodePool says about disruption, parsed: its policy, its controls, whether Dovetail manages it."""

@@ -1,6 +1,6 @@
-"""The controls of a pool beyond budgets, once read: windows that allow, health limits, repair rules.
+"""The controls of a pool other than budgets, parsed: allow windows, health limits, repair rules.
 
-Spec sections 13 to 19. `api.controls` reads them from a NodePool; decisions only look at them. Durations are
+Spec sections 13 to 19. `api.controls` reads them from a NodePool; decisions only use them. Durations are
 nanoseconds. A part with a `problem` could not be read and fails closed.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowWindow:
-    """A window in which its reasons may be acted on; no reasons: all. A broken one closes its reasons."""
+    """A window in which its reasons are allowed; no reasons: all. A broken window forbids its reasons."""
 
     index: int
     schedule: str = ""
@@ -25,13 +25,13 @@ class AllowWindow:
     problem: str | None = None
 
     def names(self, reason: Reason) -> bool:
-        """Return whether the window is about the reason."""
+        """Return whether the window applies to the reason."""
         return self.reasons is None or reason in self.reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingLimit:
-    """How many pods may be unschedulable for how long before the pool stops."""
+    """How many pods may be unschedulable, and for how long, before the pool stops."""
 
     count: int
     lasting: int
@@ -47,7 +47,7 @@ class Health:
     problem: str | None = None
 
     def not_ready_limit(self, nodes: int) -> int | None:
-        """Return how many of so many nodes may be NotReady; percent are rounded up. None: no limit."""
+        """Return how many of the nodes may be NotReady; percentages are rounded up. None: no limit."""
         if self.not_ready_nodes is None:
             return None
         amount = int(self.not_ready_nodes.removesuffix("%"))
@@ -56,7 +56,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRule:
-    """A node condition that makes a node a candidate for repair once it has had the status for so long."""
+    """A node condition that makes a node a candidate for repair once it has lasted long enough."""
 
     index: int
     condition: str

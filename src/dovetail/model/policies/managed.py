@@ -1,4 +1,4 @@
-"""Which NodePools are Dovetail's to act on: labelled `dovetail.dev/manage: "true"`, or named in the settings.
+"""Which NodePools Dovetail manages: those labelled `dovetail.dev/manage: "true"`, or named in the settings.
 
 Spec section 10. Sits in the model, for the controller, the planner and the commands that need no controller.
 """
@@ -11,15 +11,15 @@ from dovetail.model.settings import Settings
 
 
 def is_labelled(labels: Mapping[str, str]) -> bool:
-    """Return whether these labels of a NodePool give it to Dovetail."""
+    """Return whether the labels of a NodePool make it a managed one."""
     return labels.get(names.MANAGE) == "true"
 
 
 def is_managed(pool: NodePool, settings: Settings) -> bool:
-    """Return whether a NodePool is Dovetail's to act on."""
+    """Return whether Dovetail manages a NodePool."""
     return is_labelled(pool.metadata.labels) or pool.metadata.name in settings.pools
 
 
 def managed_pools(pools: Iterable[NodePool], settings: Settings) -> tuple[str, ...]:
-    """Return the names of the NodePools that are Dovetail's to act on, in the order given."""
+    """Return the names of the NodePools that Dovetail manages, in the order given."""
     return tuple(pool.metadata.name for pool in pools if is_managed(pool, settings))

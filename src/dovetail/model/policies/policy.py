@@ -1,8 +1,8 @@
-"""A pool's disruption policy once read: typed, defaulted, each value with its origin, broken budgets kept as broken.
+"""A pool's disruption policy, parsed: typed, defaulted, each value with its origin, broken budgets kept and marked.
 
 `api.policy.effective_policy` makes these from a NodePool; decisions only read them. Durations are nanoseconds, `None`
-where a duration may be Never. Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation,
-topology-budgets API Design, disruption-controls Proposed Spec.
+means Never. Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
+disruption-controls Proposed Spec.
 """
 
 from dataclasses import dataclass, field
@@ -29,9 +29,9 @@ class ConsolidationPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One budget of a pool. `problem` is set where it can't be used: it then allows 0 for `reasons`.
+    """One budget of a pool. If `problem` is set, it can't be used and allows 0 for `reasons`.
 
-    `per`: a rate budget (spec section 13); at most `nodes` nodes may begin to leave within any such span.
+    `per`: a rate budget (spec section 13); at most `nodes` nodes may start leaving within any such period.
     """
 
     index: int

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\+?[0-9]{1,64}")
 
 
 class ScheduleError(ValueError):
-    """A text that is no schedule: which part, what stands there, what is wrong with it, what to write instead."""
+    """A text that is not a schedule; the message says which part is wrong and what to write instead."""
 
     def __init__(self, field: str, value: str, reason: str, remedy: str) -> None:
         self.field = field
@@ -33,7 +33,7 @@ class ScheduleError(ValueError):
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """One of the five fields: its bounds, and the names that stand for its values, from the lowest."""
+    """One of the five fields: its bounds, and the names of its values, from the lowest."""
 
     name: str
     low: int
@@ -68,7 +68,7 @@ def _item(field: _Field, item: str) -> tuple[int, bool]:
     span, slash, step_text = item.partition("/")
     first, hyphen, last = span.partition("-")
     star = first in {"*", "?"}
-    if star:  # what follows a star up to the step is passed over, as the library does
+    if star:  # text between a star and the step is ignored, as in the library
         start, end = field.low, field.high
     else:
         start = _number(field, first, item)
@@ -107,7 +107,7 @@ def read_zone(name: str) -> tzinfo:
         return UTC
     try:
         return ZoneInfo(name)
-    except (ValueError, OSError, LookupError):  # unknown, badly written, or a folder of the database
+    except (ValueError, OSError, LookupError):  # unknown, malformed, or a directory of the time zone database
         raise ScheduleError(
             "time zone",
             name,

@@ -1,6 +1,6 @@
-"""Durations as integers of nanoseconds; ``None`` where a duration may be Never.
+"""Durations as integers of nanoseconds; ``None`` means Never.
 
-Decides how a duration is read and written: Go's whole syntax for annotations and the few units of each CRD field. Knows
+Parses and writes durations: Go's whole syntax for annotations, and the few units of each CRD field. Knows
 nothing of clocks. Sits at the bottom of the model.
 """
 
@@ -48,9 +48,9 @@ END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 def later(at: datetime, span: Duration) -> datetime:
-    """Return the moment so long after another, rounded up to microseconds; at most the end of time.
+    """Return the moment a duration after another, rounded up to microseconds and capped at the largest datetime.
 
-    A cluster may hold any time: a pod that "starts" in the year 9999 is protected until then, and is no fault.
+    A cluster may contain any time: a pod that "starts" in the year 9999 is protected until then, without an error.
     """
     try:
         return at + timedelta(microseconds=-(-span // 1000))
@@ -59,7 +59,7 @@ def later(at: datetime, span: Duration) -> datetime:
 
 
 class DurationError(ValueError):
-    """A text that is no duration; says the value and what to write instead."""
+    """A text that is not a duration; the message says what to write instead."""
 
     def __init__(self, value: object, remedy: str) -> None:
         self.value = value
@@ -119,7 +119,7 @@ _HOURS_MINUTES = re.compile(r"((?:[0-9]+[hm])|(?:[0-9]+h[0-9]+m))(?:0s)?")
 
 
 def parse_nillable(text: str, units: str = "smh") -> Nillable:
-    """Read a duration of such units, or the word Never, which gives ``None``."""
+    """Read a duration in these units, or the word Never, which gives ``None``."""
     if text == NEVER:
         return None
     try:
@@ -129,7 +129,7 @@ def parse_nillable(text: str, units: str = "smh") -> Nillable:
 
 
 def format_duration(duration: Nillable) -> str:
-    """Write a duration the short way: ``1h30m``, ``15s``, ``0s``, and ``Never`` for ``None``; Go reads it back."""
+    """Write a duration in short form: ``1h30m``, ``15s``, ``0s``, and ``Never`` for ``None``; Go can read it."""
     if duration is None:
         return NEVER
     shown = go_format(duration)

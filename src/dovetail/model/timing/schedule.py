@@ -1,13 +1,13 @@
 """Cron schedules: at which instants a schedule hits (spec section 7; docs/designs, budgets).
 
 Knows nothing of budgets, and takes the time as a parameter. Sits in the model, above `model.timing.cron`, which reads
-the fields; `model.timing.windows` builds windows on it.
+the fields; `model.timing.windows` builds windows from it.
 
 Schedules are read as Karpenter's cron library reads them. A hit is every instant whose wall clock, in the schedule's
-time zone, matches the fields: so a time that the clock skips doesn't happen, and one that comes twice happens at both
-offsets. Instants are whole seconds since 1970 inside; the days of a search are UTC days, on which (but for two a year)
-the offset stays the same, so that a hit is found by bisection in one sorted list of seconds. The library itself loses
-hits where the clock changes by half an hour or at midnight, depending on where the search starts; that is not repeated.
+time zone, matches the fields. A local time that a clock change skips is never hit, and one that occurs twice is hit
+twice. Internally, instants are whole seconds since 1970. A search goes by UTC days: on all but two a year the offset is
+constant, so a hit is found by bisection in one sorted list of seconds. The library itself misses hits where the clock
+changes by half an hour or at midnight, depending on where the search starts; Dovetail doesn't repeat that.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def seconds_of(instant: datetime) -> int:
 
 
 def instant_of(seconds: int) -> datetime:
-    """Return the instant so many seconds after 1970."""
+    """Return the instant of a number of seconds since 1970."""
     return _EPOCH + timedelta(seconds=seconds)
 
 
 class Schedule:
-    """When something happens: an immutable value, equal where the text is equal.
+    """When something happens: an immutable value, equal if the text is equal.
 
-    Either a wall-clock pattern in a time zone or, for ``@every``, a delay after whatever instant is asked about.
+    Either a wall-clock pattern in a time zone or, for ``@every``, a delay after the given instant.
     """
 
     __slots__ = (
@@ -109,7 +109,8 @@ class Schedule:
             if minutes[0] >> minute & 1
         )
         self._days, self._months, self._weekdays = days[0], months[0], weekdays[0]
-        # Both days restricted: either will do. One left open: both must match, so that the other decides.
+        # If both day fields are restricted, one match is enough. If one is open, both must match, so the other one
+        # decides.
         self._star = days[1] or weekdays[1]
         self._gap = max((later - earlier for earlier, later in pairwise(self._times)), default=0)
         self._possible = self._some_day_comes()
@@ -120,7 +121,7 @@ class Schedule:
         return _parsed(text)
 
     def possible(self) -> bool:
-        """Return whether it ever hits: 30 February doesn't."""
+        """Return whether it ever hits: 30 February never does."""
         return self._possible
 
     def _some_day_comes(self) -> bool:
@@ -132,21 +133,21 @@ class Schedule:
         )
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first hit strictly after an instant, in UTC; ``None`` if none comes this year or in five more."""
+        """Return the first hit strictly after an instant, in UTC; ``None`` if this year and the next five have none."""
         if self.every is not None:
             return instant_of(seconds_of(instant) + self.every)
         found = self.hit_from(seconds_of(instant) + 1)
         return None if found is None else instant_of(found)
 
     def prev_at_or_before(self, instant: datetime) -> datetime | None:
-        """Return the last hit at or before an instant, in UTC; ``None`` for ``@every``, or if five years saw none."""
+        """Return the last hit at or before an instant, in UTC; ``None`` for ``@every`` or if five years had none."""
         if self.every is not None:
             return None
         found = self.hit_until(seconds_of(instant))
         return None if found is None else instant_of(found)
 
     def hit_from(self, second: int) -> int | None:
-        """Return the first hit at or after a second since 1970; what `next_after` is made of."""
+        """Return the first hit at or after a second since 1970; the core of `next_after`."""
         if not self.possible():
             return None
         first = second // _DAY_SECONDS
@@ -157,12 +158,12 @@ class Schedule:
                 index = bisect_left(times, second - base, low, high)
                 if index < high:
                     found = base + times[index]
-                    # The last UTC day reaches into the year after in zones ahead of UTC.
+                    # In zones ahead of UTC, the last UTC day extends into the next year.
                     return found if day < last - 1 or instant_of(found).astimezone(self._tz).year <= last_year else None
         return None
 
     def hit_until(self, second: int) -> int | None:
-        """Return the last hit at or before a second since 1970; what `prev_at_or_before` is made of."""
+        """Return the last hit at or before a second since 1970; the core of `prev_at_or_before`."""
         if not self.possible():
             return None
         first = second // _DAY_SECONDS
@@ -174,7 +175,7 @@ class Schedule:
         return None
 
     def last_of_run(self, hit: int, seconds: int) -> int:
-        """Return the last hit of the same UTC day that is reached from one in steps of at most so many seconds."""
+        """Return the last hit of the same UTC day that is reachable in steps of at most `seconds`."""
         for base, times, low, high in self._pieces(hit // _DAY_SECONDS):
             index = bisect_left(times, hit - base, low, high)
             if index < high and base + times[index] - hit <= seconds:
@@ -186,7 +187,7 @@ class Schedule:
         return hit
 
     def endless(self, seconds: int) -> bool:
-        """Return whether hits follow each other within so many seconds for ever, where that is plain to see."""
+        """Return whether hits obviously follow each other within `seconds` for ever."""
         every_day = self._star and self._months == 0x1FFE and self._days == 0xFFFFFFFE and self._weekdays == 0x7F
         return (
             every_day
@@ -196,7 +197,7 @@ class Schedule:
         )
 
     def _pieces(self, day: int) -> list[tuple[int, Sequence[int], int, int]]:
-        """Return the hits of a UTC day, in order, as slices of sorted lists: (what to add, list, from, to)."""
+        """Return the hits of a UTC day, in order, as slices of sorted lists: (offset to add, list, from, to)."""
         if self._tz is UTC:
             return [(day * _DAY_SECONDS, self._times, 0, len(self._times))] if self._matches_day(day) else []
         start = day * _DAY_SECONDS
@@ -216,7 +217,7 @@ class Schedule:
         return pieces
 
     def _odd_day(self, day: int) -> tuple[int, ...]:
-        """Return the hits of a UTC day on which the clock is changed, by looking at each of its minutes."""
+        """Return the hits of a UTC day with a clock change, by checking each minute."""
         hits = self._odd.get(day)
         if hits is None:
             wanted = frozenset(self._times)
@@ -230,7 +231,7 @@ class Schedule:
         return hits
 
     def _offset(self, second: int) -> int:
-        """Return seconds that the wall clock is ahead of UTC."""
+        """Return how many seconds the wall clock is ahead of UTC."""
         shift = instant_of(second).astimezone(self._tz).utcoffset()
         assert shift is not None
         return shift // timedelta(seconds=1)
@@ -280,7 +281,7 @@ def _parsed(text: str) -> Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read the schedule of a budget: as `Schedule.parse`, but ``@every``, which has no fixed hits, is refused."""
+    """Read the schedule of a budget: as `Schedule.parse`, but refuse ``@every``, which has no fixed hits."""
     schedule = Schedule.parse(text)
     if schedule.every is not None:
         raise ScheduleError(

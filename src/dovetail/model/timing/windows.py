@@ -19,8 +19,8 @@ _Stretch: TypeAlias = tuple[datetime, datetime, bool, datetime | None]
 class Window:
     """The times within a duration after each hit of a schedule: the hit is inside, hit + duration outside.
 
-    A value: equal where schedule and duration are. It remembers the stretch of time around the last question in which
-    the answer stays the same, which nobody can tell from outside but by the clock.
+    A value: equal if schedule and duration are equal. It caches the period around the last question in which the answer
+    stays the same; this affects only speed.
     """
 
     __slots__ = ("_known", "duration_ns", "schedule")
@@ -35,7 +35,7 @@ class Window:
         return self._stretch(now)[2]
 
     def next_change(self, now: datetime) -> datetime | None:
-        """Return when, after now, it opens or closes; ``None`` if it won't in the next five years."""
+        """Return when it opens or closes next; ``None`` if it doesn't in the next five years."""
         return self._stretch(now)[3]
 
     def never_hits(self) -> bool:
@@ -54,7 +54,7 @@ class Window:
     def _measured(self, now: datetime) -> _Stretch:
         length, second = self.duration_ns // SECOND, seconds_of(now)
         schedule = self.schedule
-        if schedule.every is not None:  # counted from now - duration, so it is always over by now, or never
+        if schedule.every is not None:  # counted from now - duration, so the window is always closed by now, or never
             return now, FOREVER, schedule.every <= length, None
         if not length or not schedule.possible():
             return now, FOREVER, False, None
@@ -67,12 +67,12 @@ class Window:
         else:
             since = instant_of(last if active else last + length)
         change = self._closing(last + length) if last is not None and active else schedule.hit_from(second + 1)
-        if change is None:  # nothing for years; look again tomorrow
+        if change is None:  # nothing for years; check again tomorrow
             return since, now + timedelta(days=1), active, None
         return since, instant_of(change), active, instant_of(change)
 
     def _closing(self, end: int) -> int | None:
-        """Return the end of the stretch that closes at ``end`` unless a hit comes first or just then."""
+        """Return the end of the open period that closes at ``end`` unless another hit comes by then."""
         length, horizon = self.duration_ns // SECOND, end + HORIZON
         while end < horizon:
             last = self.schedule.hit_until(end)
@@ -95,5 +95,5 @@ class Window:
 
 @lru_cache(maxsize=1 << 14)
 def window(text: str, duration_ns: int) -> Window:
-    """Return the window of a schedule's text and a duration: one for all who ask, who so share what it remembers."""
+    """Return the window of a schedule and a duration; callers share one instance and its cache."""
     return Window(Schedule.parse(text), duration_ns)

@@ -1,8 +1,8 @@
 """New nodes while they are being filled: requirements narrow, types drop out, until nothing more fits.
 
 A `Claim` starts from a pool's template; each pod that joins narrows its requirements (its own, its volumes', the
-domains that topology leaves) and what room its types must have. What a step leads to is remembered across
-simulations. It knows nothing of nodes that exist; `scheduling.packer` decides in which order claims are asked.
+domains that topology leaves) and increases the room that its types must have. The result of each step is cached across
+simulations. Knows nothing of existing nodes; `scheduling.packer` decides in which order claims are tried.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,11 +22,11 @@ from dovetail.scheduling.topology.states import GroupState
 
 
 class ReservedError(Exception):
-    """A reserved offering exists but can't be had in this pass: the pod waits, nothing is relaxed for it."""
+    """A reserved offering exists but isn't available in this pass: the pod waits, nothing is relaxed for it."""
 
 
 class Claim:
-    """A new node in the making."""
+    """A new node while it is being filled."""
 
     __slots__ = (
         "counted",
@@ -67,7 +67,7 @@ class Claim:
 
 
 def put_in_order(claims: list[Claim], *grown: Claim) -> None:
-    """Put the new nodes with the fewest pods first, where one has come or grown since; equals stay in their order."""
+    """Sort the new nodes by number of pods after one was added or grew; ties keep their order."""
     for claim in grown:
         at, count = claims.index(claim), len(claim.pods)
         del claims[at]
@@ -116,7 +116,7 @@ class Reservations:
         self._left[reservation] = self._left.get(reservation, 0) + 1
 
     def offered(self, claim: Claim, kinds: Iterable[Sequence[Offering]], reqs: ReqSet) -> list[Offering] | None:
-        """Return the reserved offerings that the claim would hold; None where only used-up ones would do."""
+        """Return the reserved offerings that the claim would hold; None if only exhausted ones match."""
         with_room = full = other = False
         found: list[Offering] = []
         for offerings in kinds:
@@ -143,7 +143,7 @@ class Reservations:
         return found
 
     def hold(self, claim: Claim, wanted: Sequence[Offering]) -> None:
-        """Move the claim's slots from what it held to what it wants."""
+        """Release the slots that the claim held and take the new ones."""
         held = self._held.setdefault(claim.number, set())
         marks = {offering.reservation_id for offering in wanted}
         for mark in sorted(marks - held):
@@ -154,7 +154,7 @@ class Reservations:
 
 
 class ClaimRules:
-    """Return whether a pod may join a claim, for one simulation."""
+    """The rules by which pods join claims, for one simulation."""
 
     def __init__(self, frame: Frame, states: Mapping[int, GroupState], *, strict_reserved: bool) -> None:
         self.frame = frame
@@ -163,12 +163,12 @@ class ClaimRules:
         self.reservations = Reservations(frame, strict=strict_reserved) if frame.machines.has_reserved else None
 
     def credit(self, reservation: str) -> None:
-        """Count one more free slot of a reservation: that of a node which goes first."""
+        """Count one more free slot of a reservation: that of a node that is removed first."""
         if self.reservations is not None:
             self.reservations.credit(reservation)
 
     def fit(self, claim: Claim, variant: Variant, *, best_effort: bool = False) -> Fit | None:
-        """Return what the claim becomes when a pod of the variant joins; None where it can't."""
+        """Return what the claim becomes when a pod of the variant joins; None if it can't."""
         if not variant.templates[claim.template.index]:
             return None
         base = self.machines.merged(claim.reqs, variant.reqs)
@@ -234,7 +234,7 @@ class ClaimRules:
         return Fit(reqs, types, reserved, relaxed=relaxed)
 
     def short_values(self, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
-        """Return the keys whose minValues these types don't reach; remembered across simulations."""
+        """Return the keys whose minValues these types don't reach; cached across simulations."""
         memo = self.frame.short_values
         mark = (reqs.id, types)
         found = memo.get(mark)
@@ -263,7 +263,7 @@ class ClaimRules:
     def _narrow(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet | None:
         wanted = Requirements(entries)
         tight = base.reqs.union(wanted)
-        # Each rule chose from the node's domains by itself; together they may leave none.
+        # Each rule chose from the node's domains independently; together they may leave none.
         if not base.reqs.is_compatible(tight, self.machines.known):
             return None
         for entry in entries:
@@ -274,7 +274,7 @@ class ClaimRules:
 
 
 def _with_ports(claim: Claim, variant: Variant, types: TypeBits) -> TypeBits:
-    """Return the types on which neither the claim's pods nor daemons use a wanted host port."""
+    """Return the types on which neither the claim's pods nor daemons use a requested host port."""
     if ports_clash(variant.ports, claim.ports):
         return 0
     for group in claim.template.groups:
@@ -292,14 +292,14 @@ def _lowered(reqs: ReqSet, key: str, seen: int) -> Requirement:
 
 
 def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
-    """Return the requirements of a finished claim: reserved offerings that it holds are asked for by name."""
+    """Return the requirements of a finished claim; reserved offerings that it holds are named."""
     machines = claim.reqs.table
     if not claim.reserved:
         return claim.reqs
     group = claim.template.pool.spec.template.spec.node_class_ref.group
     entries = [Requirement.of(names.CAPACITY_TYPE, "In", (names.RESERVED,))]
     marks = tuple(offering.reservation_id for offering in claim.reserved)
-    # Only a provider can name the label of its reservations; upstream writes an empty one where none has.
+    # Only a provider can name the label of its reservations; upstream writes an empty one if no provider does.
     if group == RESERVATION.partition("/")[0] or unnamed:
         key = RESERVATION if group == RESERVATION.partition("/")[0] else ""
         entries.append(Requirement(key=key, values=frozenset(marks)))
@@ -307,7 +307,7 @@ def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
 
 
 def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
-    """Return what the claim must have room for: its pods, and the least that its daemons take on any type left."""
+    """Return the resources the claim needs: its pods, and the least that its daemons take on any remaining type."""
     total = {frame.resources.names[column]: amount for column, amount in claim.total.items()}
     least: dict[str, int] = {}
     for group in claim.template.groups:
@@ -323,9 +323,9 @@ def final_requests(claim: Claim, frame: Frame) -> dict[str, int]:
 
 
 def kept_preferences(claim: Claim) -> tuple[str, ...]:
-    """Return the preferences that pods still held when they were placed on a new node.
+    """Return the preferences that pods still had when they were placed on a new node.
 
-    Without them an existing node might have sufficed.
+    Without these preferences an existing node might have been enough.
     """
     found = []
     for pod, variant in zip(claim.pods, claim.variants, strict=True):
@@ -336,5 +336,5 @@ def kept_preferences(claim: Claim) -> tuple[str, ...]:
 
 
 def sorted_types(types: TypeBits, reqs: ReqSet) -> list[int]:
-    """Return the types that may come, by cheapest launch price under the requirements, then name."""
+    """Return the possible types, by cheapest launch price under the requirements, then name."""
     return [place for place in reqs.order if types >> place & 1]

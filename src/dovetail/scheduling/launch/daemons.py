@@ -1,7 +1,7 @@
-"""DaemonSets: the pod that each would put on a node, and what that takes from nodes that exist and from new ones.
+"""DaemonSets: the pod that each would put on a node, and its overhead on existing and new nodes.
 
-The requests come from the newest pod of the DaemonSet, the required node affinity from its template; the template alone
-where there is no pod yet (facts: Simulation). On a node that exists only what has not come yet is held back.
+The requests come from the newest pod of the DaemonSet and the required node affinity from its template; without a pod,
+everything comes from the template. On an existing node, room is reserved only for daemon pods that are still missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ def daemons_of(
 ) -> tuple[Daemon, ...]:
     """Return the expected pods of all DaemonSets; `pods` are the daemon pods of the cluster.
 
-    `ignore_claims`: DaemonSets with resource claims are not expected anywhere, as with Karpenter's own default.
+    `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
     """
     newest: dict[str, Pod] = {}
     for pod in pods:
@@ -62,7 +62,7 @@ def _has_claims(item: DaemonSet, pod: Pod | None) -> bool:
 
 
 class Daemons:
-    """Keeps the last answer: daemon pods come and go with nodes, not with other pods."""
+    """Caches the last answer: daemon pods change with nodes, not with other pods."""
 
     __slots__ = ("_found", "_ignoring", "_pods", "_sets")
 
@@ -73,7 +73,7 @@ class Daemons:
         self._ignoring = True
 
     def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod], *, ignore_claims: bool) -> tuple[Daemon, ...]:
-        """Return the expected pods of all DaemonSets, read anew where one of these is not the very same as before."""
+        """Return the expected pods of all DaemonSets; recomputed if one of these objects changed."""
         same = ignore_claims == self._ignoring and are_the_same(daemon_sets, self._sets)
         if not (same and are_the_same(pods, self._pods)):
             self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
@@ -110,7 +110,7 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 
 def _defaulted(spec: PodSpec) -> PodSpec:
-    """Return a template as the API server would default it in a pod: limits stand in for requests that are missing."""
+    """Return a template with the API server's defaults for a pod: limits replace missing requests."""
 
     def filled(container: Container) -> Container:
         given = container.resources
@@ -125,10 +125,10 @@ def _defaulted(spec: PodSpec) -> PodSpec:
 
 
 class DaemonTerms:
-    """Which required term of each daemon counts.
+    """Which required affinity term of each daemon counts.
 
-    Upstream drops a term for good at the first pool and type that it doesn't go with, for all later pools, types and
-    nodes; the profile `karpenter-1.15` repeats that, the default profile tries every term every time.
+    Upstream drops a term at the first pool and type that it doesn't match, also for all later pools, types and nodes.
+    The profile `karpenter-1.15` repeats that; the default profile tries every term every time.
     """
 
     def __init__(self, daemons: Sequence[Daemon], *, sticky: bool) -> None:
@@ -155,7 +155,7 @@ class DaemonTerms:
         return False
 
     def for_nodes(self, place: int) -> tuple[tuple[Toleration, ...], tuple[Requirements, ...]]:
-        """Return tolerations and terms to use on nodes that exist; Karpenter looks at one term only."""
+        """Return tolerations and terms to use on existing nodes; Karpenter uses one term only."""
         daemon = self.daemons[place]
         tolerations = (
             (*daemon.tolerations, TOLERATE_PREFERENCES) if self._eager or not self.sticky else daemon.tolerations

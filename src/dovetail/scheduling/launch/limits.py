@@ -1,4 +1,4 @@
-"""What is left of the pools' limits, with all nodes that stay and without those that a simulation takes away.
+"""What is left of the pools' limits, without the nodes that a simulation removes.
 
 Sits in scheduling, below the snapshot.
 """
@@ -24,7 +24,7 @@ class PoolLimits:
                 _take(self._left[at], state.capacity, -1)
 
     def left_without(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
-        """Return what each template's pool has left once these nodes are gone; the caller may change it."""
+        """Return what each template's pool has left once these nodes are gone; the caller may modify it."""
         left = {at: dict(amounts) for at, amounts in self._left.items()}
         for index in removed if left else ():
             state = self._states[index]

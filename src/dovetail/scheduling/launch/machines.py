@@ -1,8 +1,8 @@
-"""Instance types and their offerings as arrays, and interned requirement sets that remember what they admit.
+"""Instance types and their offerings as arrays, and interned requirement sets that cache what they admit.
 
-A `ReqSet` is a set of requirements seen before; it remembers, computed once, which types meet it, in which price
-order, and what a launch of each would cost. Narrowing one set by another is a lookup after the first time. Knows
-nothing of pods, pools or nodes; `scheduling.claims` grows new nodes with it.
+A `ReqSet` is an interned set of requirements; it caches which types meet it, their price order, and the launch price of
+each. Narrowing one set by another is a lookup after the first time. Knows nothing of pods, pools or nodes;
+`scheduling.launch.claims` builds new nodes with it.
 """
 
 from bisect import bisect_left
@@ -37,7 +37,7 @@ def bits_of(mask: Mask) -> TypeBits:
 
 
 def places_of(bits: TypeBits) -> list[int]:
-    """Return the places of the bits that are set, in order."""
+    """Return the positions of the set bits, in order."""
     found = []
     while bits:
         lowest = bits & -bits
@@ -47,7 +47,7 @@ def places_of(bits: TypeBits) -> list[int]:
 
 
 class Steps:
-    """Which types have at least so much of something: a table of thresholds, searched by bisection."""
+    """Which types have at least a given amount of a resource: a table of thresholds, searched by bisection."""
 
     __slots__ = ("_bits", "_values")
 
@@ -72,7 +72,7 @@ class Steps:
 
 
 class Resources:
-    """Columns of resources: each name's place in the integer matrices. Grows while a snapshot is read."""
+    """The column of each resource in the integer matrices. Grows while a snapshot is read."""
 
     __slots__ = ("index", "names")
 
@@ -83,7 +83,7 @@ class Resources:
             self.column_of(name)
 
     def column_of(self, name: str) -> int:
-        """Return the column of a resource, a new one where it was not seen before."""
+        """Return the column of a resource; add one if it is new."""
         found = self.index.get(name)
         if found is None:
             found = self.index[name] = len(self.names)
@@ -120,7 +120,7 @@ class ReqSet:
 
     @property
     def types(self) -> TypeBits:
-        """Return the types that meet the requirements and have an available offering that does."""
+        """Return the types that meet the requirements and have an available offering that meets them."""
         if self._types is None:
             mask = self.table.offered_types(self.offered)
             for entry in self.reqs:
@@ -131,7 +131,7 @@ class ReqSet:
 
     @property
     def offered(self) -> Mask:
-        """Return the offerings, available or not, that go with the requirements."""
+        """Return the offerings, available or not, that are compatible with the requirements."""
         if self._offered is None:
             self._offered = self.table.offering_mask(self.reqs)
         return self._offered
@@ -157,7 +157,7 @@ class ReqSet:
         return found
 
     def goes_with(self, offering: Offering) -> bool:
-        """Return whether the offering goes with the requirements."""
+        """Return whether the offering is compatible with the requirements."""
         zone, capacity = self.reqs.get(names.ZONE), self.reqs.get(names.CAPACITY_TYPE)
         if zone is not None and not zone.has(offering.zone):
             return False
@@ -176,14 +176,14 @@ class ReqSet:
 
     @property
     def serialised(self) -> tuple[SelectorRequirement, ...]:
-        """Return the requirements as Karpenter writes them, the placeholder of the host name left out."""
+        """Return the requirements as Karpenter writes them, without the placeholder of the host name."""
         if self._serialised is None:
             self._serialised = Requirements(e for e in self.reqs if e.key != names.HOSTNAME).to_spec()
         return self._serialised
 
 
 def type_requirements(kind: InstanceType) -> Requirements:
-    """Return the labels that a type gives its nodes; what the catalogue leaves out follows from name and offerings."""
+    """Return the labels of a type's nodes; what the catalogue omits follows from its name and offerings."""
     reqs = Requirements.from_spec(kind.requirements)
     missing: list[Requirement] = []
     if names.INSTANCE_TYPE not in reqs:
@@ -224,14 +224,14 @@ class Machines:
         self._narrowed: dict[tuple[int, Requirement], ReqSet] = {}
 
     def kind_of(self, name: str, pool: str) -> InstanceType | None:
-        """Return a type as a pool sees it; None where there is none of that name."""
+        """Return a type as a pool sees it; None if there is none of that name."""
         place = self._variants.get((name, pool))
         if place is None:
             place = self.place.get(name)
         return None if place is None else self.kinds[place]
 
     def of_pool(self, pool: str) -> TypeBits:
-        """Return the types that a pool sees: its own variants and the types of which it has none."""
+        """Return the types that a pool sees: its own variants, and all types that have no variant for it."""
         every = (1 << len(self.kinds)) - 1
         if not self._variants:
             return every
@@ -251,11 +251,11 @@ class Machines:
         self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
 
     def named(self, types: Iterable[str]) -> TypeBits:
-        """Return the types of these names; names that no type has are passed over."""
+        """Return the types of these names; unknown names are ignored."""
         return sum(1 << self.place[name] for name in dict.fromkeys(types) if name in self.place)
 
     def within(self, name: str, amount: int) -> TypeBits:
-        """Return the types whose capacity of a resource is no more than that."""
+        """Return the types whose capacity of a resource is at most the given amount."""
         steps = self._less.get(name)
         if steps is None:
             every = (1 << len(self.kinds)) - 1
@@ -267,7 +267,7 @@ class Machines:
         return max((self.kinds[place].capacity.get(name, 0) for place in places_of(types)), default=0)
 
     def widen(self, width: int) -> None:
-        """Make room for resources that only pods or nodes know."""
+        """Add columns for resources that only pods or nodes have."""
         missing = width - self.allocatable.shape[1]
         if missing > 0:
             self.allocatable = np.pad(self.allocatable, ((0, 0), (0, missing)))
@@ -292,7 +292,7 @@ class Machines:
         self.has_reserved = any(o.capacity_type == names.RESERVED for o in self.offerings)
 
     def intern(self, reqs: Requirements) -> ReqSet:
-        """Return the one ReqSet of these requirements."""
+        """Return the interned ReqSet of these requirements."""
         found = self._interned.get(reqs)
         if found is None:
             found = self._interned[reqs] = ReqSet(self, len(self._interned), reqs)
@@ -325,7 +325,7 @@ class Machines:
         return self.intern(Requirements((*(e for e in base.reqs if e.key not in keys), *entries)))
 
     def key_mask(self, entry: Requirement) -> Mask:
-        """Return the types that agree with one requirement; a type that doesn't define the key does."""
+        """Return the types that meet one requirement; a type that doesn't define the key meets it."""
         mask = self._key_masks.get(entry)
         if mask is None:
             mask = np.ones(len(self.kinds), dtype=np.bool_)
@@ -335,7 +335,7 @@ class Machines:
         return mask
 
     def offering_mask(self, reqs: Requirements) -> Mask:
-        """Return the offerings that go with the requirements."""
+        """Return the offerings that are compatible with the requirements."""
         entries = (reqs.get(names.ZONE), reqs.get(names.CAPACITY_TYPE), reqs.get(RESERVATION))
         mask = self._offering_masks.get(entries)
         if mask is None:
@@ -355,7 +355,7 @@ class Machines:
         return mask
 
     def cheapest_prices(self, offered: Mask) -> list[float]:
-        """Return each type's cheapest launchable price among these offerings; infinite where there is none."""
+        """Return each type's cheapest launchable price among these offerings; infinite if there is none."""
         best = np.full(len(self.kinds), NO_PRICE)
         usable = offered & self.launchable
         np.minimum.at(best, self.offering_type[usable], self.price_float[usable])

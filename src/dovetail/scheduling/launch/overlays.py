@@ -2,8 +2,8 @@
 
 As Karpenter applies them (gate NodeOverlay): heavier overlays first, then the later name; the first that matches an
 offering sets its price, the first that names a resource sets that resource; an overlay that conflicts with another of
-its own weight is left out everywhere. Types that come out differently in some pools become variants, each for its
-pools. Decides nothing else. Sits in scheduling, below machines.
+the same weight is ignored everywhere. Types that differ between pools become variants, each for its pools. Sits in
+scheduling, below machines.
 """
 
 import re
@@ -38,7 +38,7 @@ class _Overlay:
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """A catalogue with overlays applied, and what to say of overlays that were left out."""
+    """A catalogue with overlays applied, and warnings about overlays that were ignored."""
 
     catalogue: Catalogue
     notes: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class _View:
         return found
 
     def rival(self, entry: _Overlay, hit: _Hit) -> str | None:
-        """Return an overlay of the same weight that changes the same; None: there is none."""
+        """Return an overlay of the same weight that changes the same thing; None: there is none."""
         for place, offers in hit.items():
             marks = [self._priced.get((place, number)) for number in offers] if entry.change else []
             marks += [self._sized.get((place, name)) for name, _ in entry.capacity]
@@ -134,7 +134,7 @@ class _View:
         return None
 
     def apply(self, entry: _Overlay, hit: _Hit) -> None:
-        """Note what the overlay changes; what a heavier one has changed stays."""
+        """Record what the overlay changes; changes of heavier overlays stay."""
         for place, offers in hit.items():
             for number in offers if entry.change else ():
                 self.changes.setdefault((place, number), entry.change)
@@ -164,7 +164,7 @@ def _goes_with(reqs: Requirements, offer: Offering) -> bool:
 
 
 def _joined(catalogue: Catalogue, views: Sequence[_View]) -> Catalogue:
-    """Return one catalogue: a type that comes out the same in every pool stays one type."""
+    """Return one catalogue: a type that is the same in every pool stays one type."""
     kinds: list[InstanceType] = []
     for place, kind in enumerate(catalogue.instance_types):
         by_change: dict[tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]], list[str]] = {}

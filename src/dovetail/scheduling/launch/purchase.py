@@ -1,7 +1,7 @@
-"""What a cloud sells for a launch: the cheapest offering that the requirements admit, and the labels that it brings.
+"""What a launch buys: the cheapest offering that the requirements admit, and its labels.
 
-Pure. `plan.apply` asks it for the nodes of a plan, the simulated cloud and the built-in provider of test clusters for
-NodeClaims (spec section 10). Knows no pods and no nodes.
+Pure. `plan.apply` uses it for the nodes of a plan, and the simulated cloud and the built-in provider of test clusters
+use it for NodeClaims (spec section 10). Knows no pods and no nodes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from dovetail.model.objects import SelectorRequirement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A type and the offering that it was bought as."""
+    """An instance type and the offering it was bought as."""
 
     kind: InstanceType
     offering: Offering
@@ -30,13 +30,13 @@ def cheapest(
 
 
 def launch_order(machine: Machine) -> tuple[bool, int, str, str]:
-    """Return what a launch prefers: a reservation, which is paid for already; then the price; ties by type and zone."""
+    """Return the sort key of a launch: reservations first (already paid for), then price; ties by type and zone."""
     offering = machine.offering
     return (offering.capacity_type != names.RESERVED, offering.price, machine.kind.name, offering.zone)
 
 
 class LaunchableTypes:
-    """The types of a catalogue, prepared for many launches; from `previous` it takes over what has not changed."""
+    """The types of a catalogue, prepared for many launches; what has not changed is reused from `previous`."""
 
     def __init__(self, kinds: Iterable[InstanceType], previous: "LaunchableTypes | None" = None) -> None:
         known = {} if previous is None else previous._types
@@ -61,7 +61,7 @@ class LaunchableTypes:
                     yield Machine(kind=self._kinds[name], offering=offering)
 
     def _named(self, wanted: tuple[SelectorRequirement, ...]) -> Iterable[str]:
-        """Return the types to look at: those that the requirements name, if they name some."""
+        """Return the types to try: those that the requirements name, if they name any."""
         for entry in wanted:
             if entry.key == names.INSTANCE_TYPE and entry.operator == "In":
                 return [name for name in dict.fromkeys(entry.values) if name in self._kinds]
@@ -83,5 +83,5 @@ def labels_of(machine: Machine) -> dict[str, str]:
 
 
 def single_values(requirements: Iterable[SelectorRequirement]) -> dict[str, str]:
-    """Return the keys that requirements leave exactly one value, with that value."""
+    """Return the keys for which the requirements leave exactly one value, with that value."""
     return {entry.key: entry.values[0] for entry in requirements if entry.operator == "In" and len(entry.values) == 1}

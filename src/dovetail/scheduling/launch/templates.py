@@ -1,7 +1,7 @@
 """Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
 
-Left out are static pools, pools that are not Ready, that are being deleted, or that can't be read. The order is weight,
-then name, both descending, as in Karpenter. A pool whose own requirements leave no type is left out too, with a note.
+Static pools and pools that are not Ready, being deleted or unreadable are excluded. The order is weight, then name,
+both descending, as in Karpenter. A pool whose own requirements leave no type is excluded too, with a note.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ HOST_PLACEHOLDER = "hostname-placeholder"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DaemonGroup:
-    """Types on which the same daemons would run, and what those take."""
+    """Types on which the same daemons would run, and their requests."""
 
     types: TypeBits
     requests: dict[str, int]
@@ -66,12 +66,12 @@ def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
 
 
 def unreadable(pool: NodePool) -> str | None:
-    """Return what of a pool would be refused: it launches nothing then, and the others go on."""
+    """Return what is invalid in a pool: it then launches nothing, and the other pools go on."""
     return next(iter(launch_problems(pool)), None)
 
 
 def _is_ready(pool: NodePool) -> bool:
-    """Return whether Karpenter takes the pool for ready; a manifest that no controller has seen yet counts as ready."""
+    """Return whether the pool is ready to Karpenter; a manifest that no controller has seen yet counts as ready."""
     ready = condition(pool.status.conditions, "Ready")
     return ready is None or ready.status == "True"
 
@@ -87,7 +87,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 
 def pool_requirements(pool: NodePool) -> Requirements:
-    """Return the pool's requirements with its labels, and what every started node carries."""
+    """Return the pool's requirements with its labels and those of every started node."""
     spec = pool.spec.template.spec
     return (
         Requirements.from_spec(spec.requirements)
@@ -114,7 +114,7 @@ def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str,
 
 
 class TemplateCache:
-    """Keeps the last templates: pools and daemons change far less often than pods."""
+    """Caches the last templates: pools and daemons change far less often than pods."""
 
     __slots__ = ("_made", "_mark", "_pools")
 
@@ -158,7 +158,7 @@ def build_templates(
         room = machines.allocatable.copy()
         for group in groups:
             room[places_of(group.types)] -= resources.row(group.requests)
-        # Nothing can be launched of a type that its daemons alone overdraw.
+        # A type whose daemons alone need more than it has can't be launched.
         launchable = types & bits_of(np.all(room >= 0, axis=1))
         found.append(
             Template(

@@ -1,8 +1,7 @@
 """Pods as columns: for each pod of the cluster its class, its flags and its node, as integers.
 
-A pod object that the snapshot before has read is found by where it was, or by its identity, all of them in a few array
-operations, so that only new objects cost anything. Room, topology counts and views are then sums and sorts over these
-columns. Decides nothing.
+Pod objects that the previous snapshot has read are found by their position or identity in a few array operations, so
+only new objects cost anything. Room, topology counts and views are sums and sorts over these columns. Decides nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +24,7 @@ _SHORT = 1 << 16
 
 
 class NodeNames:
-    """Names of nodes as numbers; 0 is no node. Only grows."""
+    """Names of nodes as numbers; 0 means no node. Only grows."""
 
     __slots__ = ("_codes",)
 
@@ -75,15 +74,15 @@ class Bindings:
         self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
 
     def again(self) -> "Bindings":
-        """Return the same pods, not settled yet."""
+        """Return the same pods, not yet assigned to node indexes."""
         other = copy(self)
         other.changed, other.fresh = set(), []
         return other
 
     def counts_like(self, old: "Bindings") -> bool:
-        """Return whether the pods come to the same for simulations as those that these were read after.
+        """Return whether simulations see no difference between these pods and those of the previous bindings.
 
-        The pods of DaemonSets must be the very same: what is expected on new nodes is read off the newest of them.
+        The pods of DaemonSets must be identical: the newest of them determines what is expected on new nodes.
         """
         return (
             self.fresh is not None
@@ -94,19 +93,19 @@ class Bindings:
         )
 
     def _places_in(self, old: "Bindings") -> Column:
-        """Return where each pod was; -1 for what is not the very same object as before."""
+        """Return the previous index of each pod; -1 if it is not the same object."""
         pods, before = self.pods, old.pods
         if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
             return np.frombuffer(pods.origin, dtype=np.int64)
-        # The old snapshot's pods are alive, so an id that is found again is the same object. Asked for in order, ids
-        # are found several times faster.
+        # The old snapshot's pods are alive, so an equal id means the same object. Sorted ids are found several times
+        # faster.
         ids, places = self._ids()
         was = np.empty(len(pods), dtype=np.int64)
         was[places] = old._find(ids)
         return was
 
     def _ids(self) -> tuple[Column, Column]:
-        """Return the identities of all pods, sorted, and their places."""
+        """Return the ids of all pods, sorted, and their indexes."""
         if self._by_id is None:
             ids = np.fromiter(map(id, self.pods), dtype=np.int64, count=len(self.pods))
             places = np.argsort(ids)
@@ -114,7 +113,7 @@ class Bindings:
         return self._by_id
 
     def _find(self, wanted: Column) -> Column:
-        """Return the places of objects by identity; -1 where there is none."""
+        """Return the indexes of objects by id; -1 if there is none."""
         ids, places = self._ids()
         if not len(ids):
             return np.full(len(wanted), -1, dtype=np.int64)
@@ -147,7 +146,7 @@ class Bindings:
         self.at[where] = at
 
     def settle(self, codes: Sequence[int], names: NodeNames) -> None:
-        """Return pods the places of their nodes: `codes` are the numbers of the nodes' names, in the nodes' order."""
+        """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""
         places = np.full(len(names), -1, dtype=np.int64)
         for place, code in enumerate(codes):
             if code > 0:
@@ -168,12 +167,12 @@ class Bindings:
         return self._bits
 
     def on_node(self, index: int) -> list[int]:
-        """Return the places of the pods on a node, in the order of the cluster."""
+        """Return the indexes of the pods on a node, in the order of the cluster."""
         places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
         return places
 
     def sums(self, of_class: Column) -> Column:
-        """Return what the pods that have not ended come to for each node, given a row for each class."""
+        """Return the sums over the pods of each node that have not ended, given a row for each class."""
         first = int(self._edges[0])
         pods = self._order[first:]
         columns = of_class.T[:, self.cls[pods]]
@@ -192,18 +191,18 @@ class Bindings:
         return None if place < 0 else (self.class_at(place), self.bits[place])
 
     def class_at(self, place: int) -> PodClass:
-        """Return the class of the pod at a place."""
+        """Return the class of the pod at an index."""
         return self._classes.all[int(self.cls[place])]
 
     @property
     def unbound_places(self) -> list[int]:
-        """Return the places of pods that are bound to no node."""
+        """Return the indexes of pods that are not bound to a node."""
         places: list[int] = np.flatnonzero(self.at == 0).tolist()
         return places
 
     @property
     def unbound(self) -> list[Pod]:
-        """Return pods that are bound to no node."""
+        """Return pods that are not bound to a node."""
         return [self.pods[place] for place in self.unbound_places]
 
     @property
@@ -226,7 +225,7 @@ class Bindings:
 
     @property
     def counted(self) -> Mask:
-        """Return pods that spread and affinity count: running, and not about to go."""
+        """Return pods that spread and affinity count: running and not terminating."""
         mask: Mask = self.running & (self.flags & TERMINATING == 0)
         return mask
 

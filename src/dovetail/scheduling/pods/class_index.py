@@ -1,7 +1,7 @@
-"""Which of the classes that are there a selector selects, and who holds anti-affinity: what classes and namespaces say.
+"""Which classes a selector selects and which have anti-affinity, from classes and namespaces alone.
 
 None of it depends on nodes, on where pods are or on time, and pods that move stay in their class. So the index of one
-snapshot mostly serves the next as well (`IndexCache`). Decides nothing; `scheduling.frame` asks.
+snapshot can usually be reused by the next (`IndexCache`). Decides nothing; `scheduling.frame` uses it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ Holder = tuple[str, frozenset[str], LabelSelector]
 
 
 class ClassIndex:
-    """Immutable; what was found is kept."""
+    """Immutable; results are cached."""
 
     def __init__(self, classes: Sequence[PodClass], namespaces: Sequence[Namespace]) -> None:
         self.classes = classes
@@ -43,7 +43,7 @@ class ClassIndex:
 
     @cached
     def asked(self) -> dict[str, frozenset[str]]:
-        """Return the values that pods ask for, by label."""
+        """Return the values that pods request, by label."""
         found: dict[str, set[str]] = {}
         for info in {cls.info.id: cls.info for cls in self.classes}.values():
             for key, values in asked_values(info.spec):
@@ -52,7 +52,7 @@ class ClassIndex:
 
     @cached
     def holders(self) -> dict[Holder, list[PodClass]]:
-        """Return the classes whose pods hold anti-affinity against others, by term."""
+        """Return the classes whose pods have anti-affinity against others, by term."""
         found: dict[Holder, list[PodClass]] = {}
         for cls in self.classes:
             if not cls.info.anti_affinity:
@@ -66,7 +66,7 @@ class ClassIndex:
         return found
 
     def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
-        """Return the namespaces that a term looks at."""
+        """Return the namespaces that a term applies to."""
         if term.namespace_selector is None:
             return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
         selector = LabelSelector.compile(term.namespace_selector)
@@ -74,7 +74,7 @@ class ClassIndex:
         return frozenset((*chosen, *term.namespaces))
 
     def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
-        """Return the classes that a selector selects; nobody may change the list."""
+        """Return the classes that a selector selects; don't modify the list."""
         found = self._selected.get((namespaces, selector))
         if found is None:
             found = self._selected[namespaces, selector] = list(self._select(namespaces, selector))
@@ -90,13 +90,13 @@ class ClassIndex:
 
 
 class IndexCache:
-    """The last index, for as long as the same classes are there."""
+    """The last index, valid while the set of classes is the same."""
 
     def __init__(self) -> None:
         self._last: ClassIndex | None = None
 
     def of(self, classes: list[PodClass], namespaces: Sequence[Namespace]) -> ClassIndex:
-        """Return the index of these classes; the same one as the last time if nothing of it changed."""
+        """Return the index of these classes; the cached one if nothing changed."""
         last = self._last
         if last is None or last.namespaces is not namespaces or last.classes != classes:
             last = self._last = ClassIndex(classes, namespaces)

@@ -1,8 +1,8 @@
-"""Pods grouped into classes that are the same to the scheduler; what holds for a class is computed once.
+"""Pods grouped into classes that are equal to the scheduler; each fact about a class is computed once.
 
-Two pods are of one class where namespace, spec (but for the node they are on) and those labels agree that some selector
-in the cluster looks at. A registry only grows and is handed from snapshot to snapshot: a pod object seen before costs
-one lookup. Decides nothing; `scheduling.variants` compiles what a class asks of a node.
+Two pods are in one class if they agree in namespace, spec (except for their node) and those labels that some selector
+in the cluster uses. A registry only grows and is passed from snapshot to snapshot: a known pod object costs one lookup.
+Decides nothing; `scheduling.variants` compiles what a class asks of a node.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class SpecInfo:
 
 
 class PodClass:
-    """Pods that are the same to the scheduler. Compare by identity; `id` is stable for the life of the registry."""
+    """Pods that are equal to the scheduler. Compare by identity; `id` is stable for the life of the registry."""
 
     __slots__ = ("cpu", "id", "info", "labels", "memory", "namespace", "pod_name")
 
@@ -77,7 +77,7 @@ class Classes:
         self._sorted_keys: tuple[str, ...] = ()
 
     def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
-        """Return the one SpecInfo of a spec."""
+        """Return the SpecInfo of a spec; one instance per spec."""
         if daemon and spec.affinity is not None and spec.affinity.node_affinity is not None:
             # A DaemonSet's controller writes each pod's own node into its affinity; such a pod never moves.
             rest = msgspec.structs.replace(spec.affinity, node_affinity=None)
@@ -90,7 +90,7 @@ class Classes:
         return info
 
     def use_keys(self, keys: Iterable[str]) -> bool:
-        """Add the labels that selectors look at; return whether classes must be looked up again."""
+        """Add the labels that selectors use; return whether classes must be looked up again."""
         wider = self.keys | frozenset(keys)
         if wider == self.keys:
             return False
@@ -143,7 +143,7 @@ def _keys_of(selector: LabelSelectorSpec | None) -> Iterable[str]:
 
 
 def _selector_keys(spec: PodSpec) -> Iterable[str]:
-    """Return labels that the spec's selectors look at."""
+    """Return labels that the spec's selectors use."""
     for spread in spec.topology_spread_constraints:
         yield from _keys_of(spread.label_selector)
         yield from spread.match_label_keys
@@ -158,7 +158,7 @@ def _selector_keys(spec: PodSpec) -> Iterable[str]:
 
 
 def asked_values(spec: PodSpec) -> Iterable[tuple[str, Iterable[str]]]:
-    """Return values of node labels that the spec asks for, required or preferred."""
+    """Return values of node labels that the spec requests, required or preferred."""
     for key, value in spec.node_selector.items():
         yield key, (value,)
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None

@@ -1,8 +1,8 @@
 """Default topology spread: constraints for pods that have none, from Karpenter's scheduler configuration.
 
-The selector of each pod is kube-scheduler's default: what all Services that select the pod select, together with the
-selector of its ReplicaSet or StatefulSet. A pod without either keeps no constraint. Nothing is written to pods. Sits in
-scheduling, below the classes.
+The selector of each pod is kube-scheduler's default: the selectors of all Services that select the pod, combined with
+the selector of its ReplicaSet or StatefulSet. A pod without either gets no constraint. Nothing is written to pods. Sits
+in scheduling, below the classes.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NOTHING = LabelSelectorSpec()
 
 
 class DefaultSpread:
-    """The constraints with what their selectors are made of. Equal where they give every pod the same spec."""
+    """The constraints and the sources of their selectors. Equal if they give every pod the same spec."""
 
     __slots__ = ("_constraints", "_owners", "_services")
 
@@ -36,7 +36,7 @@ class DefaultSpread:
         self._owners: dict[_Owner, LabelSelectorSpec] = {}
         if not constraints:
             return
-        for service in cluster.services:  # sorted by name: of two that differ in a key the later name wins
+        for service in cluster.services:  # sorted by name: if two differ in a key, the later name wins
             if service.spec.selector:
                 space = service.metadata.namespace
                 self._services[space] = (*self._services.get(space, ()), service.spec.selector)
@@ -46,7 +46,7 @@ class DefaultSpread:
                     self._owners[kind, item.metadata.namespace, item.metadata.name] = item.spec.selector
 
     def same_as(self, other: "DefaultSpread") -> bool:
-        """Return whether every pod gets the same spec of both."""
+        """Return whether both give every pod the same spec."""
         return (
             self._constraints == other._constraints
             and self._services == other._services
@@ -54,7 +54,7 @@ class DefaultSpread:
         )
 
     def counted_spec(self, pod: Pod) -> PodSpec:
-        """Return the spec that the scheduler counts with: resized in place, with the defaults where it has none."""
+        """Return the spec that the scheduler uses: resized in place, with the default constraints if it has none."""
         spec = resized_spec(pod)
         if not self._constraints or spec.topology_spread_constraints or is_daemon(pod):
             return spec
@@ -77,7 +77,7 @@ class DefaultSpread:
 
 
 def _both(labels: dict[str, str], own: LabelSelectorSpec) -> LabelSelectorSpec:
-    """Return a selector for pods that both select; where they differ in a label that is none."""
+    """Return a selector for pods that both select; none if they contradict each other."""
     clashing = {key: value for key, value in own.match_labels.items() if labels.get(key, value) != value}
     more = tuple(SelectorRequirement(key=key, operator="In", values=(value,)) for key, value in clashing.items())
     joined = {**own.match_labels, **labels}

@@ -1,7 +1,7 @@
-"""What a pod event is: a pod comes to a node or leaves it (spec section 2).
+"""Pod events: a pod arrives on a node or leaves it (spec section 2).
 
 A pod that ends, or starts to terminate, leaves; pods of DaemonSets and mirror pods don't count. The engine, the
-simulated Karpenter and the built-in provider all go by it. Pure; sits in scheduling.
+simulated Karpenter and the built-in provider share this rule. Pure; sits in scheduling.
 """
 
 from dovetail.model.objects import Pod
@@ -16,7 +16,7 @@ def present_on(pod: Pod | None) -> str:
 
 
 def event_nodes(old: Pod | None, new: Pod | None) -> tuple[str, ...]:
-    """Return the nodes on which a pod's change is a pod event: the one it left, the one it came to."""
+    """Return the nodes on which a pod's change is a pod event: the one it left and the one it arrived on."""
     before, after = present_on(old), present_on(new)
     if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
         return ()

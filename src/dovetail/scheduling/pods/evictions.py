@@ -1,7 +1,7 @@
-"""Which pods would really move now: not those that a PDB blocks for good or that ask not to be disrupted.
+"""Which pods would really move now: not those that a PDB blocks permanently or that have do-not-disrupt.
 
-Karpenter leaves such pods out of its simulations, since nobody knows when they will go. Whether they hold a node back
-is a gate of `decide`; this only says who takes part in a simulation.
+Karpenter excludes such pods from its simulations, since it is unknown when they will move. Whether they block a node is
+a gate of `decide`; this module only says which pods take part in a simulation.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 
 
 def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
-    """Yield when the do-not-disrupt of pods ends by itself; those that last, or can't be read, have no end."""
+    """Yield when the do-not-disrupt of pods expires; unlimited and unreadable values don't."""
     for pod in pods:
         value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT) if pod.metadata.annotations else None
         if value is None or value == "true" or pod.status.start_time is None:
@@ -52,7 +52,7 @@ def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
 
 
 class ProtectionSpan(NamedTuple):
-    """From when until when no do-not-disrupt begins to hold or runs out; None: for ever."""
+    """The period in which no do-not-disrupt starts or expires; None: unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -66,7 +66,7 @@ _FOR_EVER = ProtectionSpan()
 
 
 def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
-    """Return the span around now in which the same pods are protected; without ends where time changes nothing."""
+    """Return the period around now in which the same pods are protected; unbounded if time changes nothing."""
     ends = tuple(_ends(pods))
     if not ends:
         return _FOR_EVER
@@ -76,7 +76,7 @@ def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
 
 
 class Blockers:
-    """PDBs that never allow an eviction, by namespace; pods of the ReplicaSets in `surging` don't ask them."""
+    """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`."""
 
     __slots__ = ("_by_label", "_namespaces", "_others", "_surging")
 

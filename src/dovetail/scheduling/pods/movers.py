@@ -1,8 +1,7 @@
-"""Which pods of each node would move if it went, ready for simulations, and kept from one snapshot to the next.
+"""Which pods of each node would move if it were removed, prepared for simulations and cached between snapshots.
 
-The pods of a node that are the very same objects as before, under PDBs that block the same, come to the same; until
-a pod's do-not-disrupt runs out. Remembering never changes an answer. Sits in
-scheduling, below the snapshot.
+A node's result stays valid while its pods are the same objects and the PDBs block the same pods, until a pod's
+do-not-disrupt expires. The cache never changes an answer. Sits in scheduling, below the snapshot.
 """
 
 from collections import Counter
@@ -31,7 +30,7 @@ Mark = frozenset[tuple[int, int]]
 
 
 class Demand:
-    """What pods ask for together, by resource; `mark`: the least of each resource that every one of them asks for."""
+    """The total requests of pods, by resource; `mark`: the minimum of each resource that all of them request."""
 
     __slots__ = ("mark", "total")
 
@@ -41,7 +40,7 @@ class Demand:
 
     @staticmethod
     def of(specs: Sequence[tuple[SpecInfo, int]]) -> "Demand":
-        """Return the demand of so many pods of these specs."""
+        """Return the demand of the given numbers of pods of these specs."""
         total: dict[int, int] = {}
         for info, count in specs:
             for column, amount in info.need:
@@ -60,7 +59,7 @@ class Demand:
 
 
 def _least(needs: Sequence[dict[int, int]]) -> Mark:
-    """Return the least of each resource that all of these have."""
+    """Return the minimum of each resource that all of these have."""
     if not needs:
         return frozenset()
     shared = [column for column in needs[0] if all(column in need for need in needs)]
@@ -112,7 +111,7 @@ class Movers:
 
     @property
     def queue(self) -> list[Entry]:
-        """Return the pods as those of a candidate, in the order in which they are placed."""
+        """Return the pods as queue entries of a candidate, in the order in which they are placed."""
         if self._queue is None:
             pairs = zip(self.pods, self.classes, strict=True)
             found = [Entry(pod, cls, exempt=filters.is_pending(pod), pending=False) for pod, cls in pairs]
@@ -132,14 +131,14 @@ class Movers:
 
     @property
     def waiting(self) -> list[Entry]:
-        """Return the pods as those of a node that is leaving already: they may land anywhere."""
+        """Return the pods as queue entries of a node that is already leaving: they may go anywhere."""
         if self._waiting is None:
             pairs = zip(self.pods, self.classes, strict=True)
             self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
 
     def leaving(self, index: int) -> Leaving:
-        """Return what the engine takes out of its counts when the node, now at this place, goes."""
+        """Return what the packer removes from its counts when the node, now at this index, goes."""
         if self._index != index:
             self._leaving = [(cls, index, flags) for cls, flags in zip(self.classes, self.flags, strict=True)]
             self._index = index
@@ -154,7 +153,7 @@ class Movers:
 
     @property
     def started(self) -> Specs:
-        """Return the same of those that have been started: closed nodes refuse them."""
+        """Return how many started pods there are of each spec: closed nodes refuse these."""
         if self._started is None:
             pairs = zip(self.pods, self.classes, strict=True)
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
@@ -163,14 +162,14 @@ class Movers:
 
     @property
     def demand(self) -> Demand:
-        """Return what the pods ask for."""
+        """Return the total requests of the pods."""
         if self._demand is None:
             self._demand = Demand.of(self.specs)
         return self._demand
 
     @property
     def started_demand(self) -> Demand:
-        """Return what those ask for that have been started."""
+        """Return the total requests of the pods that have been started."""
         if self._started_demand is None:
             self._started_demand = self.demand if self.started is self.specs else Demand.of(self.started)
         return self._started_demand
@@ -188,7 +187,7 @@ def _count(classes: Iterable[PodClass]) -> Specs:
 
 
 class MoverRegistry:
-    """The movers of every node that was asked about."""
+    """The movers of every node that was looked up."""
 
     def __init__(
         self,
@@ -197,7 +196,7 @@ class MoverRegistry:
         old: "MoverRegistry | None",
         surging: frozenset[Owner] = frozenset(),
     ) -> None:
-        """Start a registry; `keys`: the labels by which pods are classed, another set may be other classes."""
+        """Create a registry; `keys`: the labels by which pods are classed (another set may give other classes)."""
         self._pdbs = pdbs
         self._keys = keys
         self._surging = surging
@@ -208,13 +207,13 @@ class MoverRegistry:
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
             if old._keys is keys:
-                # All that was known goes on, whether it is asked for in this round or not.
+                # Everything known is kept, whether it is used in this round or not.
                 self._earlier = {**old._earlier, **old._by_node}
                 self.lineage = old.lineage
 
     @property
     def blockers(self) -> Blockers:
-        """Return PDBs that never allow an eviction."""
+        """Return the PDBs that never allow an eviction."""
         if self._blockers is None:
             self._blockers = Blockers(self._pdbs, self._surging)
         return self._blockers
@@ -250,7 +249,7 @@ def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Block
 
 
 def _block_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:
-    """Return whether two lists of PDBs block the same pods for good: their specs say so, their counts don't matter."""
+    """Return whether two lists of PDBs block the same pods permanently: only their specs matter, not their counts."""
     return len(one) == len(other) and all(
         a is b or (a.metadata.namespace == b.metadata.namespace and a.spec == b.spec)
         for a, b in zip(one, other, strict=True)

@@ -1,4 +1,4 @@
-"""What a single pod is to the scheduler: its filters, its host ports, what it tolerates.
+"""A single pod as the scheduler sees it: its filters, its host ports, what it tolerates.
 
 Pure questions about one pod, answered as Karpenter v1.15 answers them. Knows nothing of nodes, pools or other pods;
 `scheduling.classes` asks once per class of equal pods and keeps the answers. Requests are in `requests`.
@@ -19,12 +19,12 @@ _STUCK_AFTER: Final = timedelta(minutes=1)
 
 
 def is_terminal(pod: Pod) -> bool:
-    """Return whether it has ended, well or badly."""
+    """Return whether it has ended, successfully or not."""
     return pod.status.phase in ("Failed", "Succeeded")
 
 
 def is_terminating(pod: Pod) -> bool:
-    """Return whether its deletion has been asked for."""
+    """Return whether its deletion has been requested."""
     return pod.metadata.deletion_timestamp is not None
 
 
@@ -49,7 +49,7 @@ def is_mirror(pod: Pod) -> bool:
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    """Return whether it must find another place when its node goes (spec section 4)."""
+    """Return whether it needs another place when its node is removed (spec section 4)."""
     if not is_active(pod) and not (is_terminating(pod) and is_owned_by(pod, "StatefulSet")):
         return False
     return not is_daemon(pod) and not is_mirror(pod)
@@ -98,7 +98,7 @@ def is_drainable(pod: Pod, now: datetime) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """Return a 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations want it."""
+    """Return a 64-bit integer without leading zeros or plus sign, as comparison operators of tolerations require."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0") or text == "-0":
         return None
@@ -134,14 +134,14 @@ def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> T
 
 
 def fits(wanted: Amounts, room: Amounts) -> bool:
-    """Return whether it fits: never where some room is negative, asked for or not (facts: V P22)."""
+    """Return whether it fits; never if any free amount is negative, requested or not."""
     if any(amount < 0 for amount in room.values()):
         return False
     return all(amount <= room.get(name, 0) for name, amount in wanted.items())
 
 
 class HostPort(NamedTuple):
-    """A port of the node itself. `ip` is None where the text is no address; `anywhere` is 0.0.0.0 or ::."""
+    """A port of the node itself. `ip` is None if the text is not an address; `anywhere` is 0.0.0.0 or ::."""
 
     ip: str | None
     port: int
@@ -178,6 +178,6 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def ports_clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """Return whether some wanted port is taken."""
+    """Return whether some requested port is in use."""
     taken = tuple(used)
     return any(port.clashes(other) for port in wanted for other in taken)

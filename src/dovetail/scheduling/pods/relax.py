@@ -1,4 +1,4 @@
-"""Relaxing of preferences: what a pod gives up, step by step, when it finds no place (spec section 6).
+"""Relaxation: what a pod gives up, step by step, if it finds no place (spec section 6).
 
 Preferences are treated as required first. After each failure one of them goes, in Karpenter's order: the first of
 several required node-affinity terms (they are joined by OR), the heaviest preferred pod affinity, the heaviest
@@ -75,7 +75,8 @@ def _drop_soft_spread(spec: PodSpec) -> PodSpec | None:
     spreads = spec.topology_spread_constraints
     for index, spread in enumerate(spreads):
         if spread.when_unsatisfiable == "ScheduleAnyway":
-            # The last one takes the place of the one that goes, as upstream; it decides which soft spread goes next.
+            # The last one takes the position of the removed one, as upstream; it decides which soft spread is removed
+            # next.
             kept = [*spreads]
             kept[index] = kept[-1]
             return msgspec.structs.replace(spec, topology_spread_constraints=tuple(kept[:-1]))
@@ -104,7 +105,7 @@ _STEPS: Final = (
 
 
 def relaxed(spec: PodSpec, *, tolerate_prefer_no_schedule: bool) -> tuple[PodSpec, str] | None:
-    """Return the spec after one more preference is given up, and which one; None where nothing is left to give up."""
+    """Return the spec after one more preference is given up, and which one; None if there is no preference left."""
     for step, what in _STEPS:
         softer = step(spec)
         if softer is not None:
@@ -117,7 +118,7 @@ def relaxed(spec: PodSpec, *, tolerate_prefer_no_schedule: bool) -> tuple[PodSpe
 
 
 def next_preference(spec: PodSpec) -> str | None:
-    """Return the preference that would be given up next, in words; terms of a required affinity are no preference."""
+    """Return the preference that would be given up next, in words; terms of a required affinity don't count."""
     for step, what in _STEPS[1:]:
         if step(spec) is not None:
             return what

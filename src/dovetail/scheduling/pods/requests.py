@@ -1,9 +1,9 @@
 """What a pod asks of a node: containers, sidecars, init containers, pod-level resources, overhead, resizes in place.
 
-A container that was resized in place counts with the most that it may still hold: what its spec asks for, what its
-kubelet has allocated and what the running container has, unless the kubelet said that the new size can never be had
-(Karpenter v1.14 and later; its answer is repeated in every profile). The same number is used for the room that a pod
-takes, for pods that move, for pending pods and for the overhead of DaemonSets. Sits in scheduling, below the classes.
+A container that was resized in place counts with the largest of what its spec requests, what its kubelet has allocated
+and what the running container has, unless the kubelet reported the new size as infeasible (as in Karpenter v1.14 and
+later; every profile does this). The same number is used for the room that a pod takes, for pods that move, for pending
+pods and for the overhead of DaemonSets. Sits in scheduling, below the classes.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def spec_requests(spec: PodSpec) -> Amounts:
-    """Return what the scheduler counts for a spec but for the pods resource: containers, sidecars, init, overhead."""
+    """Return the requests of a spec without the `pods` resource: containers, sidecars, init containers, overhead."""
     total: Amounts = {}
     for container in spec.containers:
         add_into(total, amounts(container.resources.requests))
@@ -67,7 +67,7 @@ def spec_requests(spec: PodSpec) -> Amounts:
 
 
 def pod_requests(pod: Pod) -> Amounts:
-    """Return what a pod takes from a node, the pods resource included."""
+    """Return what a pod takes from a node, including the `pods` resource."""
     total = spec_requests(resized_spec(pod))
     total["pods"] = 1
     return total
@@ -125,7 +125,7 @@ def _counted(container: Container, status: ContainerStatus | None, *, infeasible
 
 
 def _largest(parts: tuple[ResourceList, ...]) -> ResourceList:
-    """Return the largest amount of each resource, as it is written; of equal amounts the first."""
+    """Return the largest amount of each resource, as written; the first one of equal amounts."""
     found: ResourceList = {}
     for part in parts:
         for name, text in part.items():

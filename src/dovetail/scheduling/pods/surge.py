@@ -1,8 +1,8 @@
 """Deployments that are moved by their own rolling update instead of an eviction (spec section 20).
 
 A Deployment that carries `dovetail.dev/surge: "true"` and rolls without losing a pod (maxSurge of 1 or more,
-maxUnavailable of 0, after rounding) can be moved although no eviction is allowed. Finds such Deployments and their pods
-and says what keeps one from rolling now. Sits in scheduling, below movers; `decide` and `lifecycle` ask it.
+maxUnavailable of 0, after rounding) can be moved although no eviction is allowed. Finds such Deployments and their
+pods, and what prevents one from rolling now. Sits in scheduling, below movers; `decide` and `lifecycle` use it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Surge:
 
     @property
     def is_single(self) -> bool:
-        """Return whether it wants one pod, so that evicting it is a downtime whatever a PDB says."""
+        """Return whether it has one replica, so that an eviction means downtime whatever a PDB says."""
         return wanted_replicas(self.deployment) == 1
 
 
@@ -70,7 +70,7 @@ class Surges:
         return frozenset(self._by_set)
 
     def of(self, pod: Pod) -> Surge | None:
-        """Return the Deployment that a pod is moved with; None: it is evicted like any other."""
+        """Return the Deployment whose rolling update moves a pod; None: it is evicted like any other."""
         return self._by_set.get(replica_set_of(pod)) if self._by_set else None
 
 
@@ -92,7 +92,7 @@ def _sets_of(wanted: Mapping[Owner, Deployment], cluster: Cluster) -> dict[Owner
 
 
 def can_surge(item: Deployment) -> bool:
-    """Return whether a Deployment asks for it and rolls without losing a pod."""
+    """Return whether a Deployment has the annotation and rolls without losing a pod."""
     if item.metadata.annotations.get(SURGE) != "true" or item.spec.strategy.type not in ("", "RollingUpdate"):
         return False
     rolling, replicas = item.spec.strategy.rolling_update, wanted_replicas(item)
@@ -107,7 +107,7 @@ def wanted_replicas(item: Deployment) -> int:
 
 
 def why_not_now(item: Deployment) -> str:
-    """Return what keeps a Deployment from rolling now; empty: nothing does."""
+    """Return what prevents a Deployment from rolling now; empty: nothing."""
     status = item.status
     if item.spec.paused:
         return "it is paused"
@@ -124,7 +124,7 @@ def why_not_now(item: Deployment) -> str:
 
 @lru_cache(maxsize=1024)
 def _amount(value: int | str | None, replicas: int, *, up: bool) -> int | None:
-    """Read maxSurge or maxUnavailable; the default is 25 %, percent of surge are rounded up, of the other one down."""
+    """Read maxSurge or maxUnavailable; the default is 25 %; percentages are rounded up for surge, else down."""
     if value is None:
         value = "25%"
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """Which waiting pods a new node could help at all: what Karpenter ignores before it simulates.
 
-A pod that refuses every pool's nodes, asks for labels that nobody may set, or has claims that can't be used is left out
-of simulations, with a sentence that says why.
+A pod that refuses every pool's nodes, requests restricted labels, or has unusable claims is excluded from simulations,
+with a sentence that says why.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _CAPACITY_TYPES: Final = frozenset({names.SPOT, names.ON_DEMAND, names.RESERVED}
 
 
 def why_ignored(pod: Pod, volumes: VolumeNeeds, known: frozenset[str]) -> str:
-    """Return why a waiting pod is left out; empty where it is not."""
+    """Return why a waiting pod is excluded; empty if it is not."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     pool = pod_requirements(pod.spec.node_selector, affinity, preferences=True).get(names.NODEPOOL)
     if pool is not None and pool.operator() == "DoesNotExist":

@@ -1,8 +1,9 @@
-"""Variants: what a class of pods asks at each step of its relaxing, compiled against one snapshot.
+"""Variants: what a class of pods requires at each step of its relaxation, compiled for one snapshot.
 
-The first variant takes every preference for a must; `after` leads to the next. A variant knows the nodes on which a pod
-of it would fit in the untouched snapshot (an upper bound for every simulation: rooms only shrink there, host names only
-fill), bucketed by the other topology domains that matter to it. Knows nothing of a simulation's overlay.
+The first variant treats every preference as required; `after` returns the next one. A variant knows the nodes on which
+its pods would fit in the untouched snapshot, bucketed by the other topology domains that matter to it. That is an upper
+bound for every simulation, in which free room only shrinks and host names only fill. Knows nothing of a simulation's
+overlay.
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ NEEDS_DEVICES = "it has resource claims, and nobody can say where their devices 
 
 
 class Rule:
-    """A group as it binds one variant: whether the pod counts itself, and the domains its own requirements allow."""
+    """A group as it applies to one variant: whether the pod counts itself, and the domains that it may use."""
 
     __slots__ = ("allowed", "group", "own")
 
@@ -40,7 +41,7 @@ class Rule:
 
 
 class NodeList(list[int]):
-    """Nodes in order, of which as many are there as somebody has asked for: of thousands mostly the first will do."""
+    """Nodes in order, loaded on demand: of thousands, the first few are usually enough."""
 
     __slots__ = ("_all",)
 
@@ -56,7 +57,7 @@ class NodeList(list[int]):
 
 
 class Variant:
-    """One step of a class's relaxing."""
+    """One step of a class's relaxation."""
 
     __slots__ = (
         "_after",
@@ -110,7 +111,7 @@ class Variant:
         self._inverse: list[Group] | None = None
         self._compile_rules()
         self.steady = self._is_steady()
-        # It asks a node for labels, tolerated taints and room only: no company matters to it.
+        # It needs only labels, tolerated taints and room: other pods don't matter to it.
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
@@ -129,8 +130,8 @@ class Variant:
     def _is_steady(self) -> bool:
         """Return whether a pod that finds no place finds none later in the same simulation either.
 
-        Rooms only shrink and hosts only fill. But domains may open, affinity may find company, and a new node may seem
-        to have a label once a pod that forbids a value of it has joined.
+        Free room only shrinks and hosts only fill. But domains may open, affinity may find matching pods, and a new
+        node may seem to have a label once a pod that forbids a value of it has joined.
         """
         if self.zone_rules or self.host_affinity:
             return False
@@ -198,12 +199,12 @@ class Variant:
         return tuple(base.union(Requirements.from_spec(term.match_expressions)) for term in terms)
 
     def _affinity_group(self, kind: int, term: PodAffinityTerm) -> Group:
-        # Not the tolerations that relaxing adds: the rule, and what was counted for it, stays the same.
+        # Without the tolerations that relaxation adds: the rule and its counts stay the same.
         return self.frame.affinity_group(kind, self.cls, term, self.cls.info.spec.tolerations)
 
     @property
     def after(self) -> "Variant | None":
-        """Return the variant after one more preference is given up; steps that change nothing are left out."""
+        """Return the variant after one more preference is given up; steps that change nothing are skipped."""
         if self._after is True:
             self._after = self._relax() or False
         return self._after or None  # type: ignore[return-value]
@@ -227,7 +228,7 @@ class Variant:
 
     @property
     def static(self) -> Mask:
-        """Return the nodes that labels, taints and volumes allow, room and other pods left aside."""
+        """Return the nodes that labels, taints and volumes allow, ignoring room and other pods."""
         columns = self.frame.columns
         mask = columns.meets(self.reqs.reqs) & columns.tolerated(self.tolerations)
         if self.alternatives:

@@ -1,8 +1,8 @@
-"""What a pod's volumes ask of a node: the zone of bound volumes and storage classes, and CSI attach limits.
+"""What a pod's volumes require of a node: the zone of bound volumes and storage classes, and CSI attach limits.
 
-Decides, per pod, the alternatives of node requirements that its claims leave (each alternative is one way to satisfy
-all volumes), which driver counts which claim, and whether a pending pod's claims can be used at all. Topology spread
-is counted without these requirements, as in Karpenter: they bind the node, not the pod's choice of domains.
+Decides, per pod, the alternative node requirements that its claims allow (each alternative satisfies all volumes),
+which driver counts which claim, and whether a pending pod's claims can be used at all. Topology spread ignores these
+requirements, as in Karpenter: they restrict the node, not the pod's choice of domains.
 """
 
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ _IN_TREE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """What one pod's volumes ask: OR-joined node requirements and claims per driver.
+    """What one pod's volumes require: OR-joined node requirements and claims per driver.
 
-    `lost`: why no node can take the pod. `unusable`: why a pod that waits is not looked at in the first place.
+    `lost`: why no node can take the pod. `unusable`: why a pending pod is not considered at all.
     """
 
     alternatives: tuple[Requirements, ...] = ()
@@ -137,7 +137,7 @@ class Storage:
         return _IN_TREE.get(storage_class.provisioner, storage_class.provisioner)
 
     def _why_unusable(self, claim: PersistentVolumeClaim) -> str | None:
-        """Return why a pending pod with this claim is not looked at: what the kube-scheduler itself would refuse."""
+        """Return why a pending pod with this claim is not considered: kube-scheduler itself would refuse it."""
         name = claim.metadata.name
         if claim.metadata.deletion_timestamp is not None:
             return f"its PersistentVolumeClaim {name} is being deleted"
@@ -157,7 +157,7 @@ class Storage:
 
 
 def attach_limits(node: CSINode) -> dict[str, int]:
-    """Return how many volumes of each driver a node can attach, where it says so."""
+    """Return how many volumes of each driver a node can attach, if it says so."""
     return {
         driver.name: driver.allocatable.count
         for driver in node.spec.drivers
@@ -174,7 +174,7 @@ def _volume_alternatives(volume: PersistentVolume) -> list[Requirements]:
     for term in affinity.required.node_selector_terms:
         entries = term.match_expressions
         if bound_to_host:
-            # Another node means another host: a local volume's host name does not bind the pod that moves.
+            # Another node means another host: a local volume's host name does not restrict a pod that moves.
             entries = tuple(e for e in entries if e.key != names.HOSTNAME)
             if term.match_expressions and not entries:
                 found.append(Requirements())
@@ -194,7 +194,7 @@ def _class_alternatives(storage_class: StorageClass) -> list[Requirements]:
 
 
 def _combined(sofar: list[Requirements], more: list[Requirements]) -> list[Requirements]:
-    """Return the cross product; branches that contradict themselves go, unless all do."""
+    """Return the cross product; contradictory branches are dropped, unless all are."""
     if not sofar:
         return list(more)
     pairs = [(a, b) for a in sofar for b in more]

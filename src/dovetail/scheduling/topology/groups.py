@@ -1,9 +1,9 @@
 """Topology groups: pods counted per domain of a label, for spread, affinity and anti-affinity.
 
-A group is one rule (kind, label, whom it counts). Its base holds the counts of the cluster without the pods that move
-in every simulation; a `GroupState` is the overlay of one simulation: what the candidates take away, what placed pods
-add. Domains of a label are numbered in the order of their names, so that ties go by name. Host names are special, as
-in Karpenter: the least loaded host is always an empty one, since a new node can be opened; they are counted per node.
+A group is one rule (kind, label, which pods it counts). Its base holds the counts of the cluster without the pods that
+move in every simulation; a `GroupState` is the overlay of one simulation: minus the candidates' pods, plus placed pods.
+Domains of a label are numbered in the order of their names, so ties are broken by name. Host names are special, as in
+Karpenter: the minimum is always 0, since a new node can be opened; they are counted per node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ INVERSE: Final = 3
 
 
 class NodeFilter:
-    """Which nodes take part in a spread: those that the pod could use, unless its policies say otherwise."""
+    """Which nodes count for a spread: those that the pod could use, unless its policies say otherwise."""
 
     __slots__ = ("honor_affinity", "honor_taints", "terms", "tolerations")
 
@@ -54,13 +54,13 @@ class NodeFilter:
 
     @property
     def text(self) -> str:
-        """Return the filter in words; the same for equal filters, in whatever order they were met."""
+        """Return the filter as text; the same for equal filters, in whatever order they appeared."""
         tolerated = sorted({(t.key, t.operator, t.value, t.effect) for t in self.tolerations})
         terms = sorted({str(term.to_spec()) for term in self.terms})
         return f"{terms}/{tolerated}/{self.honor_affinity}/{self.honor_taints}"
 
     def nodes(self, columns: NodeColumns, *, raw: bool) -> Mask | None:
-        """Return the nodes that take part; None: all. `raw`: with taints that pass while a node starts."""
+        """Return the nodes that count; None: all. `raw`: including taints that go away while a node starts."""
         mask: Mask | None = None
         if self.honor_affinity and any(len(term) for term in self.terms):
             mask = np.zeros(columns.count, dtype=np.bool_)
@@ -72,7 +72,7 @@ class NodeFilter:
         return mask
 
     def claims(self, taints: tuple[Taint, ...], reqs: Requirements) -> bool:
-        """Return whether a new node with these requirements takes part."""
+        """Return whether a new node with these requirements counts."""
         if self.honor_affinity and self.terms and not any(reqs.is_compatible(term) for term in self.terms):
             return False
         return not self.honor_taints or tolerates(self.tolerations, taints)
@@ -93,7 +93,7 @@ class Domains:
     ) -> None:
         """Start with the known domains.
 
-        `mentioned`: values that only pods ask for, domains once a pod is placed there.
+        `mentioned`: values that only pods request; they become domains once a pod is placed there.
         """
         self.key = key
         values, codes = columns.labels(key)
@@ -145,7 +145,7 @@ def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TopologyRule:
-    """One rule of pods: what it counts (`kind`, `key`), whom (`namespaces`, `selector`), and its bounds.
+    """One topology rule: kind, label (`key`), which pods it counts (`namespaces`, `selector`), and its bounds.
 
     `null_selector`: no selector was given; the base is all pods, and placed ones are not added. `tolerations`: taints
     that a domain's nodes may have, where no node filter says so.
@@ -163,7 +163,7 @@ class TopologyRule:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Return what equal rules have in common."""
+        """Return a key that is equal for equal rules."""
         return (
             self.kind,
             self.key,
@@ -180,8 +180,8 @@ class TopologyRule:
 class Group:
     """One topology rule with its base counts. Compare by identity.
 
-    `classes`: whose pods count; for another pod's anti-affinity, whose pods hold it. `based_on`: whose pods are in the
-    base counts; a rule without selector starts from all pods and adds none.
+    `classes`: the classes whose pods count; for another pod's anti-affinity, the classes that have it. `based_on`: the
+    classes in the base counts; a rule without selector starts from all pods and adds none.
     """
 
     __slots__ = (
@@ -231,7 +231,7 @@ class Group:
 
     @property
     def text(self) -> str:
-        """Return the rule in words. Unlike `id` it doesn't depend on which rules were met before this one."""
+        """Return the rule as text. Unlike `id` it doesn't depend on which rules came before this one."""
         if not self._text:
             chosen = self.selector
             asked = [(key, wanted, sorted(values), missing) for key, wanted, values, missing in chosen.expressions]
@@ -255,7 +255,7 @@ class Group:
         """Count the pods whose nodes are in `at`; `present`: nodes whose domains exist because of them."""
         self.domains = domains
         if self.filter is not None:
-            # Pods that run count by the taints that are there, pods that are placed by those that will stay.
+            # Running pods count by the taints that exist now, placed pods by the taints that will stay.
             self.nodes = self.filter.nodes(columns, raw=True)
             self.nodes_later = self.filter.nodes(columns, raw=False)
             if self.nodes is not None:
@@ -279,9 +279,9 @@ class Group:
             self.openable[place] = True
 
     def takes_part(self, node: int) -> bool:
-        """Return whether pods that run on this node count."""
+        """Return whether pods running on this node count."""
         return self.nodes is None or bool(self.nodes[node])
 
     def will_count(self, node: int) -> bool:
-        """Return whether a pod that is placed on this node counts."""
+        """Return whether a pod placed on this node counts."""
         return self.nodes_later is None or bool(self.nodes_later[node])

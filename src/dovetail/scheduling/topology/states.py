@@ -1,4 +1,4 @@
-"""The counts of one simulation: a topology group, less what the candidates take away, plus what placed pods add.
+"""The counts of one simulation: a topology group, minus the candidates' pods, plus placed pods.
 
 An overlay on a `Group` of `scheduling.topology.groups`: only what this simulation changes is copied.
 """
@@ -52,7 +52,7 @@ class GroupState:
             self.counts[place] -= 1
 
     def record_node(self, node: int) -> None:
-        """Count a pod that is placed on a node that exists."""
+        """Count a pod that is placed on an existing node."""
         group = self.group
         self.version += 1
         if group.host:
@@ -103,7 +103,7 @@ class GroupState:
         return smallest
 
     def open_domains(self, allowed: Requirement | None, own: int) -> int:
-        """Return the domains, as bits, in which a node that exists may take the pod. `own`: the pod counts itself."""
+        """Return the domains, as bits, in which an existing node may take the pod. `own`: the pod counts itself."""
         group = self.group
         assert group.domains is not None
         found = 0
@@ -218,9 +218,9 @@ class GroupState:
         return int.from_bytes(drawn[:8]) % count
 
     def _host_takes(self, claim: int, allowed: Requirement | None, own: int) -> bool:
-        """Return whether the host name of a new node will do.
+        """Return whether the host name of a new node is acceptable.
 
-        A pod that asks for other host names never gets this far.
+        A pod that requires other host names never gets this far.
         """
         count = self.on_claims.get(claim, 0)
         if self.group.kind == SPREAD:
@@ -230,6 +230,6 @@ class GroupState:
         return count == 0
 
     def node_takes(self, node: int, own: int) -> bool:
-        """Return whether a node that exists will do for a host-name rule other than affinity."""
+        """Return whether an existing node is acceptable for a host-name rule other than affinity."""
         count = self.at_node(node)
         return count + own <= self.group.max_skew if self.group.kind == SPREAD else count == 0

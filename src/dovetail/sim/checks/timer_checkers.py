@@ -1,8 +1,8 @@
 """The promises about pod events: the two timers of a node, as a source and as a destination.
 
-What happened to pods is counted here by themselves, not by what Karpenter wrote into NodeClaims, which may miss an
-event. An engine can only know what Karpenter wrote, or what happened since it started; and it has `lag` to hear of it.
-Looks at objects and calls, never into the engine. Sits in sim, beside the other checkers.
+Pod events are counted here from the pods, not from what Karpenter wrote into NodeClaims, which may miss an event. An
+engine can only know what Karpenter wrote, or what happened since it started; and it has `lag` to notice. Uses objects
+and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ SET_CLOCK: Final = 71 * SECOND
 
 
 class PodEventBook:
-    """When pods came to nodes or left them, and what Karpenter wrote of it."""
+    """When pods arrived on or left nodes, and what Karpenter wrote about it."""
 
     def __init__(self, watch: "Watch") -> None:
         self.watch, self.world, self.store = watch, watch.world, watch.world.store
@@ -80,7 +80,7 @@ class PodEventBook:
         return None if when is None else self.world.clock.since_start(when)
 
     def passed(self, node: str, host: Host) -> int | None:
-        """Return how long ago, at least, the last pod event was that the engine must know of; None: it knows none."""
+        """Return the minimum age of the last pod event that the engine must know; None: it knows none."""
         now, edge = self.world.now, self.world.now - self.watch.lag
         written = [at for told, at in self._written.get(node, ()) if told <= edge]
         skew = self.world.clock.since_start(host.now()) - now
@@ -105,7 +105,7 @@ class _TimerChecker(Checker):
         self._judged: set[str] = set()
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge each taint once: one that is asked for again was decided when it was first asked for."""
+        """Check each taint once: a repeated one was decided when it was first requested."""
         if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
             return
         if instruction.id in self._judged:
@@ -161,8 +161,8 @@ class ConsolidateAfterChecker(_TimerChecker):
 class DestinationChecker(_TimerChecker):
     """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; grace-period).
 
-    Judged by where the command itself says that its pods go. Where it does not say, its pods are placed here afresh
-    with those nodes closed: they must fit on the others and on as many new nodes as it launches.
+    Judged by the command's own placements. If it has none, its pods are placed here independently with those nodes
+    closed: they must fit on the others and on as many new nodes as it launches.
     """
 
     rule = "destination-grace"

@@ -1,4 +1,4 @@
-"""Every checker on one run: hands them what happens, and keeps what they find.
+"""All checkers of one run: passes events to them, and collects violations.
 
 Each checker knows one promise (`sim.checks.checkers` and its neighbours); this module knows all of them.
 """
@@ -98,7 +98,7 @@ class Watch:
             self.violations.append(Violation(rule=rule, at=at, what=what))
 
     def is_karpenters(self, command_id: str) -> bool:
-        """Return whether a command is of the engine that plays Karpenter."""
+        """Return whether a command belongs to the simulated Karpenter."""
         return command_id in self._karpenters
 
     def follow(self, host: Host) -> None:
@@ -118,7 +118,7 @@ class Watch:
             checker.evicted(key, pod)
 
     def ended(self) -> None:
-        """Close: all promises that are about the end."""
+        """Check all promises about the end of the run."""
         for checker in self.checkers:
             checker.ended()
 

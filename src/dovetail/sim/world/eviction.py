@@ -1,8 +1,8 @@
 """PodDisruptionBudgets and the eviction API of the simulated cluster.
 
 Keeps every budget's status (healthy, expected, desired, allowed) up to date with each pod that changes, and answers one
-question: may this pod be evicted now? As Kubernetes' disruption controller and eviction subresource do. Who wants to
-evict, and why, is not known here.
+question: may this pod be evicted now? As Kubernetes' disruption controller and eviction subresource do. Doesn't know
+who evicts, or why.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class Evictions:
         return found
 
     def evict(self, key: str) -> EvictionAnswer:
-        """Ask for an eviction; where it is granted the pod starts to terminate at once."""
+        """Request an eviction; if it is granted the pod starts to terminate at once."""
         pod = self.store.pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return EvictionAnswer.GONE

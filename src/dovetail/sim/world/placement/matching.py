@@ -1,6 +1,6 @@
-"""What the simulated kube-scheduler and controllers take for a match: selectors, affinity terms, tolerations.
+"""Matching in the simulated kube-scheduler and controllers: selectors, affinity terms, tolerations.
 
-Written apart from `scheduling` on purpose: the world must not share a mistake with the plan that it puts to the test.
+Independent of `scheduling` on purpose: the world must not share mistakes with the plan that it tests.
 Follows the Kubernetes API's words for each field. Pure functions.
 """
 

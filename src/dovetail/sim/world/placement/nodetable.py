@@ -1,4 +1,4 @@
-"""The simulated kube-scheduler's columns: per node what is free and where it stands, per selector how many pods.
+"""The simulated kube-scheduler's columns: free room and domains per node, number of pods per selector.
 
 Every column has one row per node and is kept up to date by what changed: a pod bound or gone, a node new, tainted or
 gone. Decides nothing; `sim.scheduler` filters and scores on these columns.

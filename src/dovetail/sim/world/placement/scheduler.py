@@ -1,6 +1,6 @@
-"""The simulated kube-scheduler: takes pending pods one by one, asks where each goes, and binds it there.
+"""The simulated kube-scheduler: takes pending pods one by one, chooses a node for each, and binds it.
 
-`sim.world.placement.node_choice` filters and scores the nodes. Where a pod lands is this module's word, not the plan's.
+`sim.world.placement.node_choice` filters and scores the nodes. This module decides where a pod goes, not the plan.
 Not modelled: preemption, image locality, volumes but for what node affinity says, waiting plugins.
 """
 
@@ -23,8 +23,8 @@ _CYCLE: Final = SECOND // 100
 class Scheduler:
     """Binds pending pods. `on_unschedulable` hears of all pods that found no place, each time they were tried.
 
-    `pace`: how long it takes over a pod; 0, and all that wait are placed at once, which is fast and the same but where
-    nodes come one after the other.
+    `pace`: the time per pod. With 0 all pending pods are placed at once, which is fast and differs only if nodes appear
+    one after the other.
     """
 
     def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, dice: Random) -> None:

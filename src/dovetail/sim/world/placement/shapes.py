@@ -1,4 +1,4 @@
-"""A pod's shape: all that the simulated scheduler, kubelet and evictions ask of it, worked out once per template.
+"""A pod's shape: everything that the simulated scheduler, kubelet and evictions need, computed once per template.
 
 Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen of these. Knows no node.
 """

@@ -1,0 +1,191 @@
+"""The policy Balanced by its figures: totals of a pool, shares of a move, scores (spec section 8, gate 6)."""
+
+from dataclasses import replace
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+import pytest
+
+from dovetail.decide.facts.cost import UNIT
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates import balanced
+from dovetail.decide.gates.balanced import PoolTotals, judge_shares, pool_totals
+from dovetail.decide.gates.candidates import Chain
+from dovetail.decide.gates.price import Approved
+from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.objects import NodeClaim, ObjectMeta
+from dovetail.model.policies.policy import ConsolidationPolicy, DisruptionPolicy
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.verdicts import Gate, GateResult
+from tests.support.nodes import facts_of
+
+BALANCED = DisruptionPolicy(consolidation_policy=ConsolidationPolicy.BALANCED)
+LABELS = {names.INSTANCE_TYPE: "m", names.ZONE: "a", names.CAPACITY_TYPE: "spot", names.NODEPOOL: "default"}
+PROFILES = pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["exact", "floats"])
+
+
+def _node(name: str, price: int, *, pods: int = 0, pool: str = "blue", **changes: Any) -> NodeFacts:
+    """A node of a Balanced pool that costs so much and has so many pods."""
+    parts = {"policy": BALANCED, "price": price, "price_float": float(price), "pool_name": pool, **changes}
+    return facts_of(name=name, pods=pods, **parts)
+
+
+def _totals(cost: int, disruption: int) -> PoolTotals:
+    return PoolTotals(
+        cost=Fraction(cost), disruption=Fraction(disruption), cost_float=float(cost), disruption_float=float(disruption)
+    )
+
+
+def _approved(savings: int) -> Approved:
+    return Approved(savings=savings, savings_float=float(savings))
+
+
+def _chains(*nodes: NodeFacts, candidates: tuple[str, ...] = ()) -> dict[str, dict[Method, Chain]]:
+    """Gates of nodes that all passed the first one, and the candidates the pods' gates too."""
+    first = GateResult(gate=Gate.MANAGED, passed=True, why="")
+    return {
+        node.name: {
+            Method.EMPTY: Chain(
+                Method.EMPTY, (first, GateResult(gate=Gate.PDB, passed=node.name in candidates, why=""))
+            )
+        }
+        for node in nodes
+    }
+
+
+@PROFILES
+@pytest.mark.parametrize(
+    ("savings", "cost", "score"),
+    [(1, 1, 1.0), (4, 8, 0.5), (3, 8, 0.375), (0, 8, 0.0), (4, 0, 0.0)],
+    ids=["all of it", "half", "less", "nothing is saved", "the pool costs nothing"],
+)
+def test_the_score_of_one_node(settings: Settings, savings: int, cost: int, score: float) -> None:
+    """The share of the pool's cost that is saved by the share of its disruption: here all of it."""
+    node, approved, totals = _node("n", 4, pods=3), _approved(savings), {"blue": _totals(cost, 4)}
+    assert balanced.scores([node], approved, totals, settings) == {"blue": score}
+    refusal = balanced.refuse([node], approved, totals, settings)
+    assert (refusal is None) == (score >= 0.5)
+    if refusal is not None:
+        shares = (savings / cost, 1.0) if cost else (0.0, 0.0)
+        assert (refusal.figures["savingsShare"], refusal.figures["disruptionShare"]) == shares
+        assert refusal.figures["score"] == score
+
+
+@PROFILES
+def test_the_share_of_what_is_disturbed(settings: Settings) -> None:
+    """One pod of 9 and the node itself, of a pool whose disruption is 20: a tenth."""
+    scores = balanced.scores([_node("n", 4, pods=1)], _approved(3), {"blue": _totals(100, 20)}, settings)
+    assert scores == {"blue": pytest.approx(0.3)}
+
+
+@PROFILES
+def test_savings_are_split_by_price(settings: Settings) -> None:
+    """Each pool gets its nodes' part of the price of the savings; a pool without the policy says nothing."""
+    nodes = [
+        _node("a", 6, pool="blue"),
+        _node("b", 2, pool="green", pods=1),
+        _node("c", 8, pool="red", policy=DisruptionPolicy()),
+    ]
+    totals = {"blue": _totals(12, 4), "green": _totals(8, 8), "red": _totals(8, 8)}
+    scores = balanced.scores(nodes, _approved(8), totals, settings)  # 3 for blue, 1 for green
+    assert scores == {"blue": (3 / 12) / (1 / 4), "green": (1 / 8) / (2 / 8)}
+    assert balanced.refuse(nodes, _approved(8), totals, settings) is None
+    refusal = balanced.refuse(nodes, _approved(7), totals, settings)
+    assert refusal is not None
+    assert refusal.figures["nodePool"] == "green"
+
+
+@PROFILES
+def test_nodes_that_cost_nothing_split_nothing(settings: Settings) -> None:
+    """Where there is no price to split by, each pool counts the whole."""
+    nodes = [_node("a", 0, pool="blue"), _node("b", 0, pool="green")]
+    totals = {"blue": _totals(4, 4), "green": _totals(4, 4)}
+    assert balanced.scores(nodes, _approved(1), totals, settings) == {"blue": 1.0, "green": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("saved", "disturbed", "score"),
+    [(0.5, 1.0, None), (0.2, 0.0, None), (0.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-0.5, 1.0, 0.0), (0.25, 1.0, 0.25)],
+)
+def test_shares(saved: float, disturbed: float, score: float | None) -> None:
+    """Half is enough, nothing saved never is; a loss scores 0."""
+    refusal = judge_shares("blue", saved, disturbed)
+    assert (None if refusal is None else refusal.figures["score"]) == score
+
+
+@pytest.mark.parametrize(
+    ("saved", "disturbed", "score"), [(1, 0, inf), (0, 0, 0.0), (0, 1, 0.0), (-1, 1, 0.0), (1, 2, 0.5)]
+)
+def test_scores_of_shares(monkeypatch: pytest.MonkeyPatch, saved: int, disturbed: int, score: float) -> None:
+    """What disturbs nothing scores without end; what saves nothing scores 0."""
+    monkeypatch.setattr(balanced, "_score", lambda *_: (Fraction(saved), Fraction(disturbed)))
+    assert balanced.scores([_node("n", 1)], _approved(1), {"blue": _totals(1, 1)}, DOVETAIL) == {"blue": score}
+
+
+@pytest.mark.parametrize(
+    ("price", "pods", "cost", "hopeless"),
+    [(4, 1, 8, False), (4, 4, 8, True), (4, 4, 0, False)],
+    ids=["worth it", "not worth it", "nothing is known of the pool's cost"],
+)
+def test_what_can_never_pass(price: int, pods: int, cost: int, hopeless: bool) -> None:
+    """A node whose mere deletion would score too low needs no simulation."""
+    refusal = balanced.cannot_pass(_node("n", price, pods=pods), {"blue": _totals(cost, 4)}, DOVETAIL)
+    assert (refusal is not None) == hopeless
+    assert refusal is None or not refusal.simulated
+
+
+def test_who_asks() -> None:
+    """Only pools with the policy do."""
+    assert balanced.asks(_node("n", 1))
+    assert not balanced.asks(_node("n", 1, policy=DisruptionPolicy()))
+    assert not balanced.asks(_node("n", 1, policy=None))
+
+
+def test_totals_of_a_pool() -> None:
+    """All its nodes count, but the cost of what has no claim; nodes of no pool count nowhere."""
+    nodes = [
+        _node("a", 3, pods=1),
+        _node("b", 5, pods=2),
+        _node("unclaimed", 7, pods=3, claim=None),
+        _node("green", 11, pool="green"),
+        _node("none", 13, pool=""),
+    ]
+    assert pool_totals(nodes, {}, DOVETAIL) == {
+        "blue": PoolTotals(cost=Fraction(8), disruption=Fraction(9), cost_float=8.0, disruption_float=9.0),
+        "green": PoolTotals(cost=Fraction(11), disruption=Fraction(1), cost_float=11.0, disruption_float=1.0),
+    }
+
+
+@pytest.mark.parametrize("missing", [None, *LABELS])
+def test_totals_as_karpenter_tracks_them(missing: str | None) -> None:
+    """It adds up claims that say what they are; candidates cost what moves, others what it keeps."""
+    labels = {key: value for key, value in LABELS.items() if key != missing}
+    told, other = NodeClaim(metadata=ObjectMeta(labels=labels)), NodeClaim(metadata=ObjectMeta(labels=LABELS))
+    nodes = [
+        _node("a", 3, pods=1, claim=told, tracked_costs=5 * UNIT),
+        _node("b", 5, pods=2, claim=other, tracked_costs=7 * UNIT),
+        _node("unclaimed", 7, pods=3, claim=None, tracked_costs=9 * UNIT),
+    ]
+    totals = pool_totals(nodes, _chains(*nodes, candidates=("a",)), KARPENTER_1_15)["blue"]
+    assert totals.cost_float == (8.0 if missing is None else 5.0)
+    assert totals.disruption_float == 2.0 + 8.0 + 10.0
+    assert totals.disruption == 20
+
+
+def test_totals_where_karpenter_tracks_nothing() -> None:
+    """Where no claim that says what it is has a price, the candidates' prices are the pool's cost."""
+    told = NodeClaim(metadata=ObjectMeta(labels=LABELS))
+    nodes = [_node("free", 0, claim=told), _node("a", 3), _node("b", 5), _node("c", 9)]
+    chains = _chains(*nodes, candidates=("a", "b"))
+    assert pool_totals(nodes, chains, KARPENTER_1_15)["blue"].cost_float == 8.0
+    tracked = [*nodes, _node("d", 2, claim=told)]
+    assert pool_totals(tracked, _chains(*tracked, candidates=("a",)), KARPENTER_1_15)["blue"].cost_float == 2.0
+
+
+def test_karpenters_totals_are_its_rule() -> None:
+    """The exact profile does not look at gates or labels."""
+    nodes = [_node("a", 3, pods=1, tracked_costs=5 * UNIT)]
+    plain = replace(KARPENTER_1_15, rules=replace(KARPENTER_1_15.rules, tracked_totals=False))
+    assert pool_totals(nodes, {}, plain)["blue"].disruption == 2
