@@ -21,12 +21,12 @@ from dovetail.lifecycle.commands.command_run import Run, View
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
-from dovetail.lifecycle.memory.growth import Growth
 from dovetail.lifecycle.memory.landing import Landing
 from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
+from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.owners import owners_of
@@ -97,7 +97,7 @@ class EngineState:
         self.aftercare = Aftercare()
         self.waste = WasteBook()
         self.outcomes = Outcomes()
-        self.growth = Growth()
+        self.restlessness = Restlessness()
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
@@ -171,7 +171,7 @@ class EngineState:
     def promise(self, run: Run) -> None:
         """Record what a command promises, before its pods leave."""
         if run.action in SAVING:
-            self.growth.took(run.source_pools, self.elapsed)
+            self.restlessness.took(run.source_pools, self.elapsed)
         if run.command is not None:
             pods = [pod for node in run.nodes for pod in self.store.pods_on(node) if is_reschedulable(pod)]
             movers = [
@@ -187,7 +187,7 @@ class EngineState:
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
-            self.growth.opened(labels.get(names.NODEPOOL, ""), self.elapsed, self.settings.quiet_before_haste)
+            self.restlessness.opened(labels.get(names.NODEPOOL, ""), self.elapsed, self.settings.quiet_before_haste)
         if names.INSTANCE_TYPE in labels and self.outcomes.is_coming(name):
             price = self._price_of(claim)
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
@@ -307,7 +307,7 @@ class EngineState:
     def _restless(self) -> dict[str, datetime]:
         """Return the pools whose load counts as moving, and until when."""
         quiet = self.settings.quiet_before_haste
-        return {pool: self.wall(until) for pool, until in self.growth.until(quiet, self.elapsed).items()}
+        return {pool: self.wall(until) for pool, until in self.restlessness.until(quiet, self.elapsed).items()}
 
     def question(self, without: str = "") -> Question:
         """Build the question for a round, or for the validation of the command `without`."""

@@ -1,8 +1,8 @@
 """What a node must save to go at once, and what it must waste to go later (spec section 22).
 
 Two things make a node wait although it saves enough: pods of Jobs, which end by themselves (`jobsWait`), and a restless
-pool, in which nodes were opened again soon after others were removed (`quietBeforeHaste`; `lifecycle.memory.growth`
-finds out). Only in pools with a `disruptionPrice`. Sits in decide, below the context.
+pool, in which nodes were opened again soon after others were removed (`quietBeforeHaste`; found by
+`lifecycle.memory.restlessness`). Only in pools with a `disruptionPrice`. Sits in decide, below the context.
 """
 
 from datetime import datetime

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.memory.growth import Growth
+from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.model import names
 from dovetail.model.objects import NodeClaim, ObjectMeta
 from dovetail.model.settings import DOVETAIL, RECOMMENDED
@@ -37,27 +37,27 @@ def test_two_nodes_opened_after_a_command_make_a_pool_restless(
     took: list[int], opened: list[int], until: int | None
 ) -> None:
     """Minutes at which nodes were taken away and opened; the pool is restless until the given minute."""
-    growth = Growth()
+    book = Restlessness()
     for minute, is_new in sorted([*((at, False) for at in took), *((at, True) for at in opened)]):
         if is_new:
-            growth.opened("web", minute * MINUTE, QUIET)
+            book.opened("web", minute * MINUTE, QUIET)
         else:
-            growth.took(("web",), minute * MINUTE)
+            book.took(("web",), minute * MINUTE)
     now = max([*took, *opened]) * MINUTE
     expected = {} if until is None or until * MINUTE <= now else {"web": until * MINUTE}
-    assert growth.until(QUIET, now) == expected
-    assert growth.until(QUIET, 60 * MINUTE) == {}
-    assert growth.until(0, now) == {}, "switched off since"
+    assert book.until(QUIET, now) == expected
+    assert book.until(QUIET, 60 * MINUTE) == {}
+    assert book.until(0, now) == {}, "switched off since"
 
 
 def test_pools_are_apart_and_off_means_off() -> None:
     """What happens in one pool is nothing to another; with no quiet asked for nothing counts."""
-    growth = Growth()
-    growth.took(("web", "batch"), 0)
+    book = Restlessness()
+    book.took(("web", "batch"), 0)
     for pool, quiet in (("web", QUIET), ("web", QUIET), ("batch", QUIET), ("other", QUIET), ("off", 0), ("off", 0)):
-        growth.took(("off",), 0)
-        growth.opened(pool, MINUTE, quiet)
-    assert growth.until(QUIET, MINUTE) == {"web": 31 * MINUTE}
+        book.took(("off",), 0)
+        book.opened(pool, MINUTE, quiet)
+    assert book.until(QUIET, MINUTE) == {"web": 31 * MINUTE}
 
 
 class Noting(ScriptedPlanner):

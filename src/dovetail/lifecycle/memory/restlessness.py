@@ -13,7 +13,7 @@ COUNTED: Final = 2
 """So many nodes make a pool restless."""
 
 
-class Growth:
+class Restlessness:
     """When nodes of each pool were last taken away, and when the last ones were opened after that."""
 
     def __init__(self) -> None:
