@@ -15,8 +15,6 @@ _TITLES = {
     "simulator": "Simulator",
     "sweep": "A sweep on Dask workers",
     "first": "First decision after a start, on a real API server",
-    "rest": "Controller at rest, on a real API server",
-    "live": "Beside the real Karpenter",
 }
 
 

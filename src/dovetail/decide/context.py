@@ -208,6 +208,10 @@ class RoundContext:
         return tuple(self.index_of(facts) for facts in hidden)
 
     @cached
+    def _closed_nodes(self) -> frozenset[int]:
+        return frozenset(self.closed)
+
+    @cached
     def bounds(self) -> Bounds:
         """Return the bounds that refuse moves without a simulation."""
         return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
@@ -358,7 +362,7 @@ class RoundContext:
                 self.snapshot,
                 chosen,
                 SimulationOptions(
-                    closed=self.closed if for_cost else (),
+                    closed=self._closed_nodes if for_cost else (),
                     new_nodes_max=self.new_nodes_max if for_cost else None,
                     launchable=launchable,
                 ),

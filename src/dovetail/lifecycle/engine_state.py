@@ -8,6 +8,7 @@ The engine's own clock (`elapsed`, nanoseconds) advances with `now`, but never g
 changing the wall clock neither extends nor ends a wait.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -270,15 +271,18 @@ class EngineState:
         """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
         return flight.nominated(self.runs.values(), self.lingering, self.store)
 
-    def in_flight(self, without: str = "") -> InFlight:
-        """Return what commands in progress reserve; `without` excludes one of them."""
+    def in_flight(self, without: str = "", beside: Sequence[Run] = ()) -> InFlight:
+        """Return what commands in progress reserve; `without` excludes one of them.
+
+        `beside`: commands that were refused a moment ago, and are to come again in a better form.
+        """
         runs = list(self.runs.values())
         if without:
             # Commands that were decided later and still wait for validation must not change its verdict: otherwise two
             # commands would refuse each other again and again.
             at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
             runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
-            runs = [run for run in runs if run.id != without]
+            runs = [*(run for run in runs if run.id != without), *beside]
         launches = self.pacing.launches.active(self.elapsed)
         regrown = self.regrowth.held(self.store, self.elapsed)
         return InFlight(
@@ -305,12 +309,12 @@ class EngineState:
         )
 
     def _restless(self) -> dict[str, datetime]:
-        """Return the pools whose load counts as moving, and until when."""
+        """Return the pools whose load comes and goes, and until when they count as such."""
         quiet = self.settings.quiet_before_haste
         return {pool: self.wall(until) for pool, until in self.restlessness.until(quiet, self.elapsed).items()}
 
-    def question(self, without: str = "") -> Question:
-        """Build the question for a round, or for the validation of the command `without`."""
+    def question(self, without: str = "", beside: Sequence[Run] = ()) -> Question:
+        """Build the question for a round, or for validating the command `without`; `beside` as in `in_flight`."""
         reads_condition = self.settings.rules.consolidatable_condition
         events = {} if reads_condition else self.pod_events.times(self.now, self.elapsed)
         return Question(
@@ -318,7 +322,7 @@ class EngineState:
             catalogue=self.catalogue,
             settings=self.settings,
             now=self.now,
-            in_flight=self.in_flight(without),
+            in_flight=self.in_flight(without, beside),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self.pacing.refusals.until),
             cost_held_until=self.cost_held_until(),
             cost_held_by=self.pacing.settles_by(self.elapsed),

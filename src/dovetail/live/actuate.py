@@ -18,6 +18,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
+from dovetail.lifecycle.effects.public_effects import event_ref
 from dovetail.lifecycle.effects.writes import (
     PODS_ON,
     Create,
@@ -37,6 +38,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     InstructionFailed,
     InstructionSucceeded,
+    PublishEvent,
 )
 from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import UnreachableError
@@ -78,7 +80,9 @@ class Actuator:
         while True:
             attempt += 1
             context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
-            known: dict[Ref, Tree | None] = {}
+            # An event is new nearly always: it is read only where the server says that it is there.
+            guess = asked if attempt == 1 and isinstance(asked, PublishEvent) else None
+            known: dict[Ref, Tree | None] = {} if guess is None else {event_ref(guess, context): None}
             while isinstance(outcome := effect(asked, known, context), Read):
                 known[outcome.ref] = await self._read(outcome.ref)
             match outcome:
@@ -94,7 +98,8 @@ class Actuator:
                     except ApiError as error:
                         if not _has_changed(error, write) or attempt == CONFLICT_TRIES:
                             raise
-                        await asyncio.sleep(self.client.backoff(attempt, 1.0))
+                        if guess is None:
+                            await asyncio.sleep(self.client.backoff(attempt, 1.0))
                     else:
                         return InstructionSucceeded(id=asked.id, uid=uid)
                 case _:

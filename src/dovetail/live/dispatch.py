@@ -18,6 +18,7 @@ from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
 
 _WRITES_AT_ONCE: Final = 16
+_EVENTS_AT_ONCE: Final = 4
 _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
@@ -34,6 +35,7 @@ class Dispatcher:
     _acting: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
     _events_failed: dict[str, None] = field(default_factory=dict)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_WRITES_AT_ONCE))
+    _event_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_EVENTS_AT_ONCE))
 
     def take(self, instruction: ClusterInstruction) -> None:
         """Queue an instruction behind those of its command."""
@@ -57,7 +59,8 @@ class Dispatcher:
         try:
             while queue:
                 instruction = queue.popleft()
-                async with self._slots:
+                # Thousands of events come at once where verdicts change: no command waits behind them.
+                async with self._event_slots if isinstance(instruction, PublishEvent) else self._slots:
                     if not self.actuator.may_act():
                         continue  # no longer the leader; the next one sees what was done and what was not
                     answer = await self.carry_out(instruction)

@@ -235,6 +235,16 @@ class Snapshot:
             (i, self.movable(i)) for i, why in enumerate(self.marked) if why and self.states[i].node is not None
         )
 
+    @cached
+    def leaving_nodes(self) -> frozenset[int]:
+        """Return the places of leaving nodes that have joined."""
+        return frozenset(index for index, _ in self.leaving)
+
+    @cached
+    def leaving_entries(self) -> list[Entry]:
+        """Return all pods of leaving nodes that move in every simulation, ready to be placed."""
+        return [entry for index, _ in self.leaving for entry in self.movers(index).waiting]
+
     def movable(self, index: int) -> tuple[Pod, ...]:
         """Return the pods of a node that would move if it were removed now."""
         return self.movers(index).pods
