@@ -179,7 +179,7 @@ class CommandRunner:
 
     def advance_again(self) -> None:
         """Advance every command again, unless none moved just now and nothing has happened since."""
-        if self._rests_at is None or self._rests_at != self._state.facts_version:
+        if self._rests_at != self._state.facts_version:
             self.advance(changed=True)
 
     def _advance_one(self, run: Run, view: View) -> None:
