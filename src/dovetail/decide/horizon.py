@@ -23,7 +23,7 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
     times = [*_scene_times(context)]
     for nodes, refusal in refused:
         if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
-            times.extend(_crossing(nodes, refusal, now))
+            times.extend(_crossing(context, nodes, refusal))
         if refusal.due is not None:
             times.append(refusal.due)
     soonest = min((when for when in times if when > now), default=None)
@@ -39,6 +39,7 @@ def _scene_times(context: RoundContext) -> Iterator[datetime]:
         yield context.stabilized_until
     yield from context.in_flight.back_off.values()
     yield from context.in_flight.regrown.values()
+    yield from context.question.restless.values()
     yield from context.ledger.rate_times()
     for policy in context.policies.values():
         yield from window_times(policy, context.now)
@@ -62,17 +63,17 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
 
 
-def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
+def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:
     """Return when ageing lowers the required savings to the savings.
 
     Design: savings-threshold: nodes get easier to move as they age.
     """
     missing = refusal.required - refusal.savings
-    falls = [facts.falls_by for facts in nodes]
+    falls = [context.haste.falls_by(facts) for facts in nodes]
     amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
     if amount > 0 and missing > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
-        yield later(now, wait)
+        yield later(context.now, wait)
 
 
 def _sum_up(falls: Sequence[tuple[int, int]]) -> tuple[int, int]:
