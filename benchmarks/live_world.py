@@ -42,7 +42,7 @@ def make_cluster(plane: ControlPlane, nodes: int, *, managed: bool) -> dict[str,
     rng = random.Random(20)
     born = datetime.now(UTC) - _AGE
     with plane.client() as api:
-        tree = kwok_pool(POOL, managed=managed, consolidateAfter="30s", budgets=[{"nodes": _BUDGET}])
+        tree = kwok_pool(POOL, managed=managed, consolidateAfter="Never", budgets=[{"nodes": _BUDGET}])
         pool = _made(api, tree)
         apps = {f"app-{number:03d}": _SIZES[number % len(_SIZES)] for number in range(max(8, nodes // _NODES_PER_APP))}
         names = list(apps)
@@ -148,6 +148,15 @@ def _pod(name: str, app: str, node: str, owner: Tree, born: datetime) -> Tree:
     }  # fmt: skip
     spec = {**owner["spec"]["template"]["spec"], "nodeName": node}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def allow(api: Client) -> None:
+    """Let nodes be consolidated from now on."""
+    change = {"spec": {"disruption": {"consolidateAfter": "30s"}}}
+    path = f"/apis/karpenter.sh/v1/nodepools/{POOL}"
+    status, answer = api.request("PATCH", path, change, kind="application/merge-patch+json")
+    if status != 200:
+        raise RuntimeError(f"NodePool: {answer}")
 
 
 def take_step(api: Client, number: int, counts: dict[str, int]) -> None:
