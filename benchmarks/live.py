@@ -42,7 +42,8 @@ _CONTROLLERS = (
     "node-lifecycle-controller",
     "taint-eviction-controller",
 )
-_SETTLE_SECONDS = 30.0
+_SETTLE_SECONDS = 15.0
+_QUIET_BYTES = 40_000  # a second, in the audit log: some ten requests
 _KEEP = os.environ.get("DOVETAIL_BENCH_LOGS", "")
 
 
@@ -141,11 +142,21 @@ def _running(plane: ControlPlane, folder: Path, nodes: int, who: str) -> Iterato
             began = time.monotonic()
             wait_for(lambda: _all_held(api, nodes), "every node held", _PATIENCE)
             running.seconds_to_hold = round(time.monotonic() - began, 1)
-        time.sleep(_SETTLE_SECONDS)
+        _settle(folder / "audit.log")
         for name in plane.running():
             running.processes[name] = Watched(plane.pid(name))
         yield running
         karpenter.check()
+
+
+def _settle(log: Path) -> None:
+    """Wait until the controllers have read and written what they want to at a start."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        before = log.stat().st_size
+        time.sleep(_SETTLE_SECONDS)
+        if log.stat().st_size - before < _QUIET_BYTES * _SETTLE_SECONDS:
+            return
 
 
 def _all_held(api: Client, nodes: int) -> bool:
