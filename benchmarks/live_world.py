@@ -94,7 +94,14 @@ def _stamp(at: datetime) -> str:
 
 def _true(at: datetime, *kinds: str) -> list[Tree]:
     return [
-        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _stamp(at)}
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "message": "",
+            "lastTransitionTime": _stamp(at),
+            "observedGeneration": 1,
+        }
         for kind in kinds
     ]
 
