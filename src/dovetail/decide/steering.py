@@ -84,8 +84,6 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     chosen: list[NodeFacts] = []
     for facts in ranked:
         place = context.index_of(facts)
-        if place < 0:
-            continue
         demand: Floats = np.zeros(count)
         for column, amount in context.snapshot.movers(place).demand.total.items():
             demand[column] = amount
