@@ -318,9 +318,7 @@ class RoundContext:
             offering_price=facts.offering_price,
             required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
             wasted=0 if wasted is None else wasted.by(self.now),
-            least=self.settings.waste_floor * facts.disruption_cost(self.now)
-            if self.settings.waste_floor
-            else Fraction(0),
+            least=self.settings.waste_floor * facts.disruption_cost(self.now),
             asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
         )
 

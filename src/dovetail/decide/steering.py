@@ -6,6 +6,7 @@ first, in the fullest zone of that ReplicaSet. The current choice is kept unless
 marks don't change every round. Proposes only; the engine writes, slowly. Sits in decide, beside the round.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -120,9 +121,7 @@ def _is_anothers(pod: Pod) -> bool:
 
 
 def _victim(members: Sequence[tuple[Pod, NodeFacts]], closing: frozenset[NodeFacts]) -> Pod:
-    zones: dict[str, int] = {}
-    for _, facts in members:
-        zones[facts.zone] = zones.get(facts.zone, 0) + 1
+    zones = Counter(facts.zone for _, facts in members)
     fullest = max(zones.values())
 
     def key(entry: tuple[Pod, NodeFacts]) -> tuple[bool, bool, float, str]:
