@@ -405,10 +405,10 @@ def test_taking_within_budgets() -> None:
     """In order, while something is left; the others are told why."""
     context = _ledger(Allowance(allowed=1, used=0))
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "c1")]
-    left = {"a": 1, "b": 2}
+    left = {"a": 1, "b": 2, "c": 0}
     taken, held = take_within(context, Method.EMPTY, nodes, left)
     assert ([facts.name for facts in taken], sorted(held)) == (["a1", "b1"], ["a2", "c1"])
-    assert left == {"a": 0, "b": 1}
+    assert left == {"a": 0, "b": 1, "c": 0}
     assert held_back(context, Method.EMPTY, []) == {}
 
 

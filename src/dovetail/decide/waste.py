@@ -60,9 +60,11 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
+    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
+        return refusal
     (source,) = context.sources((facts,))
     amount, asked = source.wasted, source.asked_waste
-    if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
+    if asked is None:
         return refusal
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
