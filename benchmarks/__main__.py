@@ -1,6 +1,6 @@
-"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|sweep|quality|live ...]`.
+"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|sweep|quality|first|rest|live ...]`.
 
-All but `quality` and `live` by default.
+All but `quality` and those on a real API server (`first`, `rest`, `live`) by default.
 
 Writes docs/benchmarks/NAME.json and the page docs/benchmarks/README.md with tables and a plot, stamped with the commit.
 """
@@ -18,7 +18,7 @@ from benchmarks.page import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "benchmarks"
-NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality", "live")
+NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality", "first", "rest", "live")
 
 
 def commit() -> str:
@@ -32,8 +32,10 @@ def commit() -> str:
 def main() -> None:
     """Runs what was asked for and writes the page anew."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="which (default: all but quality and live)")
-    names = parser.parse_args().names or NAMES[:-2]
+    parser.add_argument(
+        "names", nargs="*", choices=[*NAMES, []], help="which (default: all but quality, first, rest and live)"
+    )
+    names = parser.parse_args().names or NAMES[:-4]
     OUT.mkdir(parents=True, exist_ok=True)
     for name in names:
         print(f"== {name}", file=sys.stderr)

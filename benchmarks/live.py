@@ -1,347 +1,227 @@
-"""The controller on a real API server: memory, CPU and the time from a change to a decision.
+"""Dovetail beside the real Karpenter, and Karpenter alone: the same cluster, the same course of scale steps.
 
-Fills an API server of its own (`make assets`) with nodes that are well used, runs `dovetail run` on it as a process,
-and looks from outside: /proc for memory and CPU, the log for times. Nothing outlives the run. Where KARPENTER_BIN names
-a Karpenter with the kwok provider its process is measured beside ours, on the same objects.
+A whole control plane of its own (`make assets`), the Karpenter that KARPENTER_BIN names with its kwok provider, and
+kubelets that are played. Each run begins with a cluster that is already there, takes the steps of `live_world` and looks
+from outside: /proc for memory and CPU, the API server's audit log for requests and bytes, watches for what came of it.
+Nothing outlives the run. DOVETAIL_BENCH_NODES names the sizes, such as 60,200.
 """
 
-import asyncio
 import contextlib
 import json
 import os
-import re
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.e2e_world import ZONES, claim, pod, write_catalogue
-from tests.support.karpenter import BINARY, Karpenter, kwok_pool, prepare
+from tests.support.background import cloud_on
+from tests.support.control_plane import Client, ControlPlane, control_plane
+from tests.support.controller import controller
+from tests.support.karpenter import BINARY, Karpenter, kwok_catalogue, prepare
+from tools.record_karpenter import Seen, watching
 
+from benchmarks.audit import audit_flags, audited
+from benchmarks.live_world import SECONDS, STEPS, dollars, make_cluster, per_hour, take_step
+from benchmarks.processes import Watched, at_of, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
-from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient
-from dovetail.live.kubernetes.credentials import connect
-from dovetail.live.kubernetes.resources import BY_KIND
 
 Tree = dict[str, Any]
-NODES = int(os.environ.get("DOVETAIL_BENCH_NODES", "1000"))
-PODS_PER_NODE = 15
-SIZES = (("default poll interval", "10s"), ("poll interval of 1 s", "1s"))
-_AT_ONCE = 24
-_CALM_SECONDS = 30.0
-_CHURN_SECONDS = 30.0
-_CHURN_PER_SECOND = 20
-_PROBES = 5
-_WAIT_SECONDS = 240.0
-_TICK = os.sysconf("SC_CLK_TCK")
-_PAGE_KIB = 1024
-_WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
+SIZES = tuple(int(text) for text in os.environ.get("DOVETAIL_BENCH_NODES", "1000,3000").split(","))
+SHORT_LIFE_SECONDS = 15 * 60
+_PATIENCE = 900.0
+_QUICK = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+_CONTROLLERS = (
+    "replicaset-controller",
+    "disruption-controller",
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+)
+_SETTLE_SECONDS = 45.0
+_KEEP = os.environ.get("DOVETAIL_BENCH_LOGS", "")
 
 
 def run() -> list[Tree]:
-    """One row for each poll interval, and one for Karpenter where it can be run."""
+    """Return two rows per size: Karpenter alone, and Dovetail beside it."""
+    if not BINARY:
+        print("KARPENTER_BIN names no Karpenter: nothing to measure", file=sys.stderr)
+        return []
+    return [_course(nodes, beside=beside) for nodes in SIZES for beside in (False, True)]
+
+
+def _course(nodes: int, *, beside: bool) -> Tree:
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as name:
         folder = Path(name)
-        with control_plane(folder) as plane:
-            with plane.client() as client:
-                client.install_crds(crds())
-            began = time.monotonic()
-            asyncio.run(_fill(plane))
-            _say(f"filled in {time.monotonic() - began:.0f} s")
-            rows = [_measure(plane, folder, what, poll) for what, poll in SIZES]
-            if BINARY:
-                rows.append(_karpenter(plane, folder))
-            return rows
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-# ---------------------------------------------------------------- filling the cluster
-
-
-async def _fill(plane: ControlPlane) -> None:
-    async with ApiClient(connect(str(plane.kubeconfig)), user_agent="benchmark") as api:
-        pools = {}
-        for name, rules in (("bench", {"consolidateAfter": "0s"}), ("probe", {"consolidateAfter": "0s"})):
-            path = BY_KIND["NodePool"].path()
-            made = await api.request("POST", path, body=msgspec.json.encode(kwok_pool(name, **rules)))
-            pools[name] = msgspec.json.decode(made)
-            await _patch(api, f"{path}/{name}/status", {"status": {"conditions": _true("Ready")}})
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def one(number: int) -> None:
-            async with slots:
-                await _add_node(api, f"bench-{number:05d}", pools["bench"], PODS_PER_NODE)
-
-        await asyncio.gather(*(one(number) for number in range(NODES)))
-
-
-async def _add_node(api: ApiClient, name: str, of: Tree, pods: int) -> None:
-    """A machine of eight cores, so full with pods that none fits elsewhere."""
-    labels = {
-        "karpenter.sh/nodepool": of["metadata"]["name"], "karpenter.sh/registered": "true",
-        "karpenter.sh/initialized": "true", "node.kubernetes.io/instance-type": "large",
-        "topology.kubernetes.io/zone": f"zone-{'abc'[hash(name) % 3]}", "karpenter.sh/capacity-type": "on-demand",
-        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
-    }  # fmt: skip
-    room = {"cpu": "7900m", "memory": "16284Mi", "pods": "50"}
-    nodes, claims = BY_KIND["Node"].path(), BY_KIND["NodeClaim"].path()
-    machine = claim(name, of, "large")
-    machine["metadata"]["labels"] |= labels
-    made = msgspec.json.decode(await api.request("POST", claims, body=msgspec.json.encode(machine)))
-    meta = {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"providerID": f"kwok://{name}"}}
-    await api.request("POST", nodes, body=msgspec.json.encode(node))
-    await _patch(api, f"{nodes}/{name}", {"spec": {"taints": None}})
-    status = {"capacity": room, "allocatable": room, "conditions": _true("Ready")}
-    await _patch(api, f"{nodes}/{name}/status", {"status": status})
-    for number in range(pods):
-        await _add_pod(api, f"{name}-{number}", name)
-    done = {
-        "nodeName": name, "providerID": f"kwok://{name}", "capacity": room, "allocatable": room,
-        "lastPodEventTime": "2026-01-01T00:00:00Z", "conditions": _true("Launched", "Registered", "Initialized"),
-    }  # fmt: skip
-    await _patch(api, f"{claims}/{made['metadata']['name']}/status", {"status": done})
-
-
-async def _add_pod(api: ApiClient, name: str, node: str) -> None:
-    tree = pod(name, "bench", node, "520m")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "bench", "uid": "u", "controller": True}
-    tree["metadata"]["ownerReferences"] = [owner]
-    path = BY_KIND["Pod"].path(namespace="default")
-    await api.request("POST", path, body=msgspec.json.encode(tree))
-    status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": _true("Ready", "PodScheduled")}
-    await _patch(api, f"{path}/{name}/status", {"status": status})
-
-
-async def _patch(api: ApiClient, path: str, tree: Tree) -> None:
-    await api.request("PATCH", path, body=msgspec.json.encode(tree), content_type=MERGE_PATCH)
-
-
-def _true(*kinds: str) -> list[Tree]:
-    at = "2026-01-01T00:00:00Z"
-    return [{"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": at} for kind in kinds]
-
-
-# ---------------------------------------------------------------- measuring
-
-
-class Watched:
-    """A process seen from outside."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-
-    def mebibytes(self, field: str = "VmRSS") -> float:
-        """Memory now, or at its highest (VmHWM)."""
-        text = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(rf"{field}:\s+(\d+)", text)
-        return round(int(found.group(1)) / _PAGE_KIB, 1) if found else 0.0
-
-    def cpu_seconds(self) -> float:
-        """CPU time so far, user and system."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
-
-    def cores_over(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
-        """How much of one core it uses."""
-        began, cpu = time.monotonic(), self.cpu_seconds()
-        meanwhile()
-        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
-        return round((self.cpu_seconds() - cpu) / (time.monotonic() - began), 4)
-
-
-@contextlib.contextmanager
-def _controller(plane: ControlPlane, folder: Path, poll: str) -> Iterator[tuple[Watched, Path]]:
-    settings, log = folder / f"settings-{poll}.json", folder / f"dovetail-{poll}.log"
-    settings.write_text(json.dumps({"pollInterval": poll, "validationDelay": "0s"}))
-    command = [
-        sys.executable, "-m", "dovetail.cli.main", "run", "--kubeconfig", str(plane.kubeconfig), "--catalog",
-        str(write_catalogue(folder)), "--settings", str(settings), "--listen", "127.0.0.1:0", "--identity", "bench",
-    ]  # fmt: skip
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-    try:
-        yield Watched(process.pid), log
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _lines(log: Path) -> list[Tree]:
-    text = log.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def _wait(check: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while not (found := check()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {_WAIT_SECONDS:.0f} s")
-        time.sleep(0.05)
-    return found
-
-
-def _said(log: Path, text: str) -> list[Tree]:
-    return [line for line in _lines(log) if text in line["message"]]
-
-
-def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
-    first = f"first-{poll}"
-    _run(plane, lambda api: _come(api, first))
-    with _controller(plane, folder, poll) as (process, log):
-        start = _wait(lambda: _said(log, "starting"), "start")[0]
-        synced = _wait(lambda: _said(log, "in sync"), "sync")[0]
-        decided = _wait(lambda: _decided(log, first), "first decision")[0]
-        _run(plane, lambda api: _go(api, first))
-        with plane.client() as api:
-            path = "/api/v1/nodes?labelSelector=karpenter.sh/nodepool%3Dbench&limit=1000"
-            _wait(lambda: _all_held(api.request("GET", path)[1]["items"]), "holds")
-        time.sleep(15)  # the first verdicts and events
-        before = _asked(plane)
-        calm = process.cores_over(_CALM_SECONDS)
-        asked = _asked(plane)
-        minutes = _CALM_SECONDS / 60
-        row: Tree = {
-            "what": what,
-            "nodes": NODES,
-            "pods": NODES * PODS_PER_NODE,
-            "seconds to sync": round((_at(synced) - _at(start)).total_seconds(), 2),
-            "seconds from start to first decision": round((_at(decided) - _at(start)).total_seconds(), 2),
-            "MiB steady": process.mebibytes(),
-            "MiB peak": process.mebibytes("VmHWM"),
-            "cores idle": calm,
-            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
-            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
-            f"cores at {_CHURN_PER_SECOND} pod changes a second": process.cores_over(
-                _CHURN_SECONDS, lambda: _run(plane, _churn)
-            ),
-        }
-        delays = sorted(_probe(plane, log, f"{poll}-{number}") for number in range(_PROBES))
-        row |= {
-            "seconds from change to decision, median": round(delays[len(delays) // 2], 3),
-            "seconds from change to decision, worst": round(delays[-1], 3),
-            "MiB after": process.mebibytes(),
-        }
-        _say(json.dumps(row))
+        flags = (*audit_flags(folder), "--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000")
+        with control_plane(folder, apiserver_flags=flags) as plane, plane.client() as api:
+            api.install_crds(crds())
+            prepare(plane)
+            _let_in(api)
+            counts = make_cluster(plane, nodes, managed=beside)
+            row = {
+                "nodes": nodes,
+                "pods": sum(counts.values()),
+                "who": "Dovetail beside" if beside else "Karpenter alone",
+            }
+            try:
+                with _running(plane, folder, nodes, beside=beside) as watched:
+                    row |= _play(plane, folder, counts, watched)
+            finally:
+                _keep(folder, f"{nodes}-{'beside' if beside else 'alone'}")
+        print(json.dumps(row), file=sys.stderr, flush=True)
         return row
 
 
-def _all_held(items: list[Tree]) -> bool:
-    return all("dovetail.dev/hold" in (item["metadata"].get("annotations") or {}) for item in items)
+def _let_in(api: Client) -> None:
+    """Let Dovetail's user do everything: what its role allows is not what is measured here."""
+    tree = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "dovetail-bench"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dovetail"}],
+    }
+    api.create(tree)
 
 
-def _at(line: Tree) -> datetime:
-    return datetime.fromisoformat(line["time"])
+class Running:
+    """What runs: the two controllers' processes and logs, and what the watches saw."""
+
+    def __init__(self, seen: Seen, karpenter: Karpenter) -> None:
+        self.seen = seen
+        self.karpenter_log = karpenter.log
+        self.dovetail_log: Path | None = None
+        self.seconds_to_hold = 0.0
+        self.processes = {"karpenter": Watched(karpenter.pid)}
 
 
-def _run(plane: ControlPlane, work: Callable[[ApiClient], Awaitable[None]]) -> None:
-    async def session() -> None:
-        async with ApiClient(connect(str(plane.kubeconfig)), user_agent="benchmark") as api:
-            await work(api)
-
-    asyncio.run(session())
-
-
-async def _churn(api: ApiClient) -> None:
-    """Pods change as they do all day: a label here and there."""
-    began = time.monotonic()
-    for number in range(int(_CHURN_SECONDS * _CHURN_PER_SECOND)):
-        await asyncio.sleep(max(0.0, began + number / _CHURN_PER_SECOND - time.monotonic()))
-        if time.monotonic() - began > _CHURN_SECONDS:
-            return
-        name = f"bench-{(number * 37) % NODES:05d}-{number % PODS_PER_NODE}"
-        path = BY_KIND["Pod"].path(name, "default")
-        await _patch(api, path, {"metadata": {"labels": {"touched": f"at-{time.monotonic_ns()}"}}})
-
-
-def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
-    """How long after a machine turned up empty its deletion is decided."""
-    name = f"probe-{tag}"
-    changed = [datetime.now(UTC)]
-
-    async def come(api: ApiClient) -> None:
-        await _come(api, name)
-        changed[0] = datetime.now(UTC)
-
-    _run(plane, come)
-    try:
-        lines = _wait(lambda: _decided(log, name), "decision")
-        return (_at(lines[0]) - changed[0]).total_seconds()
-    finally:
-        _run(plane, lambda api: _go(api, name))
-        _wait(lambda: [line for line in _lines(log) if line.get("phase") in ("done", "failed", "refused")], "end")
-
-
-async def _come(api: ApiClient, name: str) -> None:
-    """Add an empty machine."""
-    made = msgspec.json.decode(await api.request("GET", BY_KIND["NodePool"].path("probe")))
-    await _add_node(api, name, made, 0)
-
-
-async def _go(api: ApiClient, name: str) -> None:
-    """Take it away again."""
-    for kind in ("NodeClaim", "Node"):
-        with contextlib.suppress(Exception):
-            await api.request("DELETE", BY_KIND[kind].path(name))
-
-
-def _decided(log: Path, node: str) -> list[Tree]:
-    """The lines that say that a machine is to go."""
-    return [line for line in _lines(log) if line.get("phase") == "validating" and line.get("nodes") == node]
-
-
-def _asked(plane: ControlPlane) -> dict[str, float]:
-    """How many requests the API server has had so far, of whomever, but for its own; how many of them write."""
-    found = {"requests": 0.0, "writes": 0.0}
-    with plane.client() as api:
-        text = str(api.request("GET", "/metrics")[1])
-    for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)$", text, re.MULTILINE):
-        verb = re.search(r'verb="([A-Z]+)"', labels)
-        found["requests"] += float(count)
-        found["writes"] += float(count) if verb and verb[1] in _WRITES else 0.0
-    return found
-
-
-def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
-    """Karpenter's own process on the same objects."""
-    prepare(plane)
-    karpenter = Karpenter(plane, folder, zones=ZONES, level="info")
-    karpenter.start()
-    try:
-        time.sleep(60)
+@contextlib.contextmanager
+def _running(plane: ControlPlane, folder: Path, nodes: int, *, beside: bool) -> Iterator[Running]:
+    """Start everything, and wait until it has settled."""
+    catalogue = folder / "catalogue.json"
+    catalogue.write_text(json.dumps(kwok_catalogue()))
+    plane.start_scheduler(*_QUICK)
+    wanted = f"--controllers={','.join(_CONTROLLERS)}"
+    plane.start_controller_manager(*_QUICK, wanted, "--node-monitor-grace-period=2h", "--node-startup-grace-period=2h")
+    config = plane.write_kubeconfig(folder / "karpenter.kubeconfig", user="karpenter")
+    karpenter = Karpenter(plane, folder, level="info", environment={"KUBECONFIG": str(config)})
+    kubelets = cloud_on(plane.kubeconfig, catalogue, only_kubelets=True, machines="kwok://", lease_seconds=3600.0)
+    seen = Seen(began=time.time())
+    with contextlib.ExitStack() as stack, plane.client() as api:
+        stack.enter_context(watching(plane, seen))
+        stack.enter_context(kubelets)
+        karpenter.start()
+        stack.callback(karpenter.stop)
+        running = Running(seen, karpenter)
+        wait_for(lambda: "Starting workers" in karpenter.text() or len(karpenter.text()) > 2000, "Karpenter")
+        wait_for(lambda: len(seen.claims) >= nodes, "the watches", _PATIENCE)
+        if beside:
+            config = plane.write_kubeconfig(folder / "dovetail.kubeconfig", user="dovetail")
+            process = stack.enter_context(
+                controller(folder, "dovetail", "--kubeconfig", str(config), "--catalog", str(catalogue))
+            )
+            running.dovetail_log = process.log_path
+            running.processes["dovetail"] = Watched(process.process.pid)
+            began = time.monotonic()
+            wait_for(lambda: _all_held(api, nodes), "every node held", _PATIENCE)
+            running.seconds_to_hold = round(time.monotonic() - began, 1)
+        time.sleep(_SETTLE_SECONDS)
+        for name in plane.running():
+            running.processes[name] = Watched(plane.pid(name))
+        yield running
         karpenter.check()
-        watched = Watched(karpenter.pid)
-        before = _asked(plane)
-        calm = watched.cores_over(_CALM_SECONDS)
-        asked, minutes = _asked(plane), _CALM_SECONDS / 60
-        return {
-            "what": "Karpenter's own process",
-            "nodes": NODES,
-            "pods": NODES * PODS_PER_NODE,
-            "MiB steady": watched.mebibytes(),
-            "MiB peak": watched.mebibytes("VmHWM"),
-            "cores idle": calm,
-            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
-            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
-            f"cores at {_CHURN_PER_SECOND} pod changes a second": watched.cores_over(
-                _CHURN_SECONDS, lambda: _run(plane, _churn)
-            ),
-        }
-    finally:
-        karpenter.stop()
+
+
+def _all_held(api: Client, nodes: int) -> bool:
+    time.sleep(1.0)
+    metadata = api.request("GET", "/api/v1/nodes?limit=10000")[1]["items"]
+    held = sum("dovetail.dev/hold" in (item["metadata"].get("annotations") or {}) for item in metadata)
+    return held >= nodes
+
+
+def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Running) -> Tree:
+    """Take the steps in their time; return what it cost and what came of it."""
+    seen, watched = running.seen, running.processes
+    cpu = {name: process.cpu_seconds() for name, process in watched.items()}
+    go, began = seen.now(), datetime.now(UTC)
+    moved = len(seen.moved)
+    taken: list[tuple[datetime, float]] = []
+    with plane.client() as api:
+        for number, (at, what, _) in enumerate(STEPS):
+            time.sleep(max(0.0, go + at - seen.now()))
+            print(f"{seen.now() - go:.0f} s: {what}; {seen.look()}", file=sys.stderr, flush=True)
+            taken.append((datetime.now(UTC), seen.now()))
+            api.close()
+            take_step(api, number, counts)
+    time.sleep(max(0.0, go + SECONDS - seen.now()))
+    end, ended, look = seen.now(), datetime.now(UTC), seen.look()
+    spent = {name: round(process.cpu_seconds() - cpu[name], 1) for name, process in watched.items()}
+    asked = audited(folder, began, ended)
+    claims = list(seen.claims.values())
+    launched = [each for each in claims if each["seen"] > go]
+    short = [each for each in launched if "gone" in each and each["gone"] - each["seen"] < SHORT_LIFE_SECONDS]
+    row: Tree = {
+        "seconds": round(end - go),
+        "dollars": dollars(claims, go, end),
+        "dollars an hour before": per_hour(claims, go),
+        "dollars an hour after": per_hour(claims, end),
+        "nodes after": sum("gone" not in each for each in claims),
+        "pods moved": len(seen.moved) - moved,
+        "nodes launched": len(launched),
+        "short lives": len(short),
+        "pods waiting at the end": look["pending"],
+        "seconds from step to decision": [
+            _decided(running, *moment) for moment in zip(*_bounds(taken, ended), strict=True)
+        ],
+    }
+    for name in ("karpenter", "dovetail"):
+        if name in watched:
+            row[name] = {
+                "CPU seconds": spent[name], "MiB peak": watched[name].mebibytes("VmHWM"),
+                "MiB at the end": watched[name].mebibytes(), **asked[name],
+            }  # fmt: skip
+    row["CPU seconds of the rest"] = {name: spent[name] for name in spent if name not in ("karpenter", "dovetail")}
+    if running.dovetail_log is not None:
+        row["seconds until every node was held"] = running.seconds_to_hold
+        row["commands"] = sum(line.get("phase") == "done" for line in lines_of(running.dovetail_log))
+        row["lines of log"] = len(lines_of(running.dovetail_log))
+    return row
+
+
+def _bounds(taken: list[tuple[datetime, float]], ended: datetime) -> tuple[list[datetime], list[datetime]]:
+    moments = [moment for moment, _ in taken]
+    return moments, [*moments[1:], ended]
+
+
+def _decided(running: Running, begin: datetime, end: datetime) -> Tree:
+    """Return how long after a step the first command was decided, and how long after it the first was begun."""
+    if running.dovetail_log is None:
+        lines = lines_of(running.karpenter_log)
+        begun = [line for line in lines if line.get("message") == "disrupting node(s)"]
+        return {"begun": _first(begun, begin, end)}
+    lines = lines_of(running.dovetail_log)
+    return {
+        "decided": _first([line for line in lines if line.get("phase") == "validating"], begin, end),
+        "begun": _first([line for line in lines if line.get("phase") == "tainting"], begin, end),
+    }
+
+
+def _first(lines: list[Tree], begin: datetime, end: datetime) -> float | None:
+    return next(
+        (round((at_of(line) - begin).total_seconds(), 1) for line in lines if begin <= at_of(line) <= end), None
+    )
+
+
+def _keep(folder: Path, name: str) -> None:
+    """Keep the logs where DOVETAIL_BENCH_LOGS names a folder for them."""
+    if _KEEP:
+        to = Path(_KEEP) / name
+        to.mkdir(parents=True, exist_ok=True)
+        for log in (*folder.glob("*.log"), *folder.glob("*/*.log")):
+            shutil.copy(log, to / log.name)
 
 
 if __name__ == "__main__":

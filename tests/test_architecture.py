@@ -26,13 +26,13 @@ RHYMING = {"Actuator"}
 _ALLOWED_VERBS = """
 Add Adopt Advance Allow Answer Append Apply Approve Ask Assign Attach Await Back Begin Build Buy Cache Call Cancel
 Capture Carry Change Check Choose Clear Close Collect Compare Compile Compute Connect Convert Copy Count Crash Create
-Cut Decide Declare Decode Delete Deliver Divide Draw Drop Encode End Evict Exclude Execute Explain Feed Fill Filter
-Find Finish Follow Forget Format Handle Hash Hold Include Initialize Insert Interrupt Iterate Join Judge Keep Kill
-Leave List Load Log Look Loop Make Mark Match Measure Merge Mix Move Nominate Note Open Order Override Parse Pass
-Patch Pause Place Plan Play Print Process Put Queue Raise Read Record Refuse Register Release Remember Remove Render
-Renew Replace Replay Report Reset Restrict Resume Return Roll Run Save Schedule Score Search Send Serve Set Show
-Simulate Skip Sort Split Start Stop Store Sum Switch Taint Take Test Try Turn Unpack Update Use Validate Wait Warn
-Watch Weigh Write Yield
+Cut Decide Declare Decode Delete Deliver Disable Divide Draw Drop Encode End Enter Evict Exclude Execute Exit Explain
+Feed Fill Filter Find Finish Follow Forget Format Handle Hash Hold Include Initialize Insert Interrupt Iterate Join
+Judge Keep Kill Launch Leave List Load Log Look Loop Make Mark Match Measure Merge Mix Move Nominate Note Open Order
+Override Parse Pass Patch Pause Place Plan Play Prepare Print Process Put Queue Raise Read Record Redirect Refuse
+Register Release Remember Remove Render Renew Replace Replay Report Request Reset Restrict Resume Return Roll Run Save
+Schedule Score Search Send Serve Set Show Simulate Skip Sort Split Start Stop Store Sum Switch Taint Take Terminate
+Test Try Turn Unpack Update Use Validate Wait Warn Watch Weigh Write Yield
 """
 VERBS = frozenset(_ALLOWED_VERBS.split())
 """How a docstring of a function may begin; another ordinary verb is welcome."""

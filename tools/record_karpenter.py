@@ -150,6 +150,8 @@ class Watching:
 
     def _list(self, known: dict[str, Tree]) -> str:
         tree = json.loads(self._ask().read())
+        if "items" not in tree:
+            raise ValueError(f"no list of {self._kind}: {tree.get('message')}")  # a server with too much to do says so
         there = {item["metadata"]["name"]: item for item in tree["items"]}
         for name in [name for name in known if name not in there]:
             self._seen.take(self._kind, "DELETED", known.pop(name))

@@ -11,6 +11,8 @@ from tests.cli.test_plan_command import ACTION, _write
 from tests.cli.test_replay_command import _recording
 from tests.support.design_world import Town, kind
 
+pytestmark = pytest.mark.usefixtures("one_core")
+
 REPLACEMENT = {"nodePool", "instanceTypes", "capacityTypes", "zones", "requirements"}
 RESULT = {
     "policy",

@@ -9,6 +9,8 @@ import pytest
 
 from dovetail.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_core")
+
 CLOUDS: dict[str, dict[str, Any]] = {
     "aws": {
         "region": "eu-west-1",

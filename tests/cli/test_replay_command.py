@@ -8,6 +8,8 @@ import pytest
 
 from dovetail.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("one_core")
+
 
 def _recording(folder: Path, **changes: Any) -> list[str]:
     requirement = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}

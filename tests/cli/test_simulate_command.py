@@ -56,6 +56,7 @@ def test_json_has_the_keys_of_the_contract(scenario: str, capfdbinary: pytest.Ca
         assert sum(entry["actions"].values()) > 0
 
 
+@pytest.mark.usefixtures("one_core")
 def test_policies_can_be_chosen_and_given(
     scenario: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -70,6 +71,7 @@ def test_policies_can_be_chosen_and_given(
     assert document["policies"][1]["actions"] == {}
 
 
+@pytest.mark.usefixtures("one_core")
 def test_text_shows_a_line_per_policy(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A table for people."""
     assert main(["simulate", scenario]) == 0
@@ -79,6 +81,7 @@ def test_text_shows_a_line_per_policy(scenario: str, capsys: pytest.CaptureFixtu
     assert "plain" in said
 
 
+@pytest.mark.usefixtures("one_core")
 def test_page_is_one_document(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     """HTML on stdout, nothing fetched."""
     assert main(["simulate", scenario, "-o", "html"]) == 0

@@ -14,6 +14,8 @@ from dovetail.sim.whatif import WhatIf, recommend, window_of
 from tests.cli.test_plan_command import _write
 from tests.support.design_world import Town, kind
 
+pytestmark = pytest.mark.usefixtures("one_core")
+
 
 def _town(young: bool = True) -> Town:
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))

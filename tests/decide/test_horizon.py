@@ -11,6 +11,7 @@ import pytest
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.horizon import next_change, node_times, window_times
 from dovetail.decide.in_flight import InFlight
@@ -32,9 +33,12 @@ def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = No
     """What `next_change` asks a round's context for."""
     rates = parts.pop("rates", [])
     pods = parts.pop("pods", ())
+    question: Any = SimpleNamespace(settings=DOVETAIL, now=NOW, restless=parts.pop("restless", {}))
     return SimpleNamespace(
         **{
             "now": NOW,
+            "question": question,
+            "haste": Haste(question),
             "nodes": nodes,
             "settings": DOVETAIL,
             "stabilized_until": None,
@@ -79,6 +83,7 @@ WAITING = msgspec.convert(
         (_scene(stabilized_until=NOW), None),
         (_scene(in_flight=InFlight(back_off={"a": NOW + minutes(6), "b": NOW + minutes(5)})), 5),
         (_scene(in_flight=InFlight(regrown={"a": NOW + minutes(6)})), 6),
+        (_scene(restless={"a": NOW + minutes(6)}), 6),
         (_scene(rates=[NOW - minutes(1), NOW + minutes(7)]), 7),
         (_scene(policy=DisruptionPolicy(windows=(AllowWindow(index=0, window=AT_16),))), 30),
         (

@@ -12,7 +12,7 @@ import pytest
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.steering import STAYS, YOUNG, steer
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, ObjectMeta, OwnerReference, Pod, Taint
+from dovetail.model.objects import Node, NodeClaim, ObjectMeta, OwnerReference, Pod, Taint, TopologySpreadConstraint
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, SteeringMode
 from tests.support.nodes import NOW, facts_of
@@ -49,6 +49,7 @@ def _context(
     return SimpleNamespace(
         now=NOW,
         nodes=nodes,
+        haste=SimpleNamespace(restless_until=lambda facts: parts.get("restless", {}).get(facts.name)),
         settings=parts.get("settings", PREFER),
         gate_context=SimpleNamespace(managed_pools=parts.get("managed")),
         index_of=lambda facts: [each.name for each in nodes].index(facts.name),
@@ -198,3 +199,23 @@ def test_who_is_the_victim(
 def test_nothing_is_closing_without_nodes() -> None:
     """An empty cluster is steered nowhere."""
     assert steer(_context()).closing == ()
+
+
+@pytest.mark.parametrize(("restless", "spread", "victim"), [(False, False, "q"), (True, False, "p"), (True, True, "q")])
+def test_a_restless_pool_spares_a_pod(restless: bool, spread: bool, victim: str) -> None:
+    """The zone of its closing node may have one pod less than the fullest, unless the pods must spread."""
+    pods = [_pod("p"), _pod("q"), _pod("r")]
+    if spread:
+        rule = TopologySpreadConstraint(max_skew=1, topology_key=names.ZONE, when_unsatisfiable="DoNotSchedule")
+        pods = [
+            msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, topology_spread_constraints=(rule,)))
+            for pod in pods
+        ]
+    nodes = [
+        _node("closing", pods[0], worth=9.0, zone="a"),
+        _node("big", pods[1], worth=2.0, zone="b"),
+        _node("rest", pods[2], worth=1.0, zone="b"),
+    ]
+    known = {"closing": NOW} if restless else {}
+    assert _closing(*nodes, asks={"big": (99, 99)}) == "closing"
+    assert _victims(*nodes, asks={"big": (99, 99)}, restless=known) == [("rs", victim)]

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+from tests.support.sizes import size
+
 SCRIPT = """
+MINUTES = %d
 import msgspec
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
@@ -11,7 +14,7 @@ from dovetail.sim.checks.swarm import run_seed
 
 scenario = load_scenario("issue-7146")
 for policy in (scenario.policies[0], scenario.policies[-1]):
-    print(msgspec.json.encode(run_scenario(scenario, policy, 3, until=40 * 60 * 10**9), enc_hook=list).decode())
+    print(msgspec.json.encode(run_scenario(scenario, policy, 3, until=MINUTES * 60 * 10**9), enc_hook=list).decode())
 for seed in (4, 5):
     print(run_seed(seed))
 """
@@ -20,7 +23,8 @@ for seed in (4, 5):
 def output(hash_seed: str) -> bytes:
     """What the script prints in a process of its own."""
     environment = {"PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, check=True)
+    script = SCRIPT % size(test=20, ci=40, long=240)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
     return done.stdout
 
 

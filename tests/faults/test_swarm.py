@@ -1,34 +1,44 @@
 """Hundreds of short runs with faults: no promise is broken, and a seed alone repeats a run.
 
-`make test` runs 100 seeds, CI 300, `make test-long` 2,000.
+`make test` runs 60 seeds, CI 300, `make test-long` 2,000.
 """
+
+from functools import cache
 
 import pytest
 
-from dovetail.sim.checks.swarm import main, parse_seeds, run_seed, run_seeds
+from dovetail.sim.checks.swarm import Outcome, main, parse_seeds, run_seed, run_seeds
 from tests.support.sizes import size
 
-RUNS = size(test=100, ci=300, long=2000)
-PIECE = 25
+RUNS = size(test=60, ci=300, long=2000)
+PIECE = 20
+
+
+@cache
+def outcomes(first: int) -> tuple[Outcome, ...]:
+    """Return the outcomes of one piece; the tests of the first piece run on one worker and share them."""
+    return tuple(run_seeds(range(first, first + PIECE), workers=1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, RUNS, PIECE))
+@pytest.mark.parametrize(
+    "first", [pytest.param(n, marks=pytest.mark.xdist_group(f"swarm-{n}")) for n in range(0, RUNS, PIECE)]
+)
 def test_no_promise_is_broken(first: int) -> None:
     """Whatever is lost, late, refused, killed or changed on the way: in the end all promises hold."""
     broken = [
         f"{violation.rule} at {violation.at} s: {violation.what}; repeat it: {outcome.repeat}"
-        for outcome in run_seeds(range(first, first + PIECE), workers=1)
+        for outcome in outcomes(first)
         for violation in outcome.violations[:1]
     ]
     assert broken == []
 
 
+@pytest.mark.xdist_group("swarm-0")
 def test_seeds_do_something() -> None:
     """The runs are no empty exercise: most of them carry out commands, many crash."""
-    outcomes = list(run_seeds(range(20), workers=1))
-    assert sum(outcome.commands > 0 for outcome in outcomes) >= 10
-    assert sum(outcome.crashes > 0 for outcome in outcomes) >= 5
+    assert sum(outcome.commands > 0 for outcome in outcomes(0)) >= 10
+    assert sum(outcome.crashes > 0 for outcome in outcomes(0)) >= 5
 
 
 def test_seed_repeats_its_run() -> None:

@@ -74,9 +74,9 @@ def test_the_price_list_is_asked_for_plain_linux(small: Any) -> None:
     assert (asked["operatingSystem"], asked["tenancy"], asked["preInstalledSw"]) == ("Linux", "Shared", "NA")
 
 
-def test_every_page_of_the_price_list_is_read(ec2: Any) -> None:
+def test_every_page_of_the_price_list_is_read(small: Any) -> None:
     """Three pages, of which one is empty, count as one list."""
-    prices = _prices(ec2, [LIST[0]], [], [LIST[1]])
+    prices = _prices(small, [LIST[0]], [], [LIST[1]])
     table = prices.refresh()
     assert [entry.get("NextToken") for entry in prices.pricing.asked] == [None, "1", "2"]
     for name, price in (("m5.large", "0.096"), ("c5.xlarge", "0.17")):

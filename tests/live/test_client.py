@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
-from dovetail.live.kubernetes.client import ApiError
+from dovetail.live.kubernetes.client import ApiError, ListResponse
 from dovetail.live.kubernetes.credentials import TokenSource, UnreachableError
-from tests.live.fake_server import talking_to
+from tests.live.fake_server import talking_to, until
 
 
 def _error(status: int, **headers: str) -> web.Response:
@@ -128,3 +129,56 @@ def test_a_list_starts_over_where_a_page_came_too_late() -> None:
             assert [bytes(item) for item in found.items] == [b'{"n": 3}', b'{"n": 4}']
 
     asyncio.run(context())
+
+
+def _paged(request: web.Request, number: int) -> Any:
+    more = "" if number == 3 else f"after-{number}"
+    return {"metadata": {"resourceVersion": "1", "continue": more}, "items": [{"n": number}]}
+
+
+def test_the_next_page_is_made_while_this_one_is_read() -> None:
+    """A server that needs a while for each page of a big list is not kept waiting by who reads."""
+
+    async def context() -> None:
+        async with talking_to(_paged) as (server, client):
+            asked = []
+            async for _ in client.pages("/things"):
+                await until(lambda: len(server.requests) > min(len(asked) + 1, 2))
+                asked.append(len(server.requests))
+            assert asked == [2, 3, 3]
+            tokens = [request.query.get("continue", "") for request in server.requests]
+            assert tokens == ["", "after-1", "after-2"]
+
+    asyncio.run(context())
+
+
+def test_who_reads_no_further_leaves_nothing_behind() -> None:
+    """The page that is on its way is given up with the list, even one that would fail."""
+
+    def answer(request: web.Request, number: int) -> Any:
+        return _paged(request, number) if number == 1 else _error(403)
+
+    async def context() -> None:
+        async with talking_to(answer) as (_, client):
+            pages = client.pages("/things")
+            await anext(pages)
+            await pages.aclose()  # type: ignore[attr-defined]
+            assert not [task for task in asyncio.all_tasks() if "ApiClient" in repr(task.get_coro())]
+
+    asyncio.run(context())
+
+
+def test_a_big_list_is_decoded_page_by_page() -> None:
+    """What is made of a page is kept, its JSON is not: that of 80,000 pods would be most of a plan's memory."""
+    seen: list[int] = []
+
+    def decoded(page: ListResponse) -> list[int]:
+        seen.append(len(page.items))
+        return [int(msgspec.json.decode(item)["n"]) for item in page.items]
+
+    async def context() -> None:
+        async with talking_to(_paged) as (_, client):
+            assert await client.list_decoded("/things", decoded) == [1, 2, 3]
+
+    asyncio.run(context())
+    assert seen == [1, 1, 1]

@@ -91,14 +91,14 @@ def test_every_question_of_a_simulated_day(name: str, policy: str, minutes: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(size(test=12, ci=30, long=200)))
+@pytest.mark.parametrize("seed", range(size(test=8, ci=30, long=200)))
 def test_every_question_of_a_run_with_faults(seed: int) -> None:
     """Crashes, lost events and clocks that jump change no answer either."""
     assert not run_seed(seed).violations
     assert BothWays.asked >= 1
 
 
-CASES = golden_cases()[:: size(test=3, ci=1, long=1)]
+CASES = golden_cases()[:: size(test=4, ci=1, long=1)]
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), 25))

@@ -189,7 +189,7 @@ def test_the_command_goes_on_after_sigterm(tmp_path: Path) -> None:
     """A sweep that is ended in the middle keeps what is done; started again it gives what an unbroken one gives."""
     grid = tmp_path / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidateAfter: [15s, 1m, 5m]}, seeds: 3}")
-    words = [sys.executable, "-m", "dovetail.cli.main", "sweep", "issue-7146", "--grid", str(grid), "--until", "10m"]
+    words = [sys.executable, "-m", "dovetail.cli.main", "sweep", "issue-7146", "--grid", str(grid), "--until", "4m"]
     words += ["-o", "json"]
     kept = tmp_path / "kept"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -27,7 +27,12 @@ PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.05
 PROGRAMS = ("etcd", "kube-apiserver")
 PROGRAMS_OF_A_CLUSTER = (*PROGRAMS, "kube-scheduler", "kube-controller-manager")
-USERS = {"admin": "system:masters", "dovetail": "dovetail", "nobody": "nobodies"}  # user: group
+USERS = {  # user: group
+    "admin": "system:masters",
+    "dovetail": "dovetail",
+    "nobody": "nobodies",
+    "karpenter": "system:masters",
+}
 
 
 class ControlPlaneError(Exception):
@@ -48,8 +53,9 @@ def missing(programs: Sequence[str] = PROGRAMS) -> list[str]:
 class ControlPlane:
     """A control plane and what a client needs to talk to it: `base_url`, `token`, `ca_path`, `kubeconfig`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, apiserver_flags: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._apiserver_flags = tuple(apiserver_flags)
         self.tokens = {user: secrets.token_urlsafe(24) for user in USERS}
         self.ca_path = folder / "ca.crt"
         self.kubeconfig = folder / "kubeconfig"
@@ -61,6 +67,11 @@ class ControlPlane:
     def base_url(self) -> str:
         """Where the API server answers."""
         return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def etcd_port(self) -> int:
+        """Where etcd answers its clients."""
+        return self._etcd_port
 
     @property
     def token(self) -> str:
@@ -124,6 +135,7 @@ class ControlPlane:
             "--service-cluster-ip-range=10.0.0.0/24",
             "--disable-admission-plugins=ServiceAccount",
             "--profiling=false",
+            *self._apiserver_flags,
         )
         with self.client(patience=0.0) as client:
             self._wait_for("kube-apiserver", lambda: _is_ready(client))
@@ -181,9 +193,10 @@ class ControlPlane:
                 start()
         self.wait_for_controllers()
 
-    def start_scheduler(self) -> None:
+    def start_scheduler(self, *flags: str) -> None:
         """Start kube-scheduler."""
-        self._start("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        common = (f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        self._start("kube-scheduler", *common, *flags)
 
     def start_controller_manager(self, *flags: str) -> None:
         """Start kube-controller-manager: ReplicaSets, Deployments, PDB status, garbage collection, node lifecycle."""
@@ -202,6 +215,10 @@ class ControlPlane:
         """List the programs that are alive."""
         alive = {name for name, process in self._processes.items() if process.poll() is None}
         return [name for name in PROGRAMS_OF_A_CLUSTER if name in alive]
+
+    def pid(self, name: str) -> int:
+        """Return the process of a program that is alive."""
+        return self._processes[name].pid
 
     def log(self, name: str) -> str:
         """Read what a program has said so far."""
@@ -391,10 +408,10 @@ def eventually(check: Callable[[], Any], *, seconds_max: float = 300.0) -> Any:
     return answer
 
 
-def start(folder: Path, *, attempts: int = 3) -> ControlPlane:
+def start(folder: Path, *, attempts: int = 3, apiserver_flags: Sequence[str] = ()) -> ControlPlane:
     """Start etcd and an API server in a folder; tried again where another program was faster to take a port."""
     for attempt in range(attempts):
-        plane = ControlPlane(folder / f"plane-{attempt}")
+        plane = ControlPlane(folder / f"plane-{attempt}", apiserver_flags)
         try:
             return plane.__enter__()
         except ControlPlaneError as error:
@@ -404,9 +421,9 @@ def start(folder: Path, *, attempts: int = 3) -> ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(folder: Path, *, whole: bool = False) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, *, whole: bool = False, apiserver_flags: Sequence[str] = ()) -> Iterator[ControlPlane]:
     """Run a control plane for a while; `whole` adds scheduler and controller manager."""
-    plane = start(folder)
+    plane = start(folder, apiserver_flags=apiserver_flags)
     try:
         if whole:
             plane.start_scheduler()

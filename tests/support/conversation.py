@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
@@ -23,9 +24,10 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
 from dovetail.model.settings import Settings
+from dovetail.model.verdicts import Gate
 from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, T0, Driver, Found, ScriptedPlanner, World
 
-ACTION, METHOD, SAVES, PODS = "test/action", "test/method", "test/saves", "test/pods"
+ACTION, METHOD, SAVES, PODS, WITH = "test/action", "test/method", "test/saves", "test/pods", "test/with"
 
 
 def worded(value: object) -> str:
@@ -77,6 +79,7 @@ class Scribe(ScriptedPlanner):
             command,
             action=Action(notes.get(ACTION, command.action)),
             method=Method(notes.get(METHOD, command.method)),
+            nodes=(*command.nodes, *notes.get(WITH, "").split()),
             savings=int(notes.get(SAVES, "0")),
             pods=int(notes.get(PODS, "0")),
         )
@@ -92,10 +95,16 @@ class Scribe(ScriptedPlanner):
         found.warnings, found.could_save = self.warnings, dict(self.could_save)
         return found
 
-    def revalidate(self, command: Command, question: Question) -> Any:
+    def revalidate(self, command: Command, question: Question) -> Command | Refusal:
         """Write the question down, and answer as told."""
         self.talk.write(f"validation of {', '.join(command.nodes)}: {self._asked(question)}")
-        return super().revalidate(command, question)
+        self.validations += 1
+        by_name = {node.metadata.name: node for node in question.cluster.nodes}
+        first = by_name.get(command.nodes[0])
+        why = self.refuse(command)
+        if first is None or self._wish(first, question) is None:
+            why = why or f"{command.nodes[0]} no longer wants it"
+        return Refusal(gate=Gate.SIMULATION, why=why) if why else command
 
     def _asked(self, question: Question) -> str:
         asked = _asked(question)

@@ -50,7 +50,7 @@ def _kwok_types(zones: Sequence[str]) -> list[Tree]:
     ]
 
 
-def _catalogue() -> Tree:
+def kwok_catalogue() -> Tree:
     """The same machines as Dovetail reads them."""
     types = []
     for name, cores in CORES.items():
@@ -213,7 +213,7 @@ def beside_karpenter(
 ) -> Iterator[Beside]:
     """Run Karpenter and kubelets meanwhile; `environment`: further variables that Karpenter is started with."""
     catalogue = folder / "catalogue.json"
-    catalogue.write_text(json.dumps(_catalogue()))
+    catalogue.write_text(json.dumps(kwok_catalogue()))
     prepare(plane)
     karpenter = Karpenter(plane, folder, environment=environment)
     with (

@@ -45,6 +45,21 @@ def test_every_view_fits_every_screen(document: dict[str, Any], tab: str, width:
         assert max(sum(cell_len(text) for text, _ in line) for line in lines) <= width
 
 
+@pytest.mark.parametrize("width", [40, 60, 70, 80, 90, 200])
+@pytest.mark.parametrize(("saved", "pending"), [(0.0, 0), (1234567.0, 250), (0.0, 12345)])
+def test_no_figure_of_the_head_is_cut(document: dict[str, Any], width: int, saved: float, pending: int) -> None:
+    """A big cluster on a narrow screen: what does not fit as a whole is left out, how many pods wait never is."""
+    money = {**document["money"], "costPerHour": 1566.89, "savedSoFar": saved, "savedPerHour": saved / 1000}
+    big = {**document, "money": money, "history": {**document["history"], "pending": [pending]}}
+    line = plain(render(big, "", Screen(), width, 24)).splitlines()[1].rstrip()
+    words = [word for word in line.split("  ") if word]
+    assert words[0].endswith(("node", "nodes"))
+    assert words[1] == "$1,566.89/h"
+    assert words[-1] in (f"{pending:,} pods waiting", f"{pending:,} waiting")
+    for word in words[2:-1]:
+        assert word.endswith((")", "way", "commands", "command")) or word == f"saved ${saved:,.2f}"
+
+
 def test_before_the_first_look_it_says_so() -> None:
     """The problem is shown where there is one."""
     assert "looking" in plain(render(None, "", Screen(), 80, 24))

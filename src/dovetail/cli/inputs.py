@@ -1,7 +1,7 @@
 """The inputs that most commands share: -f, --catalog, --now, --profile, --settings; their options and their loading.
 
-Only wiring: reading is `api`'s business. The clock is read here and nowhere below. Notes for people (what was passed
-over, what takes long) go to standard error.
+Only wiring: `api` reads the inputs. The clock is read here and nowhere below. Notes for people (what was ignored, what
+takes long) go to standard error.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], d
 
 
 def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Question":
-    """Load everything that the options name; without -f the cluster comes from `capture`, where there is one.
+    """Load everything that the options name; without -f the cluster comes from `capture`, if given.
 
     All pools of a captured cluster count as managed (contract.md, `pools`); of a live one, those that Dovetail manages.
     """
@@ -98,7 +98,7 @@ def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:
 
 
 def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
-    """Load the files of -f, or capture a live cluster where there are none."""
+    """Load the files of -f, or capture a live cluster without them."""
     from dovetail.api.reading.decode import load_cluster
 
     files = getattr(args, "files", None)
@@ -133,7 +133,7 @@ def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -
 
 @contextlib.contextmanager
 def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
-    """Return which object holds a quantity that can't be read; looked for only once one was met."""
+    """Return which object has an unreadable quantity; searched only after such an error."""
     from dovetail.model.labels.requirements import OperatorError
     from dovetail.model.quantity import QuantityError
 
@@ -165,7 +165,7 @@ def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Cata
 
 
 def live_catalogue(where: str) -> "Catalogue":
-    """Ask AWS for the prices of a region; the last ones or the built-in ones where it doesn't answer."""
+    """Ask AWS for the prices of a region; use the last ones or the built-in ones if it doesn't answer."""
     from dovetail.live.prices.aws_prices import PricesError
     from dovetail.live.prices.price_feed import live_prices
 
@@ -188,7 +188,7 @@ def load_settings_option(args: argparse.Namespace, profile: str | None = None) -
 
 
 def check_now(text: str | None, option: str = "--now") -> datetime | None:
-    """Read --now; None where it is not given, or is the word now."""
+    """Read --now; None if it is not given, or is the word now."""
     if text is None or text == "now":
         return None
     try:
@@ -203,7 +203,7 @@ def check_now(text: str | None, option: str = "--now") -> datetime | None:
 
 
 def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> datetime:
-    """Return the moment to judge a cluster at: --now, else the time of the capture, else the present."""
+    """Return the time of the decision: --now, else the time of the capture, else the present."""
     from dovetail.api.reading.capture_time import capture_time
 
     present = datetime.now(UTC)
@@ -237,7 +237,7 @@ def patience(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_collector() -> Iterator[None]:
-    """Keep the garbage collector out of the way while much is loaded that will stay, and out of what was loaded."""
+    """Disable the garbage collector while long-lived data is loaded, and exclude that data from later collections."""
     with no_collector():
         try:
             yield
@@ -247,7 +247,7 @@ def quiet_collector() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
-    """Keep the garbage collector off meanwhile."""
+    """Disable the garbage collector meanwhile."""
     was_on = gc.isenabled()
     gc.disable()
     try:

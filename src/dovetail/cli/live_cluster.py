@@ -1,4 +1,4 @@
-"""Talks to the cluster of the kubeconfig, for commands that need one; what goes wrong becomes one sentence."""
+"""Talks to the cluster of the kubeconfig, for commands that need one; an error becomes one sentence."""
 
 import argparse
 import sys
@@ -31,13 +31,15 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
     from dovetail.live.kubernetes.client import ApiClient, ApiError
     from dovetail.live.kubernetes.credentials import CredentialsError, UnreachableError, connect
 
-    async def session() -> T:
+    found: list[T] = []  # not what `session` returns: at its end asyncio.run has a name made of that, all pods in words
+
+    async def session() -> None:
         connection = connect(getattr(args, "kubeconfig", None), getattr(args, "context", None))
         async with ApiClient(connection, user_agent=f"dovetail/{__version__}") as client:
-            return await work(client)
+            found.append(await work(client))
 
     try:
-        return asyncio.run(session())
+        asyncio.run(session())
     except CredentialsError as error:
         raise InputError(str(error)) from None
     except UnreachableError as error:
@@ -46,10 +48,11 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
         if error.status == 401:
             raise InputError("the API server does not know us (401); renew the kubeconfig's credentials") from None
         raise InputError(f"the API server refused: {error}") from None
+    return found[0]
 
 
 def capture_live(args: argparse.Namespace) -> "Cluster":
-    """Read everything that a plan needs from the live cluster, and say what could not be seen."""
+    """Read everything that a plan needs from the live cluster, and print what could not be read."""
     from dovetail.live.capture import CaptureError, capture
 
     try:

@@ -1,6 +1,6 @@
-"""The command `dovetail`: finds the command's module, hands over, turns failures into one sentence and a status.
+"""The command `dovetail`: finds the command's module, runs it, turns failures into one sentence and a status.
 
-Only the module of the command that was asked for is imported, so that `dovetail --version` and `plan` start fast. A new
+Only the module of the requested command is imported, so that `dovetail --version` and `plan` start fast. A new
 command is one line in `COMMANDS` and a module `cli/<group>/<command>.py` with `register(subparsers)`, which adds its
 parser and sets `run` (a function of the parsed arguments that gives the exit status).
 
@@ -78,7 +78,7 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says wrong usage in one sentence, with exit status 2; description and examples fit a plain terminal."""
+    """Reports wrong usage in one sentence, with exit status 2; description and examples fit a plain terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -86,12 +86,12 @@ class Parser(argparse.ArgumentParser):
         self.epilog = self.epilog and fitted(self.epilog)
 
     def error(self, message: str) -> NoReturn:
-        """Leave with one sentence that says what is wrong and where to look."""
+        """Exit with one sentence that says what is wrong and where to look."""
         self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
 
 
 def entry() -> NoReturn:
-    """Run the command line of this process; SIGTERM ends it in order, as Ctrl-C does."""
+    """Run the command line of this process; SIGTERM ends it cleanly, as Ctrl-C does."""
     with contextlib.suppress(ValueError, OSError):  # not the main thread, or a system without it
         signal.signal(signal.SIGTERM, _terminated)
     status = main(sys.argv[1:])
@@ -106,7 +106,7 @@ def _terminated(number: int, _: object) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command line and give its exit status."""
+    """Run one command line and return its exit status."""
     try:
         ready_streams()
         status = _run(arguments)
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         abandon_stdout()
         return 141
     except OSError as error:
@@ -152,7 +152,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _check_command(arguments: Sequence[str]) -> None:
-    """Raise for a command that is not there, with the nearest one."""
+    """Raise for an unknown command, with the most similar one."""
     wanted, known = _wanted(arguments), [entry.name for entry in COMMANDS]
     if wanted is None or wanted in known or arguments[0] != wanted:
         return
@@ -174,7 +174,7 @@ def _near_option(parser: argparse.ArgumentParser, command: str | None, word: str
 
 
 def build_parser(arguments: Sequence[str]) -> Parser:
-    """Make the parser; only the command that was asked for gets its options."""
+    """Build the parser; only the requested command gets its options."""
     parser = Parser(
         prog=_program(),
         description="Node disruption for Kubernetes beside Karpenter: plan it, simulate it, carry it out.",
@@ -195,12 +195,12 @@ def build_parser(arguments: Sequence[str]) -> Parser:
 
 
 def _program() -> str:
-    """Return what was typed: `kubectl dovetail` where kubectl started this program."""
+    """Return what was typed: `kubectl dovetail` if kubectl started this program."""
     return "kubectl dovetail" if Path(sys.argv[0]).name.startswith("kubectl-dovetail") else "dovetail"
 
 
 def _wanted(arguments: Sequence[str]) -> str | None:
-    """Return the command that was asked for."""
+    """Return the requested command."""
     return next((word for word in arguments if not word.startswith("-")), None)
 
 

@@ -1,4 +1,4 @@
-"""Names that people type: `node/NAME` and `NAME`, and the nearest one where there is no such name."""
+"""Names that people type: `node/NAME` and `NAME`, and the most similar one if there is no such name."""
 
 import difflib
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Answers to standard output: JSON and pages as UTF-8 whatever the terminal speaks, words as far as it can show them.
+"""Output to standard output: JSON and pages always as UTF-8, text as far as the terminal can show it.
 
 Only writing; what is written was made elsewhere.
 """
@@ -17,8 +17,8 @@ _EXAMPLE: Final = re.compile(r"(?P<what> +\S.*?\S) {3,}(?P<why>\S.*)")
 
 
 def ready_streams() -> None:
-    """Make the two streams fit to be written to: letters that a terminal can't show become `?`, not a failure."""
-    if sys.stderr is None:  # closed by whoever started us; notes must not end up in the answer
+    """Prepare both streams: characters that a terminal can't show become `?` instead of an error."""
+    if sys.stderr is None:  # closed by the parent process; notes must not end up in the output
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
     if sys.stdout is None:
         raise InputError("standard output is closed, so there is nowhere to write the answer; open it")
@@ -45,14 +45,14 @@ def print_document(document: Any, form: str) -> None:
 
 
 def yaml_bytes(tree: Any) -> bytes:
-    """Return a tree as YAML, keys in the order they stand in."""
+    """Return a tree as YAML, keys in their order."""
     import yaml
 
     return bytes(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100).encode())
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print lines for people; with colour on a terminal, which never says anything that the words don't."""
+    """Print lines for people; on a terminal with colour, which never adds information."""
     paint = _painted if has_colour() else str
     print("\n".join(map(paint, lines)))
 
@@ -75,12 +75,12 @@ def _painted(line: str) -> str:
 
 
 def print_page(page: str) -> None:
-    """Print a page, which says itself that it is UTF-8."""
+    """Print a page, which declares UTF-8 itself."""
     print_bytes(page.encode())
 
 
 def print_bytes(data: bytes) -> None:
-    """Write bytes as they are; as text where the output is a stream that takes only that."""
+    """Write bytes; as text if the output is a text-only stream."""
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
         sys.stdout.write(data.decode())
@@ -90,12 +90,12 @@ def print_bytes(data: bytes) -> None:
 
 
 def abandon_stdout() -> None:
-    """Send what is left of the output nowhere, so that the interpreter doesn't complain about it at exit."""
+    """Redirect the rest of the output to nowhere, so that the interpreter doesn't complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fitted(text: str, width: int = 80) -> str:
-    """Return help text in lines that fit: sentences wrapped, the words beside an example nearer, or below it."""
+    """Return help text in lines that fit: sentences wrapped, the description of an example closer to it, or below."""
     blocks = [_fitted_block(block.split("\n"), width) for block in text.split("\n\n")]
     return "\n\n".join(blocks)
 

@@ -22,7 +22,7 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
     times = [*_scene_times(context)]
     for nodes, refusal in refused:
         if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
-            times.extend(_crossing(nodes, refusal, now))
+            times.extend(_crossing(context, nodes, refusal))
         if refusal.due is not None:
             times.append(refusal.due)
     for facts in context.nodes:
@@ -35,6 +35,7 @@ def _scene_times(context: RoundContext) -> Iterator[datetime]:
         yield context.stabilized_until
     yield from context.in_flight.back_off.values()
     yield from context.in_flight.regrown.values()
+    yield from context.question.restless.values()
     yield from context.ledger.rate_times()
     for policy in context.policies.values():
         yield from window_times(policy, context.now)
@@ -58,15 +59,15 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     return (*times, *facts.window_edges(context.now)) if rules.pod_windows else times
 
 
-def _crossing(nodes: tuple[NodeFacts, ...], refusal: Refusal, now: datetime) -> Iterator[datetime]:
+def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:
     """Return when ageing lowers the required savings to the savings.
 
     Design: savings-threshold: nodes get easier to move as they age.
     """
     missing = refusal.required - refusal.savings
-    (amount, per), *others = (facts.falls_by for facts in nodes)
+    (amount, per), *others = (context.haste.falls_by(facts) for facts in nodes)
     for falls, span in others:
         amount, per = amount * span + falls * per, per * span
     if amount > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
-        yield later(now, wait)
+        yield later(context.now, wait)

@@ -122,13 +122,14 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
         # The node has to go anyway, and fewer new nodes are a subset of the decision. A refusal would repeat the same
         # decision while another command comes and goes. For cost there may be a better move now.
         return command_of(context, command.method, move)
+    fresh = command_of(context, command.method, move)
     if before != after:
         return Refusal(
             gate=Gate.NEW_NODES,
             why=f"It would take {after} new nodes now, and the command was for {before}.",
             figures={"newNodes": after, "planned": before},
+            instead=fresh if after < before and context.settings.rules.accepts_fewer_nodes else None,
         )
-    fresh = command_of(context, command.method, move)
     if not command.replacements:
         return fresh
     own = move.simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)

@@ -35,7 +35,7 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
-    priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
+    priced = [facts for facts in context.cost_order if context.haste.asked_waste(facts) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
     if ValueBound(context, priced, free=True).at_most() <= SLACK:  # a packed cluster: a simulation would not find more
@@ -69,7 +69,7 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"
-    haste = "pods of Jobs run on it" if context.waits_for_jobs(facts) else refusal.why.rstrip(".")
+    haste = _why_no_haste(context, facts, refusal)
     return replace(
         refusal,
         gate=Gate.WASTE,
@@ -83,3 +83,14 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
         },
         due=due,
     )
+
+
+def _why_no_haste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> str:
+    """Return why a node does not go at once."""
+    if context.haste.waits_for_jobs(facts):
+        return "pods of Jobs run on it"
+    until = context.haste.restless_until(facts)
+    why = refusal.why.rstrip(".")
+    if until is None:
+        return why
+    return f"{why}; half as much again until {clock(until)}, as nodes were opened in NodePool {facts.pool_name} lately"

@@ -1,7 +1,7 @@
-"""What the engine says: events for people when a verdict changes, reports for logs and metrics, conditions on pools.
+"""What the engine reports: Kubernetes events when a verdict changes, reports for logs and metrics, conditions on pools.
 
-Decides nothing; remembers what was said last, so that nothing is said twice. Spec section 11; savings-threshold,
-Observability.
+Decides nothing; remembers what was reported last, so that nothing is reported twice. Spec section 11;
+savings-threshold, Observability.
 
 Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
@@ -53,7 +53,7 @@ def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = 
 def command_report(
     run: Run, source: Phase | None, found: Signal | None, target: Phase, elapsed: int, view: View | None = None
 ) -> CommandAdvanced:
-    """Build the report of one step of a command; with a view, also what metrics count of its nodes."""
+    """Build the report of one step of a command; with a view, including the numbers for metrics."""
     unready, disrupted = 0, tuple[DisruptedNode, ...]()
     if view is not None and target is Phase.ROLLING_BACK:
         unready = sum(not is_initialized(run, name, view) for name in run.replacements)
@@ -80,7 +80,7 @@ def command_report(
 
 
 def _disrupted(run: Run, view: View) -> tuple[DisruptedNode, ...]:
-    """Return what Karpenter's metrics count of the nodes that leave."""
+    """Return the numbers that Karpenter's metrics count for nodes that leave."""
     found = []
     for entry in run.candidates:
         claim, pool = claim_of(entry, view.store), view.store.get(NodePool, entry.pool)
@@ -104,7 +104,7 @@ def _snake(word: str) -> str:
 
 
 def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
-    """Yield events on the nodes concerned: a command has begun, or was rolled back."""
+    """Yield events on the affected nodes: a command has started, or was rolled back."""
     if target is Phase.TAINTING:
         verb = "are" if len(run.replacements) > 1 else "is"
         coming = f" once {some_of(run.replacements)} {verb} ready" if run.replacements else ""
@@ -117,10 +117,10 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was said last.
+    """Remembers what was reported last.
 
-    `manages`: whether a pool is ours; `exists`: whether a node or claim is there; `departures`: another value whenever
-    some may be gone.
+    `manages`: whether a pool is managed; `exists`: whether a node or claim exists; `departures`: a value that changes
+    whenever one may be gone.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Announcer:
         self._unsaid: dict[tuple[str, str], PublishEvent] = {}
 
     def announce(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
-        """Return what a round found, as far as it is new."""
+        """Return what is new in the result of a round."""
         if publishes:
             unsaid, self._unsaid = tuple(self._unsaid.values()), {}
         else:
@@ -156,7 +156,7 @@ class Announcer:
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
-        """Report that an object carries a command record that is ignored, once for as long as it does."""
+        """Report, once, that an object carries a command record that is ignored."""
         if not event.distrusted and not self._distrusted:
             return []
         kind, name = type(event.object).__name__, event.object.metadata.name
@@ -196,7 +196,7 @@ class Announcer:
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
-        """Count the verdicts again where nodes are gone: the next verdicts may be a while away."""
+        """Count the verdicts again if nodes are gone: the next verdicts may be a while away."""
         departures = self._departures()
         if departures == self._counted_at:
             return
@@ -218,8 +218,8 @@ class Announcer:
     def _blocked(self, result: Decision) -> Iterator[Report]:
         """Yield reports of moves that were not blocked before.
 
-        A node by itself is one move. So is a batch of certain pools: which prefix of their nodes was tried last changes
-        from round to round and says nothing new.
+        A single node is one move. So is a batch of the same pools: which prefix of their nodes was tried last changes
+        from round to round and is not news.
         """
         moves: dict[str, list[BlockedMove]] = {}
         for move in _one_batch(result.blocked):
@@ -232,7 +232,7 @@ class Announcer:
             yield MovesBlocked(pool=pool, moves=len(moves[pool]), nodes=first.nodes, why=why)
 
     def _keep_blocked(self, result: Decision, elapsed: int) -> None:
-        """Remember what is blocked, until it has not been for a while: rounds in which others act don't ask."""
+        """Remember what is blocked until it has not been for a while: rounds in which another method acts don't ask."""
         self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
         for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
             del self._blocked_at[key]
@@ -262,14 +262,14 @@ class Announcer:
         for entry in verdicts:
             self._verdicts[entry.node] = entry.verdict
             if not entry.node_pool or not self._manages(entry.node_pool):
-                continue  # whoever manages that pool says why its nodes stay
+                continue  # the controller that manages that pool reports why its nodes stay
             if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
                 events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
         return events
 
 
 def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:
-    """Yield the moves of single nodes, and of the batches of the same pools the largest."""
+    """Yield the moves of single nodes, and the largest batch of the same pools."""
     batches: dict[tuple[str, ...], BlockedMove] = {}
     for move in blocked:
         if len(move.nodes) == 1:

@@ -1,17 +1,19 @@
-"""Carries commands out, side by side: starts, validates, advances and ends them, and takes over what was left.
+"""Executes commands concurrently: starts, validates, advances and ends them, and resumes those of a predecessor.
 
-What follows what inside a command is `commands.machine`'s business; which commands there are is `decide`'s. The end of
-a command has consequences that outlive it (pools back off, cost actions wait, pods must come back): they are kept in
-the state. Spec sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+`commands.machine` defines the order of steps in a command; `decide` chooses the commands. The end of a command has
+consequences that outlive it (pools back off, cost actions wait, pods must come back): the state keeps them. Spec
+sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.lookout import Lookout
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -53,17 +55,19 @@ class CommandRunner:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all that belongs to acting: another process may have changed it."""
+        """Forget everything that belongs to acting: another process may have changed it."""
         self.sweeps = Attempts()
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] | None = None
+        self.lookout = Lookout()
+        self._better: list[tuple[int, Run]] = []
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
 
     def start(self, command: Command) -> bool:
-        """Begin a command: it waits for its validation, and its nodes count as leaving from now on."""
+        """Start a command: it waits for its validation, and its nodes count as leaving from now on."""
         state = self._state
         if self._must_give_way(command):
             return False
@@ -92,16 +96,13 @@ class CommandRunner:
         return True
 
     def _must_give_way(self, command: Command) -> bool:
-        """Return whether a command that was refused waits for those that were in validation then.
+        """Return whether a refused command must wait for the commands that were in validation at that time.
 
-        Two commands that were each found with the other in flight are both wrong once the other is refused: begun again
-        at once, one after the other, they would refuse each other for ever.
+        If two commands were each decided with the other in flight, both become invalid when the other is refused.
+        Restarted at once, they would refuse each other for ever.
         """
         runs = (self._state.runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
-        if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
-            return True
-        self._gives_way.pop(command.nodes, None)
-        return False
+        return any(run is not None and run.phase is Phase.VALIDATING for run in runs)
 
     def _bind_to_claims(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         state = self._state
@@ -111,7 +112,7 @@ class CommandRunner:
     def _is_known(self, record: Record) -> bool:
         """Return whether a record needs no successor.
 
-        Its command is under way, ended a moment ago, or belongs to another controller.
+        Its command is in progress, has just ended, or belongs to another controller.
         """
         state = self._state
         return record.id in state.runs or record.id in state.pacing.ended or record.by != state.controller
@@ -119,7 +120,7 @@ class CommandRunner:
     def take_over(self) -> None:
         """Resume the commands of a predecessor, and remove marks that belong to no command."""
         state = self._state
-        due = self.sweeps.next_at()
+        due = self.next_at()
         if state.marks_seen == state.store.marks_version and (due is None or due > state.elapsed):
             return
         state.marks_seen = state.store.marks_version
@@ -147,26 +148,38 @@ class CommandRunner:
                 self.sweeps.ask(sweep.id, state.elapsed)
                 state.out.append(sweep)
 
+    def next_at(self) -> int | None:
+        """Return when marks that belong to no command are looked for again.
+
+        Those that were removed count too while they are seen: somebody may have put them on again.
+        """
+        return self.sweeps.next_at(done=True)
+
     # ------------------------------------------------------------ going on
 
     def advance(self, *, changed: bool) -> None:
-        """Move every command on as far as it goes; `changed`: even those whose objects have not changed."""
+        """Advance commands as far as possible; `changed`: even if no Node, NodeClaim or NodePool has changed."""
         state, store = self._state, self._state.store
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
+        if self._advanced_at is None or key[2] != self._advanced_at[2]:
+            self.lookout.all_changed()
         self._advanced_at = key
         view, facts = state.view(), state.facts_version
-        for run in tuple(state.runs.values()):
-            due = run.next_at()
-            if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
+        for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
+            asked = run.attempts.version
+            self._advance_one(run, view)
+            if run.is_over:
+                self.lookout.forget(run.id)
                 continue
-            if not waits_for_drains(run, view):
-                self._advance_one(run, view)
+            self.lookout.looked_at(run, store)
+            if run.attempts.version != asked:
+                self.lookout.is_new_for(run.id)
         self._rests_at = facts if changed and state.facts_version == facts else None
 
     def advance_again(self) -> None:
-        """Move every command on; not where all were looked at just now, none moved and nothing has happened since."""
-        if self._rests_at is None or self._rests_at != self._state.facts_version:
+        """Advance every command again, unless none moved just now and nothing has happened since."""
+        if self._rests_at != self._state.facts_version:
             self.advance(changed=True)
 
     def _advance_one(self, run: Run, view: View) -> None:
@@ -208,13 +221,17 @@ class CommandRunner:
             why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
             run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
-        question = state.question(without=run.id)
+        question = state.question(without=run.id, beside=self._to_come_again())
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
             return
         answer = self._decider.revalidate(run.command, question)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
+            if answer.instead is not None:
+                better = replace(run)
+                flight.adopt(better, answer.instead, run.candidates, state.now)
+                self._better.append((state.elapsed, better))
             return
         candidates = self._bind_to_claims(answer, run.id)
         if candidates is None:
@@ -223,10 +240,19 @@ class CommandRunner:
         run.verdict = Signal.VALIDATED
         flight.adopt(run, answer, candidates, state.now)
 
+    def _to_come_again(self) -> list[Run]:
+        """Return commands refused at this very moment because less would do now, as they are to be found again.
+
+        The room that has come is for them. Without that, one node's room would refuse every command that is validated
+        at the same time, though it can serve only one of them.
+        """
+        self._better = [entry for entry in self._better if entry[0] == self._state.elapsed]
+        return [run for _, run in self._better]
+
     # ------------------------------------------------------------ ending
 
     def _end(self, run: Run, view: View) -> None:
-        """Draw the consequences of a command's end, and look for the next one at once."""
+        """Handle the consequences of a command's end, and look for the next one at once."""
         state = self._state
         del state.runs[run.id]
         state.pacing.ended[run.id] = state.elapsed + ENDED_MEMORY
@@ -264,22 +290,22 @@ class CommandRunner:
         self._gives_way = dict(open_ones)
         if others:
             self._gives_way[run.nodes] = others
-        # The same refusal twice running waits for the next poll: asking at once would spin where nothing delays.
+        # The same refusal twice in a row waits for the next poll: asking at once would spin.
         self._look_again(state.elapsed + state.poll_interval if again else state.elapsed)
 
     def _look_again(self, at: int) -> None:
-        """Ask for a round because a command ended. Karpenter's loop goes by its validations alone (`loop_pause`)."""
+        """Ask for a round because a command ended. Karpenter's loop depends on its validations only (`loop_pause`)."""
         if not self._state.settings.rules.waits_for_validation:
             self._state.round_at = at
 
     def _blame(self, run: Run, view: View) -> None:
-        """Back off pools whose replacements did not come, or whose nodes, pods or notes may not be written to.
+        """Back off pools whose replacements failed, or whose nodes, pods or annotations can't be written.
 
-        Longer each time: without a pause the same command would launch and undo its replacements for ever.
+        Longer each time: otherwise the same command would launch and undo its replacements for ever.
         """
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
         if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
-            return  # nobody's fault: another controller was quicker, or a pod was
+            return  # not a failure: another controller, or a pod, was faster
         pacing = self._state.pacing
         if cause is Signal.INSTRUCTION_REFUSED and source is not Phase.LAUNCHING:
             self._back_off(run, pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")

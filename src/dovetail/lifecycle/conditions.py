@@ -1,8 +1,8 @@
-"""Telling a pool's owner, on the NodePool, that its disruption policy can't be read (spec section 1).
+"""Reports on the NodePool itself that its disruption policy can't be read (spec section 1).
 
-A broken budget allows nothing for the reasons it names; without a word on the object nobody would know why. The
+A broken budget allows nothing for the reasons it names; the condition on the object says why. The
 condition is `DovetailPolicyReadable`: False with the problems, True once they are gone; a pool without any gets none.
-Looks only at pools that changed. Sits in lifecycle, below `engine`.
+Checks only pools that changed. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -21,25 +21,25 @@ _MESSAGE_MAX: Final = 1000
 
 
 class Conditions:
-    """Which pools still need a word."""
+    """Which pools still need a condition."""
 
     def __init__(self) -> None:
         self._open: dict[str, None] = {}
         self._attempts = Attempts()
 
     def look_at(self, pool: str) -> None:
-        """Note that a pool is new or has changed."""
+        """Record that a pool is new or has changed."""
         self._open[pool] = None
         for ident in self._attempts.ids():
             if ident.startswith(f"condition/{pool}/") and self._attempts.succeeded(ident):
                 self._attempts.forget(ident)
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
-        """Note an answer; False where it was not about a condition."""
+        """Record an answer; False if it was not about a condition."""
         return self._attempts.answer(event, elapsed)
 
     def next_at(self) -> int | None:
-        """Return when something is to be asked for again."""
+        """Return when something is due again."""
         return self._attempts.next_at() if self._open else None
 
     def wanted(

@@ -1,7 +1,7 @@
-"""The seam between the engine and the decisions: what the engine reads of a round's result, and who answers.
+"""The interface between the engine and the decisions: what the engine reads of a round's result, and the decider.
 
-The engine knows when to decide; `decide` knows what, and `decide.decider.Decider` joins them. Tests put a decider of
-their own here. Sits in lifecycle, below `engine`.
+The engine knows when to decide; `decide` knows what; `decide.decider.Decider` connects them. Tests pass their own
+decider. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Decision(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what people should know although nothing stops."""
+        """Return the warnings."""
         ...
 
     @property
@@ -47,12 +47,12 @@ class Decision(Protocol):
 
     @property
     def steering(self) -> SteeringPlan:
-        """Return what ought to be closing and marked (section 23)."""
+        """Return the nodes to close and the pods to mark (section 23)."""
         ...
 
     @property
     def could_save(self) -> Mapping[str, Money | None]:
-        """Return what the going of nodes would save per hour, by node (section 22)."""
+        """Return what removing each node would save per hour (section 22)."""
         ...
 
     @property
@@ -62,10 +62,10 @@ class Decision(Protocol):
 
 
 class RoundDecider(Protocol):
-    """Whoever decides for an engine; `decide.decider.Decider` is the real one."""
+    """What decides for an engine; `decide.decider.Decider` is the real one."""
 
     def round(self, question: Question) -> Decision:
-        """Return what to do now, and why not more."""
+        """Return what to do now, and why nothing more."""
         ...
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:

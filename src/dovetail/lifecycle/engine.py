@@ -1,9 +1,9 @@
-"""The engine: events in, instructions out, over time. One mutator, no clock, no chance, no I/O.
+"""The engine: events in, instructions out, over time. One mutator; no clock, no randomness, no I/O.
 
-Decides when to decide (rounds), holds managed nodes, steers, and asks to be woken. Carrying commands out is
-`command_runner`'s business, which nodes go is `decide`'s; what is known at one moment is in `engine_state`. Spec
-sections 5, 9, 10. It acts only while it leads and has seen everything once; in observe mode it never acts. Sits at the
-top of lifecycle; the shells `live` and `sim` drive it.
+Decides when to decide (rounds), holds managed nodes, steers, and asks to be woken. `command_runner` executes commands,
+`decide` chooses nodes, `engine_state` holds what is known at one moment. Spec sections 5, 9, 10. It acts only while it
+leads and has seen everything once; in observe mode it never acts. Sits at the top of lifecycle; the shells `live` and
+`sim` drive it.
 """
 
 from datetime import datetime
@@ -57,7 +57,7 @@ RIGHT_MISSING: Final = 600 * SECOND
 
 
 class _Stir(Enum):
-    """How much an event makes the engine look at."""
+    """How much the engine must check after an event."""
 
     NOTHING = 0
     STORE = 1
@@ -98,7 +98,7 @@ class Engine:
         self._reset()
 
     def _reset(self) -> None:
-        """Forget all that belongs to acting: another process may have changed it."""
+        """Forget everything that belongs to acting: another process may have changed it."""
         self._holds = Holds()
         self._conditions = Conditions()
         self._commands.forget()
@@ -143,7 +143,7 @@ class Engine:
 
     @property
     def is_synced(self) -> bool:
-        """Return whether every kind has been seen once and is still being heard of."""
+        """Return whether every kind has been seen once and its view is fresh."""
         return self._state.is_synced
 
     @property
@@ -157,7 +157,7 @@ class Engine:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return the commands under way, oldest first."""
+        """Return the commands in progress, oldest first."""
         return tuple(self._state.runs.values())
 
     @property
@@ -172,29 +172,29 @@ class Engine:
 
     @property
     def lingering(self) -> tuple[str, ...]:
-        """Return the replacements of commands that ended a moment ago, still nominated."""
+        """Return the replacements of recently ended commands, which are still nominated."""
         return self._state.lingering
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on (`EngineState.manages`)."""
+        """Return whether Dovetail manages a pool (`EngineState.manages`)."""
         return self._state.manages(pool)
 
     def managed_pools(self) -> tuple[str, ...]:
-        """Return all pools that are ours to act on, by name."""
+        """Return all managed pools, by name."""
         return self._state.managed_pools()
 
     def in_flight(self) -> InFlight:
-        """Return what commands under way hold on to."""
+        """Return what commands in progress reserve."""
         return self._state.in_flight()
 
     def nominated(self) -> tuple[str, ...]:
-        """Return the nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
+        """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
         return self._state.nominated()
 
     # ------------------------------------------------------------ one event
 
     def handle(self, event: Event, now: datetime) -> list[Instruction]:
-        """Take in one event; return what to do about it, in order."""
+        """Handle one event; return what to do about it, in order."""
         state = self._state
         state.tick(now)
         state.out = []
@@ -215,7 +215,7 @@ class Engine:
         return state.out
 
     def _take(self, event: Event) -> "_Stir":
-        """Note what happened; return how much must be looked at because of it."""
+        """Record what happened; return how much must be checked because of it."""
         state = self._state
         match event:
             case ObjectObserved(object=item):
@@ -263,6 +263,8 @@ class Engine:
             state.note_claim(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
+        if isinstance(item, Node | NodeClaim):
+            self._commands.lookout.object_changed(meta.name)
         self._changed(item)
         if state.is_synced and isinstance(item, Pod):
             state.pod_events.note(known, item, state.elapsed)
@@ -273,6 +275,8 @@ class Engine:
         if event.kind == "NodeClaim":
             state.lose_claim(event.name, event.uid)
         gone = state.store.vanish(event.kind, event.namespace, event.name, event.uid)
+        if event.kind in ("Node", "NodeClaim"):
+            self._commands.lookout.object_changed(event.name)
         if isinstance(gone, Pod):
             state.pod_events.note(gone, None, state.elapsed)
         elif isinstance(gone, Node):
@@ -299,6 +303,7 @@ class Engine:
     def _look_at_all(self) -> None:
         state = self._state
         self._holds_until = state.elapsed + COME_FIRST
+        self._commands.lookout.all_changed()
         for node in state.store.nodes():
             self._holds.look_at(node.metadata.name)
         for pool in state.store.node_pools():
@@ -318,9 +323,10 @@ class Engine:
 
     def _answer(self, event: InstructionSucceeded | InstructionFailed) -> None:
         state = self._state
-        run = state.runs.get(event.id.split("/", 1)[0])
+        run = state.runs.get(event.id.partition("/")[0])
         if run is not None:
             run.attempts.answer(event, state.elapsed)
+            self._commands.lookout.is_new_for(run.id)
         else:
             for asker in (self._holds, self._conditions, self._commands.sweeps, self._steering, state.aftercare):
                 asker.answer(event, state.elapsed)
@@ -353,7 +359,7 @@ class Engine:
         if state.elapsed < state.round_at:
             return
         if state.settings.rules.waits_for_launches and flight.has_unlaunched(state.store):
-            state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows what its launches became
+            state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows the machines of its launches
             return
         state.round_at = state.elapsed + state.poll_interval
         key = (state.store.version, state.facts_version)
@@ -371,13 +377,13 @@ class Engine:
         started = [command for command in result.commands if self._commands.start(command)]
         state.out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
-            # Karpenter's loop sleeps through the validation of what it found; ours goes on beside it.
+            # Karpenter's loop sleeps during the validation of its command; Dovetail's continues.
             wait = state.settings.validation_delay if state.settings.rules.waits_for_validation else 0
             state.round_at = state.elapsed + wait
         state.out.extend(self._announcer.announce(result, state.elapsed, publishes=state.acts))
 
     def _steer(self, result: Decision) -> None:
-        """Mark next victims and closing nodes, or take back what is marked (spec section 23)."""
+        """Mark next victims and closing nodes, or remove these marks (spec section 23)."""
         state = self._state
         plan = NOTHING if state.settings.steering is SteeringMode.OFF else result.steering
         if state.acts and (plan is not NOTHING or state.store.steered_pods or state.store.closing_nodes):
@@ -385,10 +391,10 @@ class Engine:
             state.out.extend(self._steering.wanted(plan, state.store, state.elapsed, rate))
 
     def _waits_for_holds(self) -> bool:
-        """Return whether nodes that have just become ours are not held yet: Karpenter may be about to take one of them.
+        """Return whether newly managed nodes are not held yet: Karpenter may be about to disrupt one of them.
 
-        Once they are, what it began before shows as its own taint by the time that a command of ours is validated. A
-        hold that can't be had keeps nobody waiting for long.
+        Once they are held, anything that Karpenter started before shows as its own taint by the time that a command is
+        validated. A hold that fails does not delay decisions for long.
         """
         state = self._state
         if not self._holds_until:
@@ -403,13 +409,13 @@ class Engine:
     # ------------------------------------------------------------ waking
 
     def _wake(self) -> None:
-        """Ask to be woken for whatever comes first."""
+        """Ask to be woken at the earliest due time."""
         state = self._state
-        times = [at for at in (run.next_at() for run in state.runs.values()) if at is not None]
-        askers = (self._holds, self._conditions, self._commands.sweeps, state.regrowth, state.landing, state.aftercare)
+        times = self._commands.lookout.next_at()
+        askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
-        # What is due was done a moment ago; only a round can be wanted at once.
+        # Everything due has just been done; only a round can be due at once.
         coming = min((at for at in times if at > state.elapsed), default=state.round_at)
         self._quiet_until = min(coming, state.round_at)
         at = state.wall(max(state.elapsed, self._quiet_until))

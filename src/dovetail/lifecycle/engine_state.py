@@ -1,13 +1,14 @@
-"""What the engine knows at one moment: the store, its clock, its commands, and what it remembers of those that ended.
+"""What the engine knows at one moment: the store, its clock, its commands, and its memory of ended commands.
 
-The engine and its command runner share one instance, and nothing else changes it. It answers the questions that both
-ask (is this pool managed, what is in flight, what is the question for a round) and drops what time has ended. It
-decides nothing. Sits in lifecycle, below `command_runner` and `engine`.
+The engine and its command runner share one instance, and nothing else changes it. It answers what both need (is this
+pool managed, what is in flight, what is the question for a round) and drops what has expired. It decides nothing. Sits
+in lifecycle, below `command_runner` and `engine`.
 
-The engine's own clock (`elapsed`, nanoseconds) moves with `now`, but never back and never by more than a turn can
-take, so that a wall clock that is set neither stretches a wait nor ends one.
+The engine's own clock (`elapsed`, nanoseconds) advances with `now`, but never goes back and never jumps, so that
+changing the wall clock neither extends nor ends a wait.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,10 +23,11 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
-from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
+from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
+from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.owners import owners_of
@@ -46,7 +48,7 @@ _TURN_MAX: Final = 60 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRole:
-    """As whom an engine acts.
+    """The role in which an engine acts.
 
     `identity`: the name of this process in records. `controller`: whose engine it is; the simulated Karpenter's runs
     beside Dovetail's. `observe`: decide and report, write nothing. `holds`: keep Karpenter's own voluntary disruption
@@ -96,13 +98,14 @@ class EngineState:
         self.aftercare = Aftercare()
         self.waste = WasteBook()
         self.outcomes = Outcomes()
+        self.restlessness = Restlessness()
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
         self._managed_key: tuple[int, int] | None = None
 
     def forget_commands(self) -> None:
-        """Forget all that belongs to acting: another process may have changed it."""
+        """Forget everything that belongs to acting: another process may have changed it."""
         self.runs = {}
         self.marks_seen = None
         self.regrowth.forget()
@@ -126,9 +129,9 @@ class EngineState:
         return self._now
 
     def tick(self, now: datetime) -> None:
-        """Move the engine's clock on: not back, and not by more than can have passed between two turns.
+        """Advance the engine's clock: never back, and never by more than can have passed between two turns.
 
-        A wall clock that is set by hours must end no wait: what has not come by then has not been waited for.
+        Setting the wall clock forward by hours must not end a wait.
         """
         if self._now is not None:
             passed = (now - self._now) // _MICROSECOND * 1000
@@ -145,7 +148,7 @@ class EngineState:
         return max(self.settings.poll_interval, SECOND)
 
     def expire(self) -> None:
-        """Drop what time has ended; decisions may differ from then on."""
+        """Drop what has expired; decisions may differ from then on."""
         self.out.extend(self.outcomes.due(self.elapsed))
         landed = self.settings.stabilization_ends is StabilizationEnds.LANDED
         price_of = self._price_of if landed else None
@@ -167,7 +170,9 @@ class EngineState:
     # ------------------------------------------------------------ what came of commands
 
     def promise(self, run: Run) -> None:
-        """Note what a command promises, before its pods leave."""
+        """Record what a command promises, before its pods leave."""
+        if run.action in SAVING:
+            self.restlessness.took(run.source_pools, self.elapsed)
         if run.command is not None:
             pods = [pod for node in run.nodes for pod in self.store.pods_on(node) if is_reschedulable(pod)]
             movers = [
@@ -179,22 +184,23 @@ class EngineState:
             self.outcomes.begin(run.id, run.action, run.source_pools, promised, movers, self.now)
 
     def note_claim(self, claim: NodeClaim) -> None:
-        """Note a NodeClaim that a provisioner made, before the store has it; and its price, once it is launched."""
+        """Record a NodeClaim created by a provisioner, before the store has it; and its price, once it is launched."""
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
+            self.restlessness.opened(labels.get(names.NODEPOOL, ""), self.elapsed, self.settings.quiet_before_haste)
         if names.INSTANCE_TYPE in labels and self.outcomes.is_coming(name):
             price = self._price_of(claim)
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
 
     def _price_of(self, claim: NodeClaim) -> Money | None:
-        """Return what a NodeClaim costs per hour; None until it is launched, and where nobody knows."""
+        """Return what a NodeClaim costs per hour; None before its launch or if unknown."""
         labels = claim.metadata.labels
         bought = (labels.get(key, "") for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE))
         return self.catalogue.price(*bought)
 
     def lose_claim(self, name: str, uid: str) -> None:
-        """Note the end of a replacement even where its beginning was never seen: it must not be launched again."""
+        """Record the end of a replacement even if its start was never seen: it must not be launched again."""
         self.outcomes.gone(name)
         for run in self.runs.values():
             if name in run.replacements:
@@ -208,7 +214,7 @@ class EngineState:
     # ------------------------------------------------------------ pools
 
     def manages(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on: labelled, or named in the settings (spec section 10).
+        """Return whether Dovetail manages a pool: labelled, or named in the settings (spec section 10).
 
         Observing covers all pools unless some are labelled or named: pools are labelled after the observe week.
         """
@@ -222,12 +228,12 @@ class EngineState:
         return pool in self._managed
 
     def has_become_managed(self, pool: str) -> bool:
-        """Return whether a pool is ours to act on and was not when `manages` was last asked."""
+        """Return whether a pool is managed now but was not when `manages` was last called."""
         was_ours = pool in self._managed
         return self.manages(pool) and not was_ours
 
     def managed_pools(self) -> tuple[str, ...]:
-        """Return all pools that are ours to act on, by name."""
+        """Return all managed pools, by name."""
         self.manages("")
         return tuple(self._managed)
 
@@ -258,22 +264,25 @@ class EngineState:
 
     @property
     def lingering(self) -> tuple[str, ...]:
-        """Return the replacements of commands that ended a moment ago, still nominated."""
+        """Return the replacements of recently ended commands, which are still nominated."""
         return tuple(sorted(self.pacing.lingering))
 
     def nominated(self) -> tuple[str, ...]:
-        """Return the nodes and NodeClaims that pods are on their way to (spec section 4, gate 4)."""
+        """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
         return flight.nominated(self.runs.values(), self.lingering, self.store)
 
-    def in_flight(self, without: str = "") -> InFlight:
-        """Return what commands under way hold on to; `without` leaves one of them out."""
+    def in_flight(self, without: str = "", beside: Sequence[Run] = ()) -> InFlight:
+        """Return what commands in progress reserve; `without` excludes one of them.
+
+        `beside`: commands that were refused a moment ago, and are to come again in a better form.
+        """
         runs = list(self.runs.values())
         if without:
-            # What was found after it and only waits for its own validation must not change its verdict: two commands
-            # that were found one after the other would refuse each other again and again.
+            # Commands that were decided later and still wait for validation must not change its verdict: otherwise two
+            # commands would refuse each other again and again.
             at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
             runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
-            runs = [run for run in runs if run.id != without]
+            runs = [*(run for run in runs if run.id != without), *beside]
         launches = self.pacing.launches.active(self.elapsed)
         regrown = self.regrowth.held(self.store, self.elapsed)
         return InFlight(
@@ -299,8 +308,13 @@ class EngineState:
             drain_for=self._drain_for,
         )
 
-    def question(self, without: str = "") -> Question:
-        """Build the question for a round, or for the validation of the command `without`."""
+    def _restless(self) -> dict[str, datetime]:
+        """Return the pools whose load comes and goes, and until when they count as such."""
+        quiet = self.settings.quiet_before_haste
+        return {pool: self.wall(until) for pool, until in self.restlessness.until(quiet, self.elapsed).items()}
+
+    def question(self, without: str = "", beside: Sequence[Run] = ()) -> Question:
+        """Build the question for a round, or for validating the command `without`; `beside` as in `in_flight`."""
         reads_condition = self.settings.rules.consolidatable_condition
         events = {} if reads_condition else self.pod_events.times(self.now, self.elapsed)
         return Question(
@@ -308,12 +322,13 @@ class EngineState:
             catalogue=self.catalogue,
             settings=self.settings,
             now=self.now,
-            in_flight=self.in_flight(without),
+            in_flight=self.in_flight(without, beside),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self.pacing.refusals.until),
             cost_held_until=self.cost_held_until(),
             cost_held_by=self.pacing.settles_by(self.elapsed),
             pod_events=events,
             waste=self.waste.known(),
+            restless=self._restless(),
             may_surge=self.elapsed >= self.surges_from,
             unsettled=self.aftercare.unsettled(self.store),
             alert=self.alert,

@@ -1,8 +1,8 @@
-"""Keeping Karpenter's own voluntary disruption off the nodes of managed pools. Spec section 10.
+"""Keeps Karpenter's own voluntary disruption away from the nodes of managed pools. Spec section 10.
 
-A hold is `karpenter.sh/do-not-disrupt: "true"` together with `dovetail.dev/hold`, which tells it apart from a person's
-own annotation; that one is left alone. Nodes of pools that are no longer managed are released. Looks only at nodes that
-changed, and at all of them when the set of managed pools did. Sits in lifecycle, below `engine`.
+A hold is `karpenter.sh/do-not-disrupt: "true"` together with `dovetail.dev/hold`, which distinguishes it from a
+person's own annotation; that one is left alone. Nodes of pools that are no longer managed are released. Checks only
+nodes that changed, and all of them if the set of managed pools changed. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ COME_FIRST: Final = 30 * SECOND
 
 
 class Holds:
-    """Which nodes still need a hold put on or taken off."""
+    """Which nodes still need a hold or a release."""
 
     def __init__(self) -> None:
         self._dirty: dict[str, None] = {}
@@ -28,11 +28,11 @@ class Holds:
         self._attempts = Attempts()
 
     def look_at(self, node: str) -> None:
-        """Note that a node is new or has changed."""
+        """Record that a node is new or has changed."""
         self._dirty[node] = None
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
-        """Note an answer; False where it was not about a hold."""
+        """Record an answer; False if it was not about a hold."""
         known = self._attempts.answer(event, elapsed)
         attempt = self._attempts.get(event.id)
         if attempt is not None and self._next_at is not None:
@@ -45,11 +45,11 @@ class Holds:
         return bool(self._open)
 
     def next_at(self) -> int | None:
-        """Return when something is to be asked for again."""
+        """Return when something is due again."""
         return self._next_at
 
     def wanted(self, store: Store, manages: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
-        """Build the holds and releases that are due. Looks at changed nodes only, at all open ones when one is due."""
+        """Build the holds and releases that are due, for changed nodes and for open ones that are due."""
         if self._next_at is not None and self._next_at <= elapsed:
             self._dirty |= self._open
             self._next_at = None
@@ -70,7 +70,7 @@ class Holds:
         return asked
 
     def _settle(self, name: str, worded: HoldNode | ReleaseNode | None) -> None:
-        """Keep a node open while it needs something; forget what was asked for and is no longer needed."""
+        """Keep a node open while it needs something; forget requests that are no longer needed."""
         for verb in ("hold", "release"):
             if worded is None or not worded.id.startswith(verb):
                 self._attempts.forget(f"{verb}/{name}")
@@ -81,13 +81,13 @@ class Holds:
 
 
 def _need(node: Node, manages: Callable[[str], bool]) -> HoldNode | ReleaseNode | None:
-    """Return what a node needs, if anything. A node that leaves needs nothing."""
+    """Return what a node needs, if anything. A leaving node needs nothing."""
     pool, annotations = node.metadata.labels.get(names.NODEPOOL, ""), node.metadata.annotations
     held = names.HOLD in annotations
     if node.metadata.deletion_timestamp is not None or not pool:
         return None
     if manages(pool):
         if names.DO_NOT_DISRUPT in annotations:
-            return None  # ours already, or a person's own
+            return None  # held already, or a person's own annotation
         return HoldNode(id=f"hold/{node.metadata.name}", node=node.metadata.name)
     return ReleaseNode(id=f"release/{node.metadata.name}", node=node.metadata.name) if held else None

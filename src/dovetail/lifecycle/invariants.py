@@ -1,7 +1,7 @@
-"""What must hold of the engine's own state after every event, whatever the world does.
+"""Invariants of the engine's own state, which must be true after every event.
 
-Used by tests and by the checkers of the simulated world; it looks, and changes nothing. What must hold of the cluster
-(budgets, PDBs, taints) is for the simulated world to watch: only it knows the truth. Sits beside `engine`.
+Used by tests and by the checkers of the simulated world; changes nothing. The simulated world checks the invariants of
+the cluster (budgets, PDBs, taints), because only it knows the true state. Sits beside `engine`.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ def _history_follows_the_table(engine: Engine) -> Iterator[str]:
 
 def _every_wait_ends(engine: Engine) -> Iterator[str]:
     if not engine.acts:
-        return  # its view is old: commands stand still until it is fresh again
+        return  # its view is old: commands stop until it is fresh again
     for run in engine.runs:
         limit = engine.settings.replacement_timeout
         timed = run.phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING)
@@ -79,5 +79,5 @@ CHECKS: Final[tuple[Callable[[Engine], Iterator[str]], ...]] = (
 
 
 def violations(engine: Engine) -> list[str]:
-    """Return everything that is wrong, in plain sentences; nothing where all is well."""
+    """Return all violations, in plain sentences."""
     return [sentence for check in CHECKS for sentence in check(engine)]

@@ -1,8 +1,8 @@
-"""All that went into an engine and all that came out, as lines of JSON; and the same again from those lines.
+"""Everything that went into an engine and came out, as lines of JSON; and a replay from those lines.
 
-The first line says how the engine was made, every other one holds a time, an event and the instructions it brought.
-`replay` feeds the events to a fresh engine and compares bytes: a run that can be journaled can be repeated, anywhere,
-under any hash seed. Reads and writes no file; a shell does. Sits beside `engine`.
+The first line says how the engine was created; every other one holds a time, an event and the resulting instructions.
+`replay` feeds the events to a new engine and compares bytes: a journaled run can be repeated anywhere, under any hash
+seed. Reads and writes no file; a shell does. Sits beside `engine`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ class JournalError(ValueError):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """How the engine was made."""
+    """How the engine was created."""
 
     journal: int = VERSION
     identity: str
@@ -62,7 +62,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A line that came out otherwise. `number` counts from 1, the header included."""
+    """A line that differs on replay. `number` counts from 1, including the header."""
 
     number: int
     journaled: bytes
@@ -84,7 +84,7 @@ def encode_header(engine: Engine) -> bytes:
 
 
 def encode_line(at: datetime, event: Event, instructions: Iterable[Instruction]) -> bytes:
-    """Write one event and what it brought."""
+    """Write one event and its instructions."""
     out = [(type(item).__name__, item) for item in instructions]
     return msgspec.json.encode({"at": at, "event": (type(event).__name__, event), "out": out}) + b"\n"
 
@@ -119,7 +119,7 @@ def read(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
 
 
 def replay(lines: Iterable[bytes], decider: Callable[[], RoundDecider] | None = None) -> Iterator[Difference]:
-    """Feed a journal to a fresh engine; gives the lines that came out otherwise, none where all is the same."""
+    """Feed a journal to a new engine; yield the lines that differ."""
     engine: Engine | None = None
     for number, line in enumerate(lines, start=1):
         if engine is None:

@@ -1,8 +1,8 @@
 """What goes into the engine and what comes out: events are past facts, instructions are imperatives.
 
-Nothing else crosses the border between the pure core and a shell. Both are plain frozen values that can be journaled
-and replayed. Every instruction carries an `id` that is the same whenever the same thing is asked for again, so that a
-shell may repeat it safely; the answer to it names that id.
+Nothing else crosses the boundary between the pure core and a shell. Both are plain frozen values that can be journaled
+and replayed. Every instruction has an `id` that is the same whenever the same thing is requested again, so a shell may
+repeat it safely; the answer names that id.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from dovetail.model.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectObserved:
-    """An object is there, new or changed; the whole of it.
+    """An object is new or has changed; contains the whole object.
 
-    `distrusted`: why the command record that it carried was taken off (`commands.seal`); empty where nothing was.
+    `distrusted`: why its command record was removed (`commands.seal`); empty if it was not.
     """
 
     object: AnyObject
@@ -41,12 +41,12 @@ class ObjectVanished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced:
-    """All that exists has been observed at least once: decisions may begin."""
+    """Everything that exists has been observed at least once: decisions may start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewGrewOld:
-    """Nothing has been heard of these kinds for too long: no decision until `Synced` comes again."""
+    """There was no news of these kinds for too long: no decision until the next `Synced`."""
 
     kinds: tuple[str, ...]
 
@@ -68,7 +68,7 @@ class ClockAdvanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueChanged:
-    """Prices or types are new."""
+    """Prices or types have changed."""
 
     catalogue: Catalogue
 
@@ -82,7 +82,7 @@ class AlertChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged:
-    """The settings file is new."""
+    """The settings file has changed."""
 
     settings: Settings
 
@@ -90,11 +90,10 @@ class SettingsChanged:
 class Failure(StrEnum):
     """How an instruction failed.
 
-    `taken`: the node carries the taint and record of another command, which must not be overwritten.
-    `occupied`: pods are on the node, as the server has them now, that a deletion must not disturb.
-    `conflict`, `throttled` and `unreachable` are tried again; `not-found` means that its object is gone (or, for a
-    creation, its pool); `forbidden` and `refused` will not change by themselves. A deletion whose uid no longer fits is
-    `not-found`: the object that was meant is gone.
+    `taken`: the node carries the taint and record of another command, which must not be overwritten. `occupied`: the
+    node has pods, as the server shows them now, that a deletion must not disrupt. `conflict`, `throttled` and
+    `unreachable` are retried; `not-found` means that its object is gone (or, for a creation, its pool); `forbidden` and
+    `refused` are permanent. A deletion whose uid no longer matches is `not-found`: that object is gone.
     """
 
     CONFLICT = "conflict"
@@ -109,9 +108,9 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionSucceeded:
-    """The shell carried out the instruction of that id; `uid` is that of the object it made, where it made one.
+    """The shell executed the instruction of that id; `uid` is that of the object it created, if any.
 
-    Also the answer where nothing was left to do: the taint was there, a NodeClaim of that name and command existed.
+    Also the answer if nothing was left to do: the taint was there, a NodeClaim of that name and command existed.
     """
 
     id: str
@@ -120,7 +119,7 @@ class InstructionSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFailed:
-    """The shell could not carry out the instruction of that id."""
+    """The shell could not execute the instruction of that id."""
 
     id: str
     failure: Failure
@@ -160,7 +159,7 @@ class TaintNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntaintNode:
-    """Take our taint and the command's record off the node, unless the record is another command's.
+    """Remove the taint and the command's record from the node, unless the record is another command's.
 
     With an empty `command_id`: whatever record there is, since none can be read.
     """
@@ -186,9 +185,9 @@ class DeleteNodeClaim:
     """Delete the NodeClaim if it is still the one with this uid, and if the pods on its node still allow it.
 
     `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
-    undone. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one that says
+    rolled back. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one with
     do-not-disrupt, nor one of the ReplicaSets `roll_first` (namespace and name), which leave by a rolling update.
-    Otherwise the answer is `occupied`. `drain_for`: the longest that the drain may take, ns (spec section 19).
+    Otherwise the answer is `occupied`. `drain_for`: the maximum duration of the drain, ns (spec section 19).
     """
 
     id: str
@@ -204,9 +203,9 @@ class DeleteNodeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDisruptionReason:
-    """Say on a NodeClaim that is being deleted why it goes, so that Karpenter's evictions name the true reason.
+    """Write on a NodeClaim that is being deleted why, so that Karpenter's evictions name the true reason.
 
-    Only after the deletion: Karpenter takes the condition off claims that neither it nor anybody else is deleting.
+    Only after the deletion: Karpenter removes the condition from claims that are not being deleted.
     """
 
     id: str
@@ -229,7 +228,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeDeployment:
-    """Begin the rolling update of a Deployment by a mark in its pod template (spec section 20), once per mark."""
+    """Start the rolling update of a Deployment by a mark in its pod template (spec section 20), once per mark."""
 
     id: str
     command_id: str
@@ -240,7 +239,7 @@ class SurgeDeployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearRecord:
-    """Take the command's record off a replacement whose command has ended well, and off its Node (Karpenter copies it).
+    """Remove the command's record from a replacement after success, and from its Node (Karpenter copies it).
 
     With an empty `command_id`: whatever record there is, since none can be read.
     """
@@ -252,9 +251,9 @@ class ClearRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDisruption:
-    """Write into a pool's history that nodes begin to leave, before they do (spec section 13).
+    """Write into a pool's history that nodes start leaving, before they do (spec section 13).
 
-    Entries older than `keep` nanoseconds go. An entry of the same command is not written twice.
+    Entries older than `keep` nanoseconds are removed. An entry of the same command is not written twice.
     """
 
     id: str
@@ -268,7 +267,7 @@ class NoteDisruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetDisruption:
-    """Take a command that was rolled back out of a pool's history."""
+    """Remove a command that was rolled back from a pool's history."""
 
     id: str
     command_id: str
@@ -277,7 +276,7 @@ class ForgetDisruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltPool:
-    """Write on a NodePool why it halts (spec section 17), or take that off again."""
+    """Write on a NodePool why it halts (spec section 17), or remove that."""
 
     id: str
     node_pool: str
@@ -286,7 +285,7 @@ class HaltPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNode:
-    """Keep Karpenter's own voluntary disruption off the node (spec section 10)."""
+    """Keep Karpenter's own voluntary disruption away from the node (spec section 10)."""
 
     id: str
     node: str
@@ -294,7 +293,7 @@ class HoldNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseNode:
-    """Return a node that we hold back to Karpenter."""
+    """Release a held node to Karpenter."""
 
     id: str
     node: str
@@ -302,7 +301,7 @@ class ReleaseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkPod:
-    """Make the pod the next victim of a scale-down (section 23): a deletion cost, with our mark beside it.
+    """Make the pod the next victim of a scale-down (section 23): a deletion cost, with Dovetail's mark.
 
     A deletion cost that somebody else wrote stays as it is.
     """
@@ -315,7 +314,7 @@ class MarkPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmarkPod:
-    """Take our deletion cost off the pod again; one that somebody has changed since stays."""
+    """Remove Dovetail's deletion cost from the pod; a value that was changed since stays."""
 
     id: str
     namespace: str
@@ -332,7 +331,7 @@ class CloseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenNode:
-    """Take that taint off the node again."""
+    """Remove that taint from the node."""
 
     id: str
     node: str
@@ -340,7 +339,7 @@ class OpenNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishEvent:
-    """Tell people, on the object that it concerns. `warning` or normal."""
+    """Publish a Kubernetes event on the object that it concerns. `warning` or normal."""
 
     id: str
     kind: str

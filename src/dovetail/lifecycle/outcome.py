@@ -1,4 +1,4 @@
-"""What came of a command, as a report: promised and kept. Sits at the bottom of lifecycle, below `reports`."""
+"""The outcome of a command, as a report: promised and kept. Sits at the bottom of lifecycle, below `reports`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from dovetail.model.command import Action
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutcome:
-    """What came of a command within an hour of its end (`memory.outcomes`).
+    """The outcome of a command within an hour of its end (`memory.outcomes`).
 
     `promised`: dollars per hour, and so the dollars of that hour; `saved`: dollars. `reopened`: nodes that a
     provisioner opened in its pools since. `pods`: how many it moved; `moved_again`: how many of those another command

@@ -1,8 +1,8 @@
 """The owners of pods that a command moves, and how many ready pods each has.
 
-What "as many ready pods as before" means, once for the pause that ends when pods have landed (spec section 25) and for
-the halt of a pool whose moved pods do not become ready (section 17). Owners are known by their uids. Sits in lifecycle,
-below `landing`, `aftercare` and `regrowth`.
+Defines "as many ready pods as before", for the pause that ends when pods have landed (spec section 25) and for the halt
+of a pool whose moved pods do not become ready (section 17). Owners are identified by uid. Sits in lifecycle, below
+`landing`, `aftercare` and `regrowth`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 
 
 def owners_of(pod: Pod) -> list[str]:
-    """Return the uids of a pod's owners, but for DaemonSets and nodes."""
+    """Return the uids of a pod's owners, except DaemonSets and nodes."""
     return [owner.uid for owner in pod.metadata.owner_references if owner.kind not in ("DaemonSet", "Node")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What there was before a command's pods left: the ready pods of each owner, and the pods that were to leave.
+    """The state before a command's pods left: the ready pods of each owner, and the pods that were to leave.
 
-    The latter by uid: news of a node's end can come before the news of its pods' end, and these must not count as ready
-    ones that have come back.
+    The latter by uid: the end of a node can be seen before the end of its pods, which must not count as ready
+    replacements.
     """
 
     ready: Mapping[str, int]

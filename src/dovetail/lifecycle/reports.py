@@ -1,8 +1,8 @@
 """What the engine reports: a closed set of facts for logs, metrics, notifications and the simulator's ledger.
 
-Each type holds its facts as they are; `topic`, `message` and `figures` word them for a log line. Whoever treats some
-of them in a way of its own matches on the types and ends in `assert_never`, so that a new one can't be overlooked. To
-add one: its class here and its name in `Report`. Never answered. Sits at the bottom of lifecycle, beside `messages`.
+Each type holds its facts; `topic`, `message` and `figures` format them for a log line. Code that handles some of them
+specially matches on the types and ends in `assert_never`, so that a new one can't be overlooked. To add one: its class
+here and its name in `Report`. Never answered. Sits at the bottom of lifecycle, beside `messages`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _NAMED_MAX: Final = 4
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Return names as text: all of a few, the first few of many; the figures of a report hold them all."""
+    """Return names as text, only the first few of many; the figures of a report hold them all."""
     if len(names) <= _NAMED_MAX:
         return ", ".join(names)
     return f"{len(names)} nodes ({', '.join(names[: _NAMED_MAX - 1])} and {len(names) - _NAMED_MAX + 1} more)"
@@ -27,10 +27,10 @@ def some_of(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptedNode:
-    """A node whose deletion begins, as Karpenter's metrics count it.
+    """A node whose deletion starts, as Karpenter's metrics count it.
 
     `policy`: the pool's consolidation policy in snake case, empty unless it goes for consolidation. `mode`: `graceful`,
-    or `eventual` where its NodeClaim has a terminationGracePeriod.
+    or `eventual` if its NodeClaim has a terminationGracePeriod.
     """
 
     pool: str
@@ -42,7 +42,7 @@ class DisruptedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAdvanced:
-    """A command has entered a phase; `source` and `signal` are None where it begins.
+    """A command has entered a phase; `source` and `signal` are None at its start.
 
     `savings` is in dollars per hour, None where a predecessor decided the command; `seconds` counts from its start.
     `disrupted`: the nodes whose deletion begins with this step. `launched_in`: the pools of the replacements that were
@@ -96,7 +96,7 @@ class CommandAdvanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFound:
-    """A command of a predecessor was found on the cluster and is carried on."""
+    """A command of a predecessor was found on the cluster and is resumed."""
 
     topic: ClassVar[str] = "command"
     command_id: str
@@ -115,7 +115,7 @@ class CommandFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionNotDone:
-    """The shell could not carry out an instruction; `failure` is a value of `messages.Failure`."""
+    """The shell could not execute an instruction; `failure` is a value of `messages.Failure`."""
 
     topic: ClassVar[str] = "instruction-failed"
     command_id: str
@@ -159,7 +159,7 @@ class PoolBacksOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostActionUndone:
-    """Nodes came back after a cost action: it did not hold, and its pool pauses."""
+    """Nodes came back after a cost action, which is thus undone; its pool pauses."""
 
     topic: ClassVar[str] = "regrowth"
     pool: str
@@ -179,7 +179,7 @@ class CostActionUndone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandProposed:
-    """What would be begun, if Dovetail didn't only observe; `savings` in dollars per hour."""
+    """The command that Dovetail would start if it did not only observe; `savings` in dollars per hour."""
 
     topic: ClassVar[str] = "proposal"
     action: Action
@@ -200,7 +200,7 @@ class CommandProposed:
 
     @property
     def figures(self) -> Figures:
-        """Return the action, all its nodes, what it saves and whom it disturbs."""
+        """Return the action, all its nodes, what it saves and what it disrupts."""
         return {
             "action": self.action.value,
             "nodes": ",".join(self.nodes),
@@ -212,7 +212,7 @@ class CommandProposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDropped:
-    """A command that was decided but can't be begun: one of its nodes is taken, or has no NodeClaim."""
+    """A command that was decided but can't start: one of its nodes is taken, or has no NodeClaim."""
 
     topic: ClassVar[str] = "proposal-dropped"
     action: Action
@@ -231,7 +231,7 @@ class CommandDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """A round was worked out: how many commands it began, and how many rounds there were and were not needed."""
+    """A round has ended: how many commands it started, and how many rounds ran or were skipped."""
 
     topic: ClassVar[str] = "round"
     commands: int
@@ -251,7 +251,7 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictsChanged:
-    """How many nodes of a pool have each verdict, where that changed."""
+    """How many nodes of a pool have each verdict, if that changed."""
 
     topic: ClassVar[str] = "verdicts"
     pool: str
@@ -270,7 +270,7 @@ class VerdictsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetChanged:
-    """What a pool allows for a reason, where that changed."""
+    """What a pool allows for a reason, if that changed."""
 
     topic: ClassVar[str] = "budget"
     pool: str
@@ -317,7 +317,7 @@ class MovesBlocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """A warning of a round, or of a pool's policy; said once."""
+    """A warning of a round, or of a pool's policy; reported once."""
 
     topic: ClassVar[str] = "warning"
     message: str
@@ -368,7 +368,7 @@ class LeadershipChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewIsOld:
-    """Nothing was heard of these kinds for too long: nothing is decided until it is."""
+    """There was no news of these kinds for too long: nothing is decided until there is."""
 
     topic: ClassVar[str] = "view"
     kinds: tuple[str, ...]

@@ -1,9 +1,8 @@
 """Writes the marks of steering, slowly: next victims and closing nodes (spec section 23).
 
-A round says what ought to be marked; what is marked is seen on the objects. The difference is written within a rate, at
-most one change per ReplicaSet a minute, old marks taken off before new ones are put on. Switched off, or where nothing
-is proposed any more, everything is taken back. A right that is missing ends it for a while. Sits in lifecycle, below
-`engine`.
+A round says what should be marked; the objects show what is marked. The difference is written within a rate limit, at
+most one change per ReplicaSet a minute, old marks before new ones. If steering is off, or proposes nothing, all marks
+are removed. A missing permission stops it for a while. Sits in lifecycle, below `engine`.
 """
 
 from typing import Final
@@ -31,7 +30,7 @@ Write = MarkPod | UnmarkPod | CloseNode | OpenNode
 
 
 class Steering:
-    """What was changed lately, and how many writes are left."""
+    """The recent changes, and how many writes are left."""
 
     def __init__(self) -> None:
         self._attempts = Attempts()
@@ -41,7 +40,7 @@ class Steering:
         self._barred: dict[str, int] = {}
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
-        """Note an answer; False where it was not about steering."""
+        """Record an answer; False if it was not about steering."""
         known = self._attempts.answer(event, elapsed)
         if known and isinstance(event, InstructionFailed) and event.failure is Failure.FORBIDDEN:
             self._barred[event.id.split("/")[1]] = elapsed + RIGHT_MISSING
@@ -103,7 +102,7 @@ class Steering:
         return self._changed_at.get(owner, -MINUTE) + MINUTE <= elapsed
 
     def _note(self, write: Write, plan: SteeringPlan, elapsed: int) -> None:
-        """Remember when a ReplicaSet's mark and a node were last changed."""
+        """Record when a ReplicaSet's mark and a node were last changed."""
         if isinstance(write, CloseNode):
             self._closed_at[write.node] = elapsed
         elif isinstance(write, MarkPod):

@@ -1,15 +1,15 @@
-"""What the engine knows of the cluster: objects by kind, fed by events, handed out as an immutable `Cluster`.
+"""What the engine knows about the cluster: objects by kind, updated by events, returned as an immutable `Cluster`.
 
-Decides nothing about nodes; only which of two reports of one object is the newer. An object that comes again unchanged
-but for its resource version keeps its identity and bumps no version, so "nothing changed" is one comparison of numbers
-and a snapshot may reuse whatever hangs on an unchanged object. Costs: observe and vanish O(log n) to find the place,
-`cluster()` O(1) when nothing changed and else one copy of a pointer array per kind that did.
-Sits at the bottom of lifecycle; `engine` feeds it.
+Decides nothing about nodes, only which of two observations of one object is newer. An object that is observed again
+with only another resource version keeps its identity and doesn't change any version, so "nothing changed" is one
+comparison of numbers and a snapshot may reuse everything derived from an unchanged object. Costs: observe and vanish
+O(log n) to find the place, `cluster()` O(1) when nothing changed and else one copy of a pointer array per kind that
+did. Sits at the bottom of lifecycle; `engine` feeds it.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from dovetail.lifecycle.commands.records import is_tainted
@@ -25,6 +25,8 @@ _META_FIELDS: Final = tuple(
 )
 _TOMBSTONES_MAX: Final = 20_000
 _TERMINAL: Final = ("Succeeded", "Failed")
+_NOWHERE: Final = -1
+"""The place of an object that was not in the listing before (`Listing.origin`)."""
 
 
 class _Column:
@@ -50,11 +52,11 @@ class _Column:
         at = bisect_left(self.places, place)
         if at < len(self.places) and self.places[at] == place:
             self.items[at] = item
-            self._origin[at] = -1
+            self._origin[at] = _NOWHERE
         else:
             self.places.insert(at, place)
             self.items.insert(at, item)
-            self._origin.insert(at, -1)
+            self._origin.insert(at, _NOWHERE)
         self.by_place[place] = item
         self._changed()
 
@@ -106,7 +108,7 @@ class Store:
     # ------------------------------------------------------------ feeding
 
     def observe(self, item: AnyObject) -> bool:
-        """Take in a report of an object; False where it says nothing new: repeated, late, or only its version moved."""
+        """Record an observation of an object; False if it is not news: repeated, late, or only another version."""
         kind, meta = type(item), item.metadata
         place = (meta.namespace, meta.name)
         if meta.uid and meta.uid in self._gone:
@@ -130,7 +132,7 @@ class Store:
         return True
 
     def vanish(self, kind: str, namespace: str, name: str, uid: str = "") -> AnyObject | None:
-        """Take an object out; gives what was known of it. A report of an older namesake's end changes nothing."""
+        """Remove an object and return it. The end of an older object with the same name changes nothing."""
         column, place = self._columns[KINDS[kind]], (namespace, name)
         if uid:
             self._bury(uid)
@@ -153,7 +155,7 @@ class Store:
         self._cluster = None
 
     def _bury(self, uid: str) -> None:
-        """Remember that this very object is gone; the memory is bounded, oldest first."""
+        """Remember that exactly this object is gone; the memory is bounded, oldest first."""
         if not uid:
             return
         self._gone[uid] = None
@@ -198,15 +200,20 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
-            self.marked_claims.pop(item.metadata.name, None)
+            self._unmark(self.marked_claims, item.metadata.name)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             nodes = self._nodes_of_pool[pool]
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
-            self.marked_nodes.pop(item.metadata.name, None)
+            self._unmark(self.marked_nodes, item.metadata.name)
             self.closing_nodes.pop(item.metadata.name, None)
+
+    def _unmark(self, marked: dict[str, None], name: str) -> None:
+        if name in marked:
+            del marked[name]
+            self.marks_version += 1
 
     # ------------------------------------------------------------ asking
 
@@ -226,7 +233,7 @@ class Store:
         return self._cluster
 
     def get(self, kind: type[_Kind], name: str, namespace: str = "") -> _Kind | None:
-        """Return the object of that kind and name, if it is there."""
+        """Return the object of that kind and name, or None."""
         return self._columns[kind].by_place.get((namespace, name))  # type: ignore[return-value]
 
     def has_machine(self, name: str) -> bool:
@@ -254,27 +261,26 @@ class Store:
         return sorted(self._nodes_of_pool.get(pool, ()))
 
     def claim_of(self, node: str) -> NodeClaim | None:
-        """Return the NodeClaim behind a node, if it is known."""
+        """Return the NodeClaim of a node, or None."""
         name = self._claim_of_node.get(node)
         return None if name is None else self.get(NodeClaim, name)
 
     def pods_on(self, node: str) -> Iterator[Pod]:
         """Yield the pods bound to a node, in order."""
-        for namespace, name in sorted(self._pods_of_node.get(node, ())):
-            pod = self.get(Pod, name, namespace)
-            if pod is not None:
-                yield pod
+        return self._pods_at(self._pods_of_node.get(node, ()))
 
     def pending_pods(self) -> Iterator[Pod]:
         """Yield the pods that wait for a node, in order."""
-        for namespace, name in sorted(self._pending):
-            pod = self.get(Pod, name, namespace)
-            if pod is not None:
-                yield pod
+        return self._pods_at(self._pending)
+
+    def _pods_at(self, places: Iterable[Place]) -> Iterator[Pod]:
+        pods = self._columns[Pod].by_place
+        for place in sorted(places):
+            yield pods[place]  # type: ignore[misc]
 
 
 def _is_older(new: str, known: str) -> bool:
-    """Return whether a resource version is before another.
+    """Return whether a resource version is older than another.
 
     Only numbers can be compared, anything else counts as newer.
     """
@@ -282,7 +288,7 @@ def _is_older(new: str, known: str) -> bool:
 
 
 def _same(old: AnyObject, new: AnyObject) -> bool:
-    """Return whether two reports differ in nothing but their resource version."""
+    """Return whether two observations differ only in their resource version."""
     for name in old.__struct_fields__:
         if name != "metadata" and getattr(old, name) != getattr(new, name):
             return False

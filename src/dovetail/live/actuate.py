@@ -1,9 +1,9 @@
-"""Carries out the engine's instructions on a real cluster.
+"""Executes the engine's instructions on a real cluster.
 
-What an instruction means is decided by `lifecycle.effects`; this module only reads and writes. Every write is
-conditional: on the resource version that was read (patches), on the uid (deletions), on the name (creations). If
-something changed in between, everything is read and decided again. Answers with an event that names the instruction;
-never raises for what a server may say.
+`lifecycle.effects` decides what an instruction means; this module only reads and writes. Every write is conditional: on
+the resource version that was read (patches), on the uid (deletions), on the name (creations). If something changed in
+between, everything is read and decided again. Returns an event that names the instruction; never raises because of a
+server's response.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect import effect
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
+from dovetail.lifecycle.effects.public_effects import event_ref
 from dovetail.lifecycle.effects.writes import (
     PODS_ON,
     Create,
@@ -37,6 +38,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     InstructionFailed,
     InstructionSucceeded,
+    PublishEvent,
 )
 from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import UnreachableError
@@ -51,7 +53,7 @@ _RESOURCES: Final[dict[str, Resource]] = {**BY_KIND, EVENT.kind: EVENT}
 
 @dataclass(slots=True, kw_only=True)
 class Actuator:
-    """Acts for the engine. `identity` names this controller in events; `may_act` is asked before every single write."""
+    """Acts for the engine. `identity` names this controller in events; `may_act` is called before every write."""
 
     client: ApiClient
     identity: str
@@ -62,7 +64,7 @@ class Actuator:
     writes: int = 0
 
     async def carry_out(self, instruction: ClusterInstruction) -> Answer:
-        """Execute the instruction and return the event that answers it."""
+        """Execute the instruction and return the resulting event."""
         try:
             return await self._carry_out(instruction)
         except ApiError as error:
@@ -74,9 +76,13 @@ class Actuator:
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=str(error))
 
     async def _carry_out(self, asked: ClusterInstruction) -> Answer:
-        for attempt in range(1, CONFLICT_TRIES + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             context = EffectContext(now=self.clock(), seal=self.seal, identity=self.identity, uid_of=self.uid_of)
-            known: dict[Ref, Tree | None] = {}
+            # An event is new nearly always: it is read only where the server says that it is there.
+            guess = asked if attempt == 1 and isinstance(asked, PublishEvent) else None
+            known: dict[Ref, Tree | None] = {} if guess is None else {event_ref(guess, context): None}
             while isinstance(outcome := effect(asked, known, context), Read):
                 known[outcome.ref] = await self._read(outcome.ref)
             match outcome:
@@ -92,12 +98,12 @@ class Actuator:
                     except ApiError as error:
                         if not _has_changed(error, write) or attempt == CONFLICT_TRIES:
                             raise
-                        await asyncio.sleep(self.client.backoff(attempt, 1.0))
+                        if guess is None:
+                            await asyncio.sleep(self.client.backoff(attempt, 1.0))
                     else:
                         return InstructionSucceeded(id=asked.id, uid=uid)
                 case _:
                     assert_never(outcome)
-        raise AssertionError("the loop returns or raises")
 
     async def _read(self, ref: Ref) -> Tree | None:
         if ref.kind == PODS_ON:

@@ -1,7 +1,7 @@
-"""The alert gate: a Prometheus query whose every sample holds all pools (setting `alertGate`, spec section 17).
+"""The alert gate: a Prometheus query; any sample in its result holds all pools (setting `alertGate`, spec section 17).
 
-Asks every so often and tells the engine what holds. Until the first answer everything is held. A Prometheus that can't
-be reached keeps the last answer for two minutes, and then counts as `whenUnreachable` says.
+Queries periodically and sends the result to the engine. Until the first answer everything is held. If Prometheus can't
+be reached, the last answer is kept for two minutes; then `whenUnreachable` applies.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class AlertError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class AlertState:
-    """What the gate knows: the last answer, and since when there is none. `clock` gives seconds that never go back."""
+    """What the gate knows: the last answer, and since when there is none. `clock`: a monotonic clock in seconds."""
 
     clock: Callable[[], float] = time.monotonic
     why: str = NOT_ASKED
@@ -41,13 +41,13 @@ class AlertState:
     problem: str = field(default="")
 
     def answered(self, alerts: list[str]) -> None:
-        """Note an answer: the alerts that hold, by name."""
+        """Record an answer: the firing alerts, by name."""
         self.unreachable_since, self.problem = None, ""
         more = f" and {len(alerts) - 3} more" if len(alerts) > 3 else ""
         self.why = f"The alert gate holds: {', '.join(alerts[:3])}{more}." if alerts else ""
 
     def failed(self, gate: AlertGate, problem: str) -> None:
-        """Note that there was no answer."""
+        """Record that there was no answer."""
         now = self.clock()
         self.problem = problem
         if self.unreachable_since is None:
@@ -58,7 +58,7 @@ class AlertState:
 
 
 def read_answer(raw: bytes) -> list[str]:
-    """Return what the samples of an instant query's answer are called; raise AlertError if it can't be read."""
+    """Return the names of the samples in an instant query's response; raise AlertError if it can't be read."""
     try:
         tree = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +96,7 @@ async def ask(session: aiohttp.ClientSession, gate: AlertGate) -> list[str]:
 
 
 def watch_alerts(state: AlertState | None = None) -> "Callable[[Controller], Awaitable[None]]":
-    """Return the part that runs beside the controller; it follows the settings as they change."""
+    """Return the background task; it follows changes of the settings."""
 
     async def alert_gate(controller: "Controller") -> None:
         known, told = state or AlertState(), controller.engine.alert

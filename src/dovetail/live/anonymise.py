@@ -1,4 +1,4 @@
-"""Replaces what could tell whose cluster it is by made-up names that sort in the same order.
+"""Replaces everything that could identify a cluster with made-up names that sort in the same order.
 
 Decisions break ties by name and uid, so a plan stays the same only if the order does: all strings of one sort (names,
 label keys, label values, uids) are ranked, and each gets the number of its rank. Values of well-known labels (zones,

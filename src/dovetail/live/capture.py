@@ -1,8 +1,8 @@
-"""Takes from a live cluster what `plan` needs, and no more: an allow-list of fields, decoded and written again.
+"""Captures what `plan` needs from a live cluster, and no more: an allow-list of fields, decoded and written again.
 
 The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields,
-the last-applied annotation) is never kept. Annotations are cut to those that a rule reads. On request every name,
-namespace and label that could tell whose cluster it is becomes a made-up one (`live.anonymise`).
+the last-applied annotation) is never kept. Only annotations that a rule reads are kept. On request every identifying
+name, namespace and label is replaced with a made-up one (`live.anonymise`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 from dovetail.api.reading.capture_document import capture_document
 from dovetail.api.reading.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
-from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.client import ApiClient, ApiError, ListResponse
 from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource
 from dovetail.model import names
 from dovetail.model.cluster import Cluster, cluster_of
@@ -53,14 +53,14 @@ class CaptureError(Exception):
 
 @dataclass(slots=True)
 class Captured:
-    """The cluster and what could not be seen of it."""
+    """The cluster, and what could not be read."""
 
     cluster: Cluster
     warnings: list[str] = field(default_factory=list)
 
 
 async def capture(client: ApiClient, progress: Callable[[str, int], None] | None = None) -> Captured:
-    """List every kind at once. A kind that may be done without is a warning, an essential one an error."""
+    """List every kind concurrently. A missing optional kind is a warning, a missing essential one an error."""
     results = await asyncio.gather(
         *(_kind(client, resource, progress) for resource in ALL_RESOURCES), return_exceptions=True
     )
@@ -80,7 +80,7 @@ async def _kind(
     client: ApiClient, resource: Resource, progress: Callable[[str, int], None] | None
 ) -> tuple[list[AnyObject], str]:
     try:
-        listing = await client.list_all(resource.path())
+        items, skipped = await _decoded(client, resource)
     except ApiError as error:
         if error.status in (403, 404) and resource.quiet:
             return [], ""
@@ -95,16 +95,27 @@ async def _kind(
                 f"the cluster has no {resource.plural}.{resource.group}: install Karpenter's CRDs, or `dovetail crds`"
             ) from None
         raise
-    items: list[AnyObject] = []
-    skipped = 0
-    for raw in listing.items:
-        try:
-            items.append(decode_item(raw, resource.kind))
-        except msgspec.DecodeError:
-            skipped += 1
     if progress is not None:
         progress(resource.kind, len(items))
     return items, f"{skipped} {resource.plural} can't be read and are left out" if skipped else ""
+
+
+async def _decoded(client: ApiClient, resource: Resource) -> tuple[list[AnyObject], int]:
+    """Return the objects of a kind and how many can't be read, decoded page by page: their JSON is far bigger."""
+
+    def decoded(page: ListResponse) -> list[AnyObject | None]:
+        return [_decode(raw, resource.kind) for raw in page.items]
+
+    found = await client.list_decoded(resource.path(), decoded)
+    items = [item for item in found if item is not None]
+    return items, len(found) - len(items)
+
+
+def _decode(raw: msgspec.Raw, kind: str) -> AnyObject | None:
+    try:
+        return decode_item(raw, kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:

@@ -1,8 +1,8 @@
-"""Time as a leader must count it: also while the process is stopped or the machine sleeps.
+"""Time for leader election, which must also count while the process is stopped or the machine sleeps.
 
-The steady clock is not moved by people, and goes on during SIGSTOP and suspend (CLOCK_BOOTTIME where there is one). The
-wall clock is asked as well, because a virtual machine that was paused may wake with a steady clock that stood still.
-The longer of both counts; a wall clock that is set back changes nothing.
+The steady clock can't be set, and continues during SIGSTOP and suspend (CLOCK_BOOTTIME if available). The wall clock is
+used as well, because the steady clock of a paused virtual machine may have stopped. The longer of both counts; setting
+the wall clock back changes nothing.
 """
 
 import time

@@ -1,8 +1,8 @@
-"""Carries out the engine's instructions in order, and hands the answers back.
+"""Executes the engine's instructions in order, and returns the answers.
 
-Instructions of one command are carried out one after the other; different commands and holds don't wait for each other.
-On losing the Lease what has not begun is dropped: the successor finds everything on the objects. Knows nothing of what
-an instruction means (`live.actuate`), nor why it was given.
+Instructions of one command are executed one after the other; different commands and holds don't wait for each other.
+When the Lease is lost, pending instructions are dropped: the successor finds everything on the objects. Knows neither
+what an instruction means (`live.actuate`) nor why it was issued.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
 
 _WRITES_AT_ONCE: Final = 16
+_EVENTS_AT_ONCE: Final = 4
 _ODD_SHAPES: Final = (*UNREADABLE, AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """One queue for each command that has something left to do."""
+    """One queue for each command with pending instructions."""
 
     actuator: Actuator
     log: Log
@@ -34,6 +35,7 @@ class Dispatcher:
     _acting: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
     _events_failed: dict[str, None] = field(default_factory=dict)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_WRITES_AT_ONCE))
+    _event_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_EVENTS_AT_ONCE))
 
     def take(self, instruction: ClusterInstruction) -> None:
         """Queue an instruction behind those of its command."""
@@ -44,7 +46,7 @@ class Dispatcher:
         self._lanes[lane].append(instruction)
 
     def drop_all(self) -> None:
-        """Stop everything, and forget what has not begun."""
+        """Stop everything, and drop what has not started."""
         for task in self._acting.values():
             task.cancel()
         # A task that is cancelled before its first step never cleans up: its lane would take instructions for ever.
@@ -52,14 +54,15 @@ class Dispatcher:
         self._lanes.clear()
 
     async def _work(self, lane: str) -> None:
-        """Carry out one command's instructions in order; ends when there are no more."""
+        """Execute one command's instructions in order; return when there are no more."""
         queue = self._lanes[lane]
         try:
             while queue:
                 instruction = queue.popleft()
-                async with self._slots:
+                # Thousands of events come at once where verdicts change: no command waits behind them.
+                async with self._event_slots if isinstance(instruction, PublishEvent) else self._slots:
                     if not self.actuator.may_act():
-                        continue  # not ours any more; the next leader sees what was done and what was not
+                        continue  # no longer the leader; the next one sees what was done and what was not
                     answer = await self.carry_out(instruction)
                 await self._answered(instruction, answer)
         finally:
@@ -72,7 +75,7 @@ class Dispatcher:
         try:
             return await self.actuator.carry_out(instruction)
         except _ODD_SHAPES as error:
-            # An object that is JSON and yet not what it should be. It is asked for again, like a lost answer.
+            # An object of an unexpected shape. It is requested again, like a lost answer.
             why = f"an object of an unexpected shape: {type(error).__name__}: {error}"
             self.actuator.client.on_malformed(type(instruction).__name__, why)
             return InstructionFailed(id=instruction.id, failure=Failure.UNREACHABLE, detail=why)
@@ -83,7 +86,7 @@ class Dispatcher:
         outcome = answer.failure.value if isinstance(answer, InstructionFailed) else "done"
         self.metrics.actions.labels(kind, outcome).inc()
         if isinstance(instruction, PublishEvent) and failed:
-            # Nothing depends on an event for people; said once for each cause, not once for each event.
+            # Nothing depends on Kubernetes events; logged once for each cause, not once for each event.
             if outcome not in self._events_failed:
                 self._events_failed[outcome] = None
                 self.log.warning("events can't be written", why=getattr(answer, "detail", ""))

@@ -1,4 +1,4 @@
-"""What feeds the controller beside the watches: the settings file, the catalogue, and the journal that it writes."""
+"""The other inputs of the controller: the settings file and the catalogue; and the journal that it writes."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ def watch_settings(
 ) -> "Callable[[Controller], Awaitable[None]]":
     """Read the settings file again whenever it changes; a broken one is reported and the old settings stay.
 
-    `adjust`: what else is known is put under the file's settings.
+    `adjust`: adds other known values below the file's settings.
     """
 
     async def settings_file(controller: "Controller") -> None:
@@ -85,7 +85,7 @@ def watch_settings(
 
 
 def watch_crd(first: CrdState) -> "Callable[[Controller], Awaitable[None]]":
-    """Look at the NodePool CRD again and again: a Karpenter upgrade may put its own back while we run."""
+    """Check the NodePool CRD periodically: a Karpenter upgrade may restore its own."""
 
     async def crd(controller: "Controller") -> None:
         seen = first
@@ -121,7 +121,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def journal_to(path: str, engine: Engine) -> Iterator[Callable[[datetime, Event, Sequence[Instruction]], None]]:
-    """Append to a file how the engine was made and then every step of it, a line each."""
+    """Append to a file how the engine was created and then each of its steps, one per line."""
     try:
         file = Path(path).open("ab")  # noqa: SIM115 - closed below, after the last step
     except OSError as error:

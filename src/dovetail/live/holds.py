@@ -1,7 +1,7 @@
-"""`dovetail hold` and `dovetail release`: Karpenter's own voluntary disruption off a pool's nodes, or back on.
+"""`dovetail hold` and `dovetail release`: protect a pool's nodes from Karpenter's own disruption, or release them.
 
-Needs no running controller, and undoes what a controller that is gone has left: holds, and with `--all` also taints
-and records of ours. What a person put on a node is never touched: `dovetail.dev/hold` tells ours apart (spec section
+Needs no running controller, and removes what an uninstalled controller has left: holds, and with `--all` also its
+taints and records. What a person put on a node is never touched: `dovetail.dev/hold` marks Dovetail's own (spec section
 10).
 """
 
@@ -20,7 +20,7 @@ from dovetail.model import names
 from dovetail.model.policies.managed import is_labelled
 
 Tree = dict[str, Any]
-# A NodeClaim's annotations reach its Node when that registers: nodes are looked at after the claims are done.
+# A NodeClaim's annotations are copied to its Node when that registers: nodes are processed after claims.
 _CLAIMS_FIRST: Final = (BY_KIND["NodeClaim"], BY_KIND["Node"])
 
 
@@ -33,7 +33,7 @@ class HoldTally:
     failed: list[str] = field(default_factory=list)
 
     def plus(self, later: "HoldTally") -> "HoldTally":
-        """Return what two runs did together, the later one having the last word on what was left and what failed."""
+        """Return the sum of two runs; the later one determines what was left and what failed."""
         return HoldTally([*self.changed, *later.changed], later.kept, later.failed)
 
 
@@ -53,7 +53,7 @@ async def hold(client: ApiClient, pools: Sequence[str]) -> HoldTally:
 
 
 async def release(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
-    """Return the pools' nodes back to Karpenter; with None everything of ours goes, wherever it is."""
+    """Release the pools' nodes to Karpenter; with None, remove everything of Dovetail from all objects."""
     tally = HoldTally()
     if pools is not None:
         await check_pools(client, pools)
@@ -74,7 +74,7 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
 
 
 async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally: HoldTally) -> None:
-    """Take the marks of steering off pods, those of the pools' nodes or all (spec section 23)."""
+    """Remove the marks of steering from pods: those on the pools' nodes, or all (spec section 23)."""
     ours: dict[str, None] | None = None
     if pools is not None:
         nodes = await listed_items(client, BY_KIND["Node"])
@@ -85,28 +85,28 @@ async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally
 
 
 def _release_and_open(item: Tree) -> Tree | None:
-    """Take our hold off, and off a Node the soft taint of steering too."""
+    """Remove the hold, and from a Node also the soft taint of steering."""
     tree = release_patch(item) or {}
     opened = open_patch(item) if item.get("kind") == "Node" else None
     return {**tree, **(opened or {})} or None
 
 
 def without_notes(pool: Tree) -> Tree | None:
-    """Return the patch that takes our history and halts off a NodePool; a pause is a person's and stays."""
+    """Return the patch that removes Dovetail's history and halts from a NodePool; a pause is a person's and stays."""
     annotations = pool["metadata"].get("annotations") or {}
     ours = [name for name in (names.RECENT_DISRUPTIONS, names.HALTED) if name in annotations]
     return {"metadata": {"annotations": dict.fromkeys(ours, None)}} if ours else None
 
 
 def without_condition(pool: Tree) -> Tree | None:
-    """Take our condition off a NodePool's status."""
+    """Remove Dovetail's condition from a NodePool's status."""
     conditions = (pool.get("status") or {}).get("conditions") or []
     kept = [entry for entry in conditions if entry.get("type") != POLICY_READABLE]
     return None if len(kept) == len(conditions) else {"status": {"conditions": kept}}
 
 
 def leave_nothing(item: Tree) -> Tree | None:
-    """Take everything of ours off an object: hold, record, and the taint that came with the record."""
+    """Remove everything of Dovetail from an object: hold, record, and the taint that came with the record."""
     annotations = item["metadata"].get("annotations") or {}
     patch: Tree = {}
     if names.HOLD in annotations:
@@ -121,7 +121,7 @@ def leave_nothing(item: Tree) -> Tree | None:
         taints = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
         tree.setdefault("metadata", {})
         tree["spec"] = {"taints": taints or None}
-    # Unsigned too, where a person took the record off and left the taint; on nodes of pools nobody else uses this one.
+    # Also without a record, in case a person removed only the record; on nodes of pools nothing else uses this taint.
     if item.get("kind") == "Node" and ours and (names.COMMAND in annotations or _pool(item)):
         tree.setdefault("metadata", {})
         tree["spec"] = {"taints": [taint for taint in taints if not _is_ours(taint)] or None}
@@ -133,12 +133,12 @@ def _is_ours(taint: Tree) -> bool:
 
 
 def _is_registered(item: Tree) -> bool:
-    """Return whether it is a NodeClaim whose Node has come: the hold goes on the Node."""
+    """Return whether it is a NodeClaim with a registered Node: the hold goes on the Node."""
     return bool(item.get("kind") == "NodeClaim" and (item.get("status") or {}).get("nodeName"))
 
 
 async def still_given(client: ApiClient, pools: Sequence[str] | None) -> list[str]:
-    """Return the pools, of these or of all, whose label gives them to a controller: it would hold their nodes again."""
+    """Return the pools, of these or of all, that are labelled as managed: a controller would hold their nodes again."""
     return sorted(
         item["metadata"]["name"]
         for item in await listed_items(client, BY_KIND["NodePool"])
@@ -178,7 +178,7 @@ async def apply_change(
     *,
     subresource: str = "",
 ) -> None:
-    """Write against the version that was listed; reads once more where it has moved on."""
+    """Write against the version that was listed; read once more if it has changed."""
     name, namespace = item["metadata"]["name"], str(item["metadata"].get("namespace") or "")
     for _ in range(5):
         patch = change(item)

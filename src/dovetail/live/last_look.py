@@ -1,4 +1,4 @@
-"""Reads a node's pods from the server right before its NodeClaim is deleted; without that answer nothing is deleted."""
+"""Reads a node's pods from the server right before its NodeClaim is deleted; without a response nothing is deleted."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`dovetail pause` and `dovetail resume`: annotations on NodePools that stop new commands, and take the stop off again.
+"""`dovetail pause` and `dovetail resume`: set and remove the annotations on NodePools that stop new commands.
 
 Spec section 16. Needs no running controller. Resuming also ends a halt that a pool placed on itself (section 17).
 """

@@ -1,8 +1,9 @@
-"""The key under which records of commands are sealed: kept in one Secret, shared by all replicas.
+"""The key that seals records of commands: kept in one Secret, shared by all replicas.
 
-The first replica that acts makes the key; every other one, and every successor, reads it. The chart creates the Secret
-empty, so that the controller may only read and patch this one. `key` seals; `previous`, if there is one, still opens
-what was sealed before a change of keys. The key never reaches a log. docs/decisions/0008-records-are-sealed.md.
+The first replica that acts creates the key; every other one, and every successor, reads it. The chart creates the
+Secret empty, so that the controller needs permission to read and patch only this one. `key` seals; `previous`, if set,
+still verifies what was sealed before a change of keys. The key never reaches a log.
+docs/decisions/0008-records-are-sealed.md.
 """
 
 import secrets
@@ -22,11 +23,11 @@ _TRIES: Final = 5
 
 
 class KeyRefusedError(Exception):
-    """The key can't be had: one sentence that says what to change."""
+    """The key is not available; the message says what to change."""
 
 
 async def load_seal(client: ApiClient, namespace: str) -> Seal:
-    """Return the cluster's seal; make its key if there is none yet."""
+    """Return the cluster's seal; create its key if there is none yet."""
     for _ in range(_TRIES):
         try:
             return await _load(client, namespace)

@@ -1,7 +1,7 @@
 """The controller: watches feed the engine, the engine's instructions reach the cluster, the answers go back.
 
-The only loop of the live shell. The engine's own work happens in a thread, one batch of events at a time, so that the
-Lease is renewed and probes are answered while it thinks. `live.dispatch` carries out its instructions.
+The only loop of the live shell. The engine runs in a thread, one batch of events at a time, so that the Lease is
+renewed and probes are answered meanwhile. `live.dispatch` executes its instructions.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _QUEUE_MAX: Final = 20_000
 _ANSWER_WITHIN: Final = 120.0
 _TURN_SECONDS: Final = 30.0
 _SECOND: Final = 1_000_000_000
-_QUIET_SHARE: Final = 4.0  # a quiet watch is begun anew so often before its view would count as old
+_QUIET_SHARE: Final = 4.0  # how often a quiet watch is opened again before its view would count as old
 _NOTHING_MANAGED: Final = (
     f"no NodePool is managed, so nothing will be done: label one {names.MANAGE}=true, name it under `pools` in the "
     "settings, or start with --observe to look at all"
@@ -62,9 +62,9 @@ _NOTHING_MANAGED: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Controller:
-    """One controller process. `run` returns when it is told to stop, `stop` tells it.
+    """One controller process. `run` returns after `stop` was called.
 
-    `seal` is what records of commands are trusted by; a controller that acts must have one.
+    `seal` verifies records of commands; a controller that acts must have one.
     """
 
     client: ApiClient
@@ -104,7 +104,7 @@ class Controller:
         actuator = Actuator(
             client=self.client,
             identity=self.identity,
-            # Only an observer has none, and it writes nothing.
+            # Only an observer has no seal, and it writes nothing.
             seal=self.seal or Seal((token_bytes(32),)),
             uid_of=lambda kind, name: self._uids.get((kind, name), ""),
             may_act=lambda: self.may_act,
@@ -125,7 +125,7 @@ class Controller:
     # ------------------------------------------------------------ life
 
     def stop(self) -> None:
-        """Ask for an orderly end."""
+        """Request an orderly stop."""
         self._stopping.set()
 
     async def put(self, event: Event) -> None:
@@ -133,7 +133,7 @@ class Controller:
         await self._queue.put(event)
 
     async def run(self) -> None:
-        """Watch, lead and act until stopped; leave the Lease to the next one."""
+        """Watch, lead and act until stopped; then release the Lease."""
         self._show()
         for work in self.background_tasks:
             self._tasks.spawn(_awaited(work(self)), getattr(work, "__name__", "background task"))
@@ -165,14 +165,14 @@ class Controller:
         finally:
             self.log.info("stopping")
             self._leading = False
-            # First nothing is written any more, then the Lease is given back.
+            # First stop all writes, then release the Lease.
             await self._tasks.cancel()
             await elections.cancel()
         if self.fault is not None:
             raise self.fault
 
     def _show(self) -> None:
-        """Connect the metrics that are read off the controller whenever they are asked for."""
+        """Connect the metrics that are read from the controller on demand."""
         self.metrics.observe.set(1 if self.engine.observe else 0)
         self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
         self.metrics.lease_age.set_function(lambda: inf if self._election is None else self._election.age)
@@ -202,7 +202,7 @@ class Controller:
 
     @property
     def may_act(self) -> bool:
-        """Return whether this process leads, by its own clocks, at this very moment."""
+        """Return whether this process leads now, by its own clocks."""
         return self._leading and self._election is not None and self._election.may_act
 
     async def _gained(self) -> None:
@@ -225,12 +225,12 @@ class Controller:
     # ------------------------------------------------------------ probes
 
     def blind_kinds(self) -> tuple[str, ...]:
-        """Return the kinds that nothing was heard of for longer than decisions may go without."""
+        """Return the kinds whose view is too old for decisions."""
         limit = self.engine.settings.view_age_maximum / _SECOND
         return tuple(each.resource.kind for each in self._informers if not each.is_missing and each.age > limit)
 
     def why_unready(self) -> str:
-        """Return why no decision can be taken now; nothing where it can."""
+        """Return why no decision can be made now; empty if it can."""
         unseen = [each.resource.kind for each in self._informers if not each.synced.is_set()]
         if unseen or not self._informers:
             return f"not in sync yet: {', '.join(unseen)}" if unseen else "not started yet"
@@ -238,7 +238,7 @@ class Controller:
         return f"nothing was heard for too long of: {', '.join(blind)}" if blind else ""
 
     def why_dead(self) -> str:
-        """Return why this process should be started anew; nothing where it is well."""
+        """Return why this process should be restarted; empty if it is healthy."""
         if time.monotonic() - self._beat >= _ANSWER_WITHIN:
             return "the engine has had no turn for too long"
         if self._election is not None and not self._election.is_alive:
@@ -247,12 +247,12 @@ class Controller:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether everything has been seen, and lately."""
+        """Return whether everything has been seen, and recently."""
         return not self.why_unready()
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the engine has been given a turn lately, and the Lease was tried for."""
+        """Return whether the engine has run recently, and the Lease was tried."""
         return not self.why_dead()
 
     def _say_what_is_managed(self) -> None:
@@ -268,7 +268,7 @@ class Controller:
             self.log.warning(_NOTHING_MANAGED, pools_there=every)
 
     def _view_change(self) -> list[Event]:
-        """Return what the engine must hear of the view first: a process may have slept since the last turn."""
+        """Return the events about the view that must come first: the process may have slept since the last turn."""
         unready = self.why_unready()
         if not unready and not self._in_view:
             self._in_view = True
@@ -322,7 +322,7 @@ class Controller:
             self._after(began)
             if any(isinstance(event, Synced) for event in batch):
                 self._say_what_is_managed()
-                gc.freeze()  # what is known now stays for long: no full collection need look through it again
+                gc.freeze()  # the current objects live long: exclude them from full collections
             for event, instructions in steps:
                 if self.journal is not None:
                     self.journal(now, event, instructions)
@@ -330,7 +330,7 @@ class Controller:
                     self._dispatch(instruction)
 
     async def _next_batch(self) -> list[Event]:
-        """Return all that has come; the time where nothing does until the engine wants to be woken, or for a poll."""
+        """Return all queued events; a clock tick if none comes until the engine's next wake-up or poll."""
         if self._queue.empty():
             wait = min(self.engine.settings.poll_interval / _SECOND, _TURN_SECONDS)
             if self._wakes:
@@ -346,9 +346,9 @@ class Controller:
         return batch
 
     def _take_wakes(self) -> bool:
-        """Return whether the engine wanted to be woken by now.
+        """Return whether a requested wake-up is due.
 
-        Each is kept until its time, as it is asked for only once.
+        Each is kept until it is due, as it is requested only once.
         """
         now, due = self.clock(), False
         while self._wakes and self._wakes[0] <= now:

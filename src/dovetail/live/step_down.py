@@ -1,9 +1,9 @@
-"""Makes running controllers step down for good: before uninstalling, nobody may put back what is being taken away.
+"""Makes running controllers step down permanently: during an uninstall nothing may restore what is being removed.
 
-The Lease is taken over under a name of our own and for an hour. A controller that leads sees that at its next renewal
-and acts no more; one that can't reach the API server stops acting by its own clock, before the time is over that it
-wrote into the Lease. After that time nothing of theirs can come any more.
-The Lease goes with the chart; where it stays, controllers may lead again after the hour.
+The Lease is taken over under a special name for an hour. A leading controller sees that at its next renewal and stops
+acting; one that can't reach the API server stops acting by its own clock, before the duration in its Lease is over.
+After that time no writes of theirs can arrive. The chart's uninstall removes the Lease; if it stays, controllers may
+lead again after the hour.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ async def stop_controllers(
     *,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> str:
-    """Take the Lease over and wait until its holder's writes are over. Gives who held it, nothing where nobody did."""
+    """Take the Lease over and wait until its holder has stopped writing. Return the holder, or ""."""
     path = LEASE.path(name, namespace)
     for attempt in range(1, _TRIES + 1):
         try:

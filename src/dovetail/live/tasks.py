@@ -1,6 +1,6 @@
-"""The tasks of a controller, each of them supervised: one that fails, or ends though it must not, ends the process.
+"""The supervised tasks of a controller: one that fails, or ends unexpectedly, ends the process.
 
-A dead task is worse than a dead process: nobody restarts it, and the probes stay green. Knows nothing of what the tasks
+A dead task is worse than a dead process: nothing restarts it, and the probes stay green. Doesn't know what the tasks
 do.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class TaskEndedError(RuntimeError):
-    """A task that must run for as long as the process has returned."""
+    """A task that must run as long as the process has returned."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tasks:
-    """Start tasks with `spawn`; `failed` hears of each that dies, by name."""
+    """Start tasks with `spawn`; `failed` is called with the name of each that dies."""
 
     failed: Callable[[str, BaseException], None]
     _running: set["asyncio.Task[None]"] = field(default_factory=set)

@@ -1,9 +1,8 @@
-"""Apply a command to a captured cluster, as the plan says it ends: nodes gone, pods bound, replacements initialized.
+"""Apply a command to a captured cluster with the planned result: nodes gone, pods bound, replacements initialized.
 
-A pure function of cluster, catalogue and time, for `plan.to_end`. What follows by time is left out: timers are not
-restarted by the moved pods, and nothing fails. A replacement becomes the cheapest machine that its launch could take,
-created and initialized at the time of the plan. A static pool that lost a node is refilled from its template, as
-Karpenter does.
+A pure function of cluster, catalogue and time, for `plan.to_end`. Later effects are ignored: moved pods don't restart
+timers, and nothing fails. A replacement becomes the cheapest machine that its launch could get, created and initialized
+at the time of the plan. A static pool that lost a node is refilled from its template, as Karpenter does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +40,7 @@ _PASSING = (names.INITIALIZED_LABEL, names.REGISTERED_LABEL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A node that a plan opens: its name, pool, and the machine that the launch would take (None: nothing is sold)."""
+    """A node that a plan opens: its name, pool, and the machine of the launch (None: none is available)."""
 
     node: str
     node_pool: str
@@ -77,7 +76,7 @@ def apply_commands(
 
 
 class _Names:
-    """Hands out names for new nodes: the pool's, `new`, and a number that nobody has."""
+    """Generates names for new nodes: the pool's name, `new`, and an unused number."""
 
     def __init__(self, taken: Iterable[str], first: int) -> None:
         self._taken, self._next = set(taken), first

@@ -1,8 +1,8 @@
 """What each pool's budgets allow, now and over the coming days, and which budget decides.
 
-Asks the same rules as a round (`decide.gates`), at each moment at which a window opens or closes or a rate budget lets
-nodes go again; nothing is worked out a second way. The number of nodes, the nodes already leaving and the history of
-what left are taken as they are now. disruption-controls, Proposed Spec; topology-budgets; spec sections 13 and 14.
+Applies the same rules as a round (`decide.gates`) at each moment at which a window opens or closes or a rate budget
+allows nodes again. The number of nodes, the leaving nodes and the history are taken as they are now.
+disruption-controls, Proposed Spec; topology-budgets; spec sections 13 and 14.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from dovetail.model.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A time during which one allowance holds; `budget` decides it, None where none is active.
+    """A period with one allowance; `budget` decides it, None if none is active.
 
-    `closed`: no window that names the reason is open, so nothing may leave whatever the budgets say.
+    `closed`: no allow window for the reason is open, so nothing may leave whatever the budgets say.
     """
 
     begin: datetime
@@ -54,7 +54,7 @@ def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> 
 
 
 def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
-    """Return every pool's calendar, by name, for a context that is there already."""
+    """Return every pool's calendar, by name, for an existing context."""
     ledger, policies, now = context.ledger, context.policies, context.now
     end = now + timedelta(days=days)
     pools = []
@@ -110,7 +110,7 @@ def _stretches(
 
 
 def _stretch(ledger: BudgetLedger, pool: str, reason: Reason, begin: datetime, end: datetime) -> Stretch:
-    """Return what may leave at once from `begin` on: by the flat budgets, and by what the rates have left."""
+    """Return what may leave from `begin` on: by the flat budgets, and by what the rates have left."""
     policy, nodes = ledger.policies[pool], len(ledger.nodes_of[pool])
     if window_hold(pool, policy, reason, begin) is not None:
         return Stretch(begin=begin, end=end, allowed=0, budget=None, closed=True)

@@ -1,6 +1,6 @@
 """`plan --compare PROFILE`: what another profile would do on the same input, node by node, and why they differ.
 
-Both answers are the core's own. What is added here is which of the two rules is behind each difference. Sits in plan;
+Both answers are the core's own. This module adds which rule causes each difference. Sits in plan;
 `cli.planning.plan` prints it.
 """
 
@@ -57,7 +57,7 @@ class ProfileComparison:
     differences: tuple[ProfileDifference, ...]
 
     def to_dict(self) -> Json:
-        """Return `compare` as the contract promises it."""
+        """Return `compare` in the contract's form."""
         return {
             "profile": self.other.profile.value,
             "actions": [action(command) for command in self.other.commands],

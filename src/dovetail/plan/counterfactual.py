@@ -1,8 +1,8 @@
-"""What would open a closed gate? Changes one thing of the input and asks the core again; nothing is guessed.
+"""What would open a closed gate? Changes one thing in the input and asks the core again; nothing is guessed.
 
-For the gate that a node stopped at, a few changes suggest themselves: another annotation, another setting, a later
-time. Each is tried on a copy of the input, and what is told is the verdict that came out, whatever it is. Sits in
-plan; `plan.explanation` words it.
+For the gate that refused a node, there are a few obvious changes: another annotation, another setting, a later time.
+Each is tried on a copy of the input, and the resulting verdict is shown, whatever it is. Sits in plan;
+`plan.explanation` formats it.
 """
 
 import json
@@ -43,7 +43,7 @@ TIMES_MAX = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswer:
-    """How a node fares: every method's chain, the one that decides, and what would be done with the node."""
+    """The answer for a node: every method's chain, the one that decides, and what would be done with the node."""
 
     facts: NodeFacts
     chains: dict[Method, Chain]
@@ -54,7 +54,7 @@ class NodeAnswer:
 
     @property
     def eligible(self) -> bool:
-        """Return whether some method would take it."""
+        """Return whether some method would remove it."""
         return self.deciding.open
 
     @property
@@ -64,9 +64,10 @@ class NodeAnswer:
 
     @property
     def preferences(self) -> tuple[str, ...]:
-        """Return preferences that open a new node and so may be what keeps it; `preferencePolicy: Ignore` drops them.
+        """Return preferences that open a new node and so may block it; `preferencePolicy: Ignore` drops them.
 
-        A preference is tried as a must first, as Karpenter does, so it can cost a node where room was left elsewhere.
+        As in Karpenter, a preference is first treated as required, so it can open a node although there is room
+        elsewhere.
         """
         asked = self.last.gate in PRICE_GATES or self.last.gate is Gate.NEW_NODES
         if self.eligible or not asked or self.context.index_of(self.facts) < 0:
@@ -79,7 +80,7 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
-    """A change and what came of asking again. `if_` goes on "if ..." or "at ...", e.g. "if pod web-7 had no ..."."""
+    """A change and the new answer. `if_` starts with "if ..." or "at ...", e.g. "if pod web-7 had no ..."."""
 
     if_: str
     opens: bool
@@ -106,7 +107,7 @@ def ask(question: Question, node: str, decider: Decider | None = None) -> NodeAn
 
 
 def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
-    """Return what would become of the node when its turn comes."""
+    """Return what would happen to the node when its turn comes."""
     if method in (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED):
         outcome = leaving.alone(context, method, facts)
         return outcome if isinstance(outcome, Command) else None
@@ -115,7 +116,7 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command |
 
 
 def counterfactuals(question: Question, node: str) -> tuple[NodeAnswer | None, tuple[Counterfactual, ...]]:
-    """Return the node's answer now and, where it stays, what came of each change that suggests itself."""
+    """Return the node's answer now and, if it stays, the result of each obvious change."""
     decider = Decider()
     now = ask(question, node, decider)
     if now is None or now.eligible:
@@ -164,7 +165,7 @@ def _changes(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _pod_veto(question: Question, answer: NodeAnswer) -> Changes:
-    """Take away do-not-disrupt, pod by pod, until another gate decides."""
+    """Remove do-not-disrupt, pod by pod, until another gate decides."""
     named: list[str] = []
     changed = question
     current: NodeAnswer | None = answer
@@ -221,7 +222,7 @@ def _allowing(pdb: PodDisruptionBudget) -> PodDisruptionBudget:
 
 
 def _node_veto(question: Question, answer: NodeAnswer) -> Changes:
-    """Take do-not-disrupt off the node and its claim."""
+    """Remove do-not-disrupt from the node and its claim."""
     unwanted = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
 
     def bare(item: Any) -> Any:
@@ -258,7 +259,7 @@ def _threshold(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _budget(question: Question, answer: NodeAnswer) -> Changes:
-    """Allow one node more for the reason, whichever budgets stand against it."""
+    """Allow one more node for the reason, whichever budgets refuse it."""
     reason = REASON_OF[answer.deciding.method].value
     used = answer.last.figures.get("used", 0)
     assert isinstance(used, int)
@@ -301,7 +302,7 @@ def _flexibility(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _resume(question: Question, answer: NodeAnswer) -> Changes:
-    """Take the pause off, wherever it is."""
+    """Remove the pause, wherever it is."""
     if question.settings.paused:
         yield "if the setting paused were off", replace(question, settings=replace(question.settings, paused=False))
         return
@@ -309,7 +310,7 @@ def _resume(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _health(question: Question, answer: NodeAnswer) -> Changes:
-    """Take the alert, the halt or the limits off."""
+    """Remove the alert, the halt or the limits."""
     if question.alert:
         yield "if the alert gate had nothing to hold", replace(question, alert="")
         return
@@ -339,7 +340,7 @@ def _min_node_age(question: Question, answer: NodeAnswer) -> Changes:
 
 
 def _pod_window(question: Question, answer: NodeAnswer) -> Changes:
-    """Take the windows off the node's pods."""
+    """Remove the windows of the node's pods."""
     wanted = {id(pod) for pod, _ in answer.facts.pod_windows}
 
     def bare(pod: Pod) -> Pod:
@@ -373,7 +374,7 @@ _BY_GATE: dict[Gate, Callable[[Question, NodeAnswer], Changes]] = {
 
 
 def _with_policy(question: Question, answer: NodeAnswer, key: str, value: Any) -> tuple[str, Question]:
-    """Write a policy field where it wins: into the annotation where there is one, else into the spec."""
+    """Write a policy field where it takes effect: into the annotation if there is one, else into the spec."""
     pool = answer.facts.pool
     assert pool is not None
     changed = with_policy_field(pool, key, value)

@@ -1,4 +1,4 @@
-"""`dovetail explain`: one node's gates with figures, its pool's policy with origins, and what opens it.
+"""`dovetail explain`: one node's gates with numbers, its pool's policy with origins, and what would change the verdict.
 
 Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.planning.explain` prints it.
 """
@@ -31,7 +31,7 @@ _LANDINGS_MAX = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why one node stays or goes: its answer, and what came of each change that suggests itself."""
+    """Why one node stays or goes: its answer, and the result of each obvious change."""
 
     question: Question
     answer: NodeAnswer
@@ -180,7 +180,7 @@ def _figure_lines(detail: NodeDetail) -> list[str]:
 
 
 def _closing_lines(facts: NodeFacts) -> list[str]:
-    """Return that the node is closing, why, and which of its pods a scale-down would take next (spec section 23)."""
+    """Return that the node is closing, why, and which of its pods a scale-down would remove next (spec section 23)."""
     marked = [pod.metadata.name for pod in facts.reschedulable if names.STEERING_MARK in pod.metadata.annotations]
     victims = f" Next victims of scale-downs: {', '.join(marked[:_BLOCKERS_MAX])}." if marked else ""
     if not facts.closing:
@@ -193,7 +193,7 @@ def _closing_lines(facts: NodeFacts) -> list[str]:
 
 
 def _blocker_lines(answer: NodeAnswer, detail: NodeDetail) -> list[str]:
-    """Return all that is in the way, where that is more than the gate that decided."""
+    """Return all blockers, if there are more than the gate that decided."""
     if answer.eligible or len(detail.blockers) <= 1:
         return []
     lines = ["", f"All that is in the way now ({len(detail.blockers)}):"]

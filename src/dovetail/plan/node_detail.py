@@ -1,7 +1,7 @@
-"""What people ask of one node beside its gates: age, utilisation, where each pod would land, all that is in the way.
+"""Details of one node besides its gates: age, utilisation, where each pod would go, all blockers.
 
-Gates are asked one by one here, all of them, where a round stops at the first that is closed. Simulations are the
-core's. Decides nothing. Sits in plan; `plan.explanation` and `plan.node_table` show it.
+Evaluates all gates one by one, where a round stops at the first closed one. Simulations are the core's. Decides
+nothing. Sits in plan; `plan.explanation` and `plan.node_table` show it.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _RESOURCES = ("cpu", "memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLanding:
-    """Where a pod of the node would go: a node that exists, a new one, or nowhere."""
+    """Where a pod of the node would go: an existing node, a new one, or nowhere."""
 
     pod: str
     owner: str
@@ -41,7 +41,7 @@ class PodLanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDetail:
-    """One node: figures, landings and everything that is in the way."""
+    """One node: figures, landings and all blockers."""
 
     age: timedelta | None
     utilisation: dict[str, float]
@@ -129,7 +129,7 @@ def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[PodLanding
 
 
 def _blockers(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
-    """Yield every gate of a cost action (or of emptiness) that is closed now, and every pod that is in the way."""
+    """Yield every gate of a cost action (or of emptiness) that is closed now, and every blocking pod."""
     gate_context = context.gate_context
     if facts.claim is None or facts.node is None or facts.pool is None or facts.policy is None:
         yield NODE_RULES[0](facts, gate_context)

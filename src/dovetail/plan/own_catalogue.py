@@ -28,7 +28,7 @@ def catalogue_to_fill_in(nodes: Iterable[Node]) -> dict[str, Any]:
 
 
 def _entry(name: str, nodes: list[Node]) -> dict[str, Any]:
-    """Build a type from its nodes; of several sizes, the smallest counts."""
+    """Build a type from its nodes; if they differ in size, the smallest counts."""
     capacity = _smallest(node.status.capacity for node in nodes)
     room = _smallest(node.status.allocatable for node in nodes)
     offered = sorted({_offered(node) for node in nodes})

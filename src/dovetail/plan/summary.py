@@ -1,6 +1,6 @@
-"""The plan in words: what would be done now, what it saves, whom it disturbs, what holds the rest back.
+"""The plan in words: what would be done now, what it saves, what it disrupts, what blocks the rest.
 
-Grouped by the gate that nodes stop at, so that 500 nodes read as ten lines, with the first thing to change. Words
+Grouped by the gate that refused the nodes, so that 500 nodes become ten lines, with the first thing to change. Formats
 only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
@@ -50,7 +50,7 @@ FIRST_STEP = {
 
 
 def prices_text(catalogue: Catalogue | None) -> str:
-    """Return where the prices are from and of which day; nothing where the catalogue has no date."""
+    """Return the source and the date of the prices; empty if the catalogue has no date."""
     return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.") if catalogue and catalogue.as_of else ""
 
 
@@ -90,7 +90,7 @@ def plan_text(
 
 
 def optimal_text(found: Optimal | None, *, to_end: bool = False) -> str:
-    """Return how much of what could be saved a round reaches, or all rounds to the end, beside a bound."""
+    """Return how much of the possible savings a round, or all rounds to the end, reach, compared with a bound."""
     if found is None:
         return ""
     if found.reached is None:
@@ -107,7 +107,7 @@ def optimal_text(found: Optimal | None, *, to_end: bool = False) -> str:
 
 
 def total_price(result: RoundResult) -> str:
-    """Return what all nodes cost, and of how many the price is not known."""
+    """Return the price of all nodes, and how many have no known price."""
     unknown = len(unpriced_nodes(result))
     if unknown and not result.prices:
         return "price unknown"
@@ -162,7 +162,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def remaining_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
-    """Return what holds back the nodes that no command takes now, gate by gate, and the first thing to change."""
+    """Return what blocks the nodes that no command removes now, gate by gate, and the first thing to change."""
     taken = frozenset(name for command in result.commands for name in command.nodes)
     groups: dict[str, list[NodeVerdict]] = {}
     for entry in result.verdicts:
@@ -240,7 +240,7 @@ def methods_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
 
 
 def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
-    """Return what drift and one-node cost would do with each candidate alone, budgets left aside."""
+    """Return what drift and one-node cost would do with each candidate alone, ignoring budgets."""
     lines: list[str] = []
     for entry in result.methods:
         if entry.alone is None:
@@ -268,7 +268,7 @@ def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
 
 
 def _of_karpenter(result: RoundResult, *, wide: bool) -> list[str]:
-    """Return what is assumed of Karpenter, and its buffers: all if asked, else what differs from its defaults."""
+    """Return what is assumed about Karpenter, and its buffers: all on request, else what differs from its defaults."""
     lines: list[str] = []
     for row in result.buffers:
         where = ", ".join(f"{count} on {node}" for node, count in row.nodes) or "on no node"

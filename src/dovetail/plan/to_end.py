@@ -1,8 +1,8 @@
 """`plan --to-end`: the rounds one after the other on a captured cluster, until no round has anything left to do.
 
-Each round's commands are applied as the plan says (`plan.apply`) and have ended before the next round looks. The clock
-stands still: timers that open later are not waited for. Budgets hold within a round. Decides nothing: every round is
-the core's own. Sits in plan; `cli.planning.plan` prints it.
+Each round's commands are applied with their planned result (`plan.apply`) before the next round starts. The clock is
+stopped: timers that end later don't count. Budgets apply within a round. Decides nothing: every round is the core's
+own. Sits in plan; `cli.planning.plan` prints it.
 """
 
 from dataclasses import dataclass, replace
@@ -50,12 +50,12 @@ class ToEnd:
 
     @property
     def pods_moved(self) -> int:
-        """Return how many restarts all rounds ask for."""
+        """Return how many restarts all rounds need."""
         return self.steps[-1].pods_moved if self.steps else 0
 
     @property
     def optimal(self) -> Optimal | None:
-        """Return what all rounds together are worth, beside what the first round's nodes could be worth at most."""
+        """Return the value of all rounds together, and an upper bound for the first round's nodes."""
         at_most = self.first.value_at_most
         if at_most is None:
             return None

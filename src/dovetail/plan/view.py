@@ -1,7 +1,7 @@
 """The one JSON document of a plan's page and of the live view: `report/schemas/plan.schema.json` says what it holds.
 
-Shapes a round's context and result into columns, so that 5,000 nodes with their pods fit a page; decides nothing. What
-would become of a node's pods is asked of the same simulation as the round's, for as many nodes as `MOVES_MAX`.
+Turns a round's context and result into columns, so that 5,000 nodes with their pods fit a page; decides nothing. Where
+a node's pods would go comes from the same simulation as the round's, for at most `MOVES_MAX` nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ EXAMPLES_NODES_MAX: Final = 200
 
 
 def plan_view(question: Question, context: RoundContext, result: RoundResult, *, live: bool = False) -> Json:
-    """Return the whole document; `live`: details of a node are asked for one by one, so they are left out."""
+    """Return the whole document; `live`: details of nodes are fetched one by one, so they are omitted."""
     verdicts = result.verdicts
     place = {entry.node: index for index, entry in enumerate(verdicts)}
     taken = {node: index for index, command in enumerate(result.commands) for node in command.nodes}
@@ -63,7 +63,7 @@ def plan_view(question: Question, context: RoundContext, result: RoundResult, *,
 
 
 def _pods(cluster: Cluster, place: dict[str, int]) -> tuple[Json, list[str], dict[str, tuple[int, int]]]:
-    """Return the pods on nodes in columns, the workloads' names, and what each node's pods ask for."""
+    """Return the pods on nodes in columns, the workloads' names, and the requests of each node's pods."""
     owners = Owners(cluster)
     columns: Json = {"name": [], "node": [], "workload": [], "cpu": [], "memory": [], "moves": []}
     workloads: dict[str, int] = {}
@@ -130,7 +130,7 @@ def _age(facts: NodeFacts, now: datetime) -> int:
 
 
 def _chains(verdicts: Sequence[NodeVerdict]) -> tuple[list[list[int]], list[Json]]:
-    """Return each node's checks as places in one list of different ones."""
+    """Return each node's checks as indexes into one list of distinct checks."""
     known: dict[tuple[str, bool, str, str], int] = {}
     chains = []
     for entry in verdicts:
@@ -202,7 +202,7 @@ def _all_moves(context: RoundContext, verdicts: Sequence[NodeVerdict], commands:
 
 
 def moves_of(context: RoundContext, node: str, commands: Sequence[Command]) -> Json | None:
-    """Return where a node's pods would go: by the command that takes it, else if it alone were gone."""
+    """Return where a node's pods would go: by the command that removes it, else if only this node were removed."""
     facts = context.by_name.get(node)
     if facts is None or facts.empty or context.index_of(facts) < 0:
         return None
@@ -255,6 +255,6 @@ def _examples(question: Question, verdicts: Sequence[NodeVerdict]) -> list[Json]
 
 
 def changes_of(question: Question, node: str) -> list[Json]:
-    """Return what came of each change that suggests itself for a node."""
+    """Return the result of each obvious change for a node."""
     _, opened = counterfactuals(question, node)
     return [{"if": entry.if_, "then": entry.then, "opens": entry.opens} for entry in opened]

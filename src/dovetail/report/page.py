@@ -1,8 +1,8 @@
 """One self-contained page: style, script and data inline, nothing fetched, a strict content security policy.
 
-Decides only how things look. Text from a cluster passes `text()` (control characters visible, markup escaped) and
-stands in a `<bdi>`, so that a right-to-left name can't turn the line around it. The script gets one JSON document, as
-data that can't end its element, and writes text nodes only.
+Decides only how things look. Text from a cluster passes `text()` (control characters visible, markup escaped) and is
+inside a `<bdi>`, so that a right-to-left name can't reorder the line around it. The script gets one JSON document,
+escaped so that it can't end its element, and writes text nodes only.
 """
 
 import gzip
@@ -34,7 +34,7 @@ def name(value: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return a table that scrolls by itself; cells are markup already, `numbers` are the columns to the right."""
+    """Return a table that scrolls by itself; cells are already markup, `numbers` are the right-aligned columns."""
     classes = [' class="n"' if place in numbers else "" for place in range(len(head))]
     top = "".join(f'<th scope="col"{mark}>{text(title)}</th>' for title, mark in zip(head, classes, strict=True))
     body = "".join(
@@ -48,7 +48,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[
 
 
 def cards(figures: Sequence[tuple[str, str]]) -> str:
-    """Return large figures, each with what it counts."""
+    """Return large figures, each with its label."""
     return (
         '<div class="cards">'
         + "".join(f'<div class="card"><b>{text(figure)}</b>{text(label)}</div>' for figure, label in figures)
@@ -67,7 +67,7 @@ def story(sentences: Sequence[str]) -> str:
 
 
 def embedded(document: Mapping[str, Any] | None) -> str:
-    """Return a JSON document as an element that nothing inside it can end."""
+    """Return a JSON document as an element, escaped so that its content can't end it."""
     raw = json.dumps(document, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     if len(raw) > _PLAIN_MAX:
         packed = b64encode(gzip.compress(raw.encode(), mtime=0)).decode()
@@ -77,7 +77,7 @@ def embedded(document: Mapping[str, Any] | None) -> str:
 
 
 def policy_of(connect: str = "'none'") -> str:
-    """Return the content security policy: our own script and style by their hash, and nothing else."""
+    """Return the content security policy: the page's own script and style by their hash, and nothing else."""
     return (
         f"default-src 'none'; script-src {hash_of(script())}; style-src {hash_of(style())}; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'"
@@ -96,7 +96,7 @@ def page(
 ) -> str:
     """Return the whole page; `lead`, `above` and `body` are markup, title and footer plain text.
 
-    The script draws `document` into the element `view`, which stands between `above` and the body.
+    The script draws `document` into the element `view`, which is between `above` and the body.
     """
     view = '<div id="view"></div><noscript><p>The pictures need JavaScript; the figures are all here.</p></noscript>'
     if document is None and connect == "'none'":

@@ -60,5 +60,5 @@ def style() -> str:
 
 
 def hash_of(text: str) -> str:
-    """Return what a content security policy calls an inline script or style by."""
+    """Return the hash by which a content security policy names an inline script or style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

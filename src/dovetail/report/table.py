@@ -1,7 +1,7 @@
 """Tables and paragraphs for a terminal: columns that line up and fit the width, long text cut or wrapped.
 
 Formats only. Text from a cluster passes `report.words.safe` here, so a name can neither move the cursor nor break a
-line. Colour is `cli.output`'s business.
+line. `cli.output` adds colour.
 """
 
 import textwrap
@@ -23,10 +23,10 @@ def text_table(
     flexible: Sequence[int] = (),
     width: int | None = WIDTH,
 ) -> list[str]:
-    """Return the lines of a table; columns in `right` stand to the right.
+    """Return the lines of a table; columns in `right` are right-aligned.
 
-    Where it is too wide, the `flexible` columns (the last one if none is named) are cut, the widest first, and end in
-    `…`. A width of None cuts nothing.
+    If it is too wide, the `flexible` columns (the last one if none is named) are cut, the widest first, and end in `…`.
+    With a width of None nothing is cut.
     """
     cells = [[safe(cell, 4000) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
@@ -60,7 +60,7 @@ def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
 
 
 def paragraph(text: str, *, indent: str = "", width: int = WIDTH) -> list[str]:
-    """Return a paragraph wrapped to the width; where it is indented, all lines but the first two spaces more."""
+    """Return a paragraph wrapped to the width; if it is indented, all lines but the first get two more spaces."""
     return textwrap.wrap(
         safe(text, 4000),
         width=width,

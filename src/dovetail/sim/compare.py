@@ -1,7 +1,7 @@
-"""Runs several policies (and seeds) of a scenario side by side, one process each, and puts the results in order.
+"""Runs several policies (and seeds) of a scenario in parallel, one process each, and orders the results.
 
-The order of results is that of what was asked for, whatever finishes first, so the same question gives the same bytes
-on one core or on many. `Comparison.story` is what pages are made of.
+Results are in the order of the tasks, whatever finishes first, so the same question gives the same bytes on one core or
+on many. Pages are built from `Comparison.story`.
 """
 
 import os
@@ -96,7 +96,7 @@ def run_all(
 ) -> list[Result]:
     """Run all tasks, on as many cores as there are; results in the order of the tasks.
 
-    `done` hears of each result as it comes, with the place of its task.
+    `done` is called with each result as it comes, and the index of its task.
     """
     workers = min(len(tasks), cores() if workers is None else workers)
     if workers > 1:

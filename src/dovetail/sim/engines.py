@@ -1,7 +1,7 @@
 """Where a sweep's runs happen: on this machine's cores or on a Dask cluster, with the same results in the same order.
 
 A run is a pure function of its task, so one whose worker died is run again elsewhere, and nothing is lost or counted
-twice. Each result is fetched as soon as it is there: a worker that dies takes nothing with it but what it was at.
+twice. Each result is fetched as soon as it is ready: a worker that dies loses only its current run.
 """
 
 import hashlib

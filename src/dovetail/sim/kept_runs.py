@@ -1,4 +1,4 @@
-"""Runs of a sweep kept in a folder, so that a sweep that was stopped goes on from what is done.
+"""Saves the runs of a sweep in a folder, so that a stopped sweep can resume.
 
 A run is a pure function of its task and of the code, so its file is named after a digest of both: other values, another
 scenario or another version of Dovetail never find it. Files are written whole or not at all; one that can't be read is

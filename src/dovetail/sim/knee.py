@@ -1,6 +1,6 @@
-"""Which of several policies strikes the balance: nearest to the corner of least cost and fewest moves.
+"""Chooses the policy with the best balance: nearest to the corner of least cost and fewest moves.
 
-Both are counted from 0 (least of all) to 1 (most of all). Of equals the calmer is taken, then the first by name.
+Both are scaled from 0 (the least) to 1 (the most). Ties go to fewer moves, then to the first name.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
-"""What a run is remembered by: figures for the contract's JSON and series for the plots.
+"""Records a run: figures for the contract's JSON and series for the plots.
 
 Listens and counts; decides nothing and changes nothing. A node's life runs from its launch to its end; a pod counts as
-disrupted each time it is evicted (or dies) because its node goes, and a replica's moves are followed through all the
-pods that took its place. `Result` and `Series` are plain values; pages and tables are made from them elsewhere.
+disrupted each time it is evicted (or dies) because its node goes, and a replica's moves are counted across all pods
+that replaced it. `Result` and `Series` are plain values; pages and tables are made from them elsewhere.
 """
 
 from dataclasses import dataclass, field
@@ -127,7 +127,7 @@ class Result:
 
 
 class RunLedger:
-    """Counts while a world runs; `begin` starts the measured part, `result` closes the books."""
+    """Counts while a world runs; `begin` starts the measured part, `result` returns it."""
 
     def __init__(self, world: World, step: int) -> None:
         self.world = world

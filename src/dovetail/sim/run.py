@@ -1,8 +1,8 @@
-"""Runs a scenario under a policy and closes the books: the one way from a scenario to a `Result`.
+"""Runs a scenario under a policy: the only way from a scenario to a `Result`.
 
-The warm-up lets Karpenter's provisioner open nodes for what is there, with nobody disrupting; then the policy's engine
-starts and is measured. Under `karpenter-1.15` the engine plays Karpenter; under the others it is Dovetail beside a
-Karpenter that provisions, and, where the policy says so, disrupts what nobody holds.
+In the warm-up Karpenter's provisioner opens nodes for the pods, without any disruption; then the policy's engine starts
+and is measured. Under `karpenter-1.15` the engine plays Karpenter; under the others it is Dovetail beside a Karpenter
+that provisions and, if the policy says so, disrupts nodes that are not held.
 """
 
 import gc
@@ -70,7 +70,7 @@ def add_controllers(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Look for garbage in circles rarely: a world makes none to speak of, and looking through all of it takes long."""
+    """Run the cyclic garbage collector rarely: a world creates few cycles, and a full collection takes long."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 1_000)
     try:

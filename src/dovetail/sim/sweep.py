@@ -1,4 +1,4 @@
-"""Many policies on many seeds: what each costs, what each disturbs, which are worth a look, and which to take.
+"""Many policies on many seeds: what each costs, what each disrupts, which are worth considering, and which to choose.
 
 A grid file names a base policy of the scenario and the values to vary; every combination runs on every seed, on this
 machine's cores or on a Dask cluster (`sim.engines`), and beside them `karpenter-1.15`, the baseline. The front holds
@@ -227,7 +227,7 @@ def front_of(table: Sequence[PolicyStanding]) -> list[PolicyStanding]:
 
 
 def choose(table: Sequence[PolicyStanding]) -> PolicyStanding:
-    """Return the one with the least score; of those that can't be told from it the cheapest, then the calmest."""
+    """Return the one with the lowest score; of those not significantly different, the cheapest, then fewest moves."""
     best = min(table, key=lambda one: (one.score, one.cost, one.policy))
     equals = [one for one in table if one is best or undecided(one.scores, best.scores)]
     return min(equals, key=lambda one: (one.cost, one.disrupted, one.policy))

@@ -1,4 +1,4 @@
-"""What a run looked like, moment by moment: each machine's life and fate, each pod's stay, each command.
+"""The history of a run: each machine's life and fate, each pod's stays, each command.
 
 Listens beside the ledger, decides nothing, changes nothing, and costs a few list appends per pod. `Timeline` is a plain
 value in columns, so that it pickles fast and fits a page; `sim.pages` makes the document of a page from it. Times are

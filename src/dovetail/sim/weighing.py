@@ -1,7 +1,7 @@
-"""What a restart weighs against the bill: the one rule by which `whatif` and `sweep` recommend.
+"""How restarts are weighed against the bill: the rule by which `whatif` and `sweep` recommend.
 
 A policy's score is its bill plus a fixed price for each pod restart; less is better. Two policies whose scores differ
-by less than twice the standard error of that difference over the seeds can't be told apart: the cheaper is taken then.
+by less than twice the standard error of that difference over the seeds count as equal: the cheaper is chosen then.
 Pure. Sits in sim.
 """
 

@@ -1,4 +1,4 @@
-"""Worker processes for simulator runs: tasks go out over pipes, progress and results come back, and all of them end.
+"""Worker processes for simulator runs: pipes carry tasks out and progress and results back, and all workers end.
 
 Pipes only, no semaphores and no shared memory, so nothing is left behind whatever ends this process. Workers never see
 Ctrl-C (SIGINT is blocked in them): this process alone decides, and takes them down with it. A worker whose pipe is
@@ -93,7 +93,7 @@ def _hand_out(
 
 
 def _end(crew: Sequence[tuple[SpawnProcess, Connection]]) -> None:
-    """End the workers: they are in the middle of a run, or idle; nothing of theirs is worth waiting for."""
+    """End the workers without waiting: whatever they are doing is no longer needed."""
     for process, pipe in crew:
         pipe.close()
         process.terminate()
@@ -109,8 +109,8 @@ def _end(crew: Sequence[tuple[SpawnProcess, Connection]]) -> None:
 def _signals_held() -> Iterator[None]:
     """Keep SIGINT and SIGTERM waiting; processes that are started meanwhile inherit that.
 
-    Blocking them is for the processes. It does not help this one where another thread (numpy has some) takes a signal:
-    Python handles it in the main thread all the same. So handlers that only take note stand in meanwhile.
+    Blocking them is for the child processes. It does not help this one if another thread (numpy has some) gets a
+    signal: Python still handles it in the main thread. So handlers that only record the signal are installed meanwhile.
     """
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
@@ -143,10 +143,10 @@ def _serve(work: Work, pipe: Connection) -> None:
                 answer = ("done", index, work(task, _Reporter(pipe, index)))
             except (EOFError, OSError):
                 raise
-            except Exception as error:  # goes to whoever asked, who says it
+            except Exception as error:  # sent to the parent, which reports it
                 answer = ("failed", index, error)
             pipe.send(answer)
-    os._exit(0)  # nothing here is worth a teardown, and whoever asked may be gone
+    os._exit(0)  # no teardown is needed, and the parent may be gone
 
 
 class _Reporter:

@@ -1,4 +1,4 @@
-"""Plays the kubelets: renews the Leases of nodes, starts their pods and ends those that are to go.
+"""Plays the kubelets: renews the Leases of nodes, starts their pods and ends terminating ones.
 
 Works on the view of the cluster that `standin.provider` keeps.
 """
@@ -22,7 +22,6 @@ BAD_IMAGE: Final = "dovetail.dev/stand-in-bad-image"
 """A label on a Node: pods on it run and never become ready, to try how a roll stops."""
 DEAD_KUBELET: Final = "dovetail.dev/stand-in-dead-kubelet"
 """An annotation on a Node: its stand-in kubelet says nothing any more, to try what repair does."""
-_LEASE_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +31,7 @@ class StandInKubelets:
     writer: Writer
     store: Store
     machines: str
+    lease_seconds: float = 10.0
     _leases: dict[str, float] = field(default_factory=dict)
 
     def forget(self, node: str) -> None:
@@ -46,7 +46,7 @@ class StandInKubelets:
             name = node.metadata.name
             if not node.spec.provider_id.startswith(self.machines) or DEAD_KUBELET in node.metadata.annotations:
                 continue
-            if now - self._leases.get(name, float("-inf")) > _LEASE_SECONDS:
+            if now - self._leases.get(name, float("-inf")) > self.lease_seconds:
                 self._leases[name] = now
                 works.append(partial(self._renew, name))
             if not is_true(node.status.conditions, "Ready"):

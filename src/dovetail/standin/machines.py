@@ -1,4 +1,4 @@
-"""What a simulated cloud gives for a NodeClaim: the cheapest machine that fits, and the Node that it becomes.
+"""What a simulated cloud launches for a NodeClaim: the cheapest machine that fits, and its Node.
 
 Pure. Used by the built-in provider on test clusters without Karpenter (spec section 10).
 """

@@ -1,4 +1,4 @@
-"""Plays Karpenter, the cloud and the kubelets on a cluster that has none: for test clusters and first tries.
+"""Plays Karpenter, the cloud and the kubelets on a cluster that has none: for test clusters and trying things out.
 
 Launches NodeClaims as simulated nodes, keeps them ready, starts and ends their pods, drains and removes deleted claims
 through the eviction API, opens nodes for pending pods, and writes the status fields that Karpenter would
@@ -54,7 +54,7 @@ _STARTING: Final = (
 
 
 def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitable[None]]":
-    """Return the provider as a part that runs beside a controller."""
+    """Return the provider as a background task of a controller."""
 
     async def provider(controller: "Controller") -> None:
         part = Provider(
@@ -62,7 +62,7 @@ def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitabl
             catalogue=catalogue,
             settings=lambda: controller.engine.settings,
             log=controller.log,
-            # Of several replicas one plays the cloud; where none leads, in observe mode, this one does.
+            # Of several replicas the leader plays the cloud; in observe mode, without a leader, this one does.
             is_on=lambda: controller.may_act or controller.engine.observe,
         )
         controller.listeners.append(part.observe)
@@ -75,7 +75,7 @@ def simulated_provider(catalogue: Catalogue) -> "Callable[[Controller], Awaitabl
 class Provider:
     """A cloud, its kubelets and a provisioner over one API server.
 
-    With `only_kubelets` it leaves all else to another one, whose nodes' provider IDs begin with `machines`.
+    With `only_kubelets` it leaves everything else to another provider, whose nodes' provider IDs begin with `machines`.
     """
 
     client: ApiClient
@@ -87,6 +87,7 @@ class Provider:
     only_kubelets: bool = False
     machines: str = _PROVIDER
     launch_seconds: float = 0.0
+    lease_seconds: float = 10.0
     store: Store = field(default_factory=Store)
     _snapshot: Snapshot | None = None
     _events: dict[str, datetime] = field(default_factory=dict)
@@ -97,10 +98,12 @@ class Provider:
 
     def __post_init__(self) -> None:
         self.writer = Writer(client=self.client, log=self.log)
-        self.kubelets = StandInKubelets(writer=self.writer, store=self.store, machines=self.machines)
+        self.kubelets = StandInKubelets(
+            writer=self.writer, store=self.store, machines=self.machines, lease_seconds=self.lease_seconds
+        )
 
     def observe(self, event: Event) -> None:
-        """Keep the view current; notes when pods come to and leave nodes."""
+        """Update the view; record when pods arrive on and leave nodes."""
         if isinstance(event, ObjectObserved):
             item = event.object
             if isinstance(item, Pod):
@@ -228,7 +231,7 @@ class Provider:
         try:
             await self.client.request("POST", path, body=msgspec.json.encode(body), tries=1)
         except ApiError as error:
-            if error.status not in (404, 429):  # a PDB says not now: asked again at the next look
+            if error.status not in (404, 429):  # refused by a PDB: retried in the next pass
                 raise
 
     # ------------------------------------------------------------ what Karpenter writes
@@ -300,7 +303,7 @@ class Provider:
     # ------------------------------------------------------------ provisioning
 
     async def _provision(self) -> None:
-        """Open nodes for pods that wait and fit nowhere; not while machines are still coming."""
+        """Open nodes for pending pods that fit nowhere; not while machines are still starting."""
         now = time.monotonic()
         self._awaited = {
             name: until
@@ -339,7 +342,7 @@ class Provider:
 
 
 def _is_overdue(claim: NodeClaim) -> bool:
-    """Return whether the drain has had its time: then Karpenter waits for no eviction and no kubelet."""
+    """Return whether the drain's time is over: then Karpenter waits for no eviction and no kubelet."""
     text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, "")
     try:
         until = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""What the stand-in writes to the API server, and how it bears a refusal.
+"""Writes to the API server, and tolerates refusals.
 
 Knows nothing of what is written or why.
 """
@@ -29,7 +29,7 @@ class Writer:
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     async def attempt(self, work: Awaitable[None]) -> None:
-        """Await some work; what the server refuses is tried again at the next look."""
+        """Await some work; what the server refuses is retried in the next pass."""
         try:
             await work
         except (ApiError, UnreachableError) as error:
@@ -47,7 +47,7 @@ class Writer:
     async def patch(
         self, resource: Resource, name: str, patch: Tree, subresource: str = "", namespace: str = ""
     ) -> None:
-        """Merge a patch into an object; one that is gone is no failure, but for a Lease."""
+        """Merge a patch into an object; a missing object is not a failure, except for a Lease."""
         path = resource.path(name, namespace, subresource)
         try:
             await self.client.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
@@ -56,7 +56,7 @@ class Writer:
                 raise
 
     async def delete(self, resource: Resource, name: str, namespace: str = "", *, at_once: bool = False) -> None:
-        """Delete an object, at once or in its own time; one that is gone is no failure."""
+        """Delete an object, at once or gracefully; a missing object is not a failure."""
         options: Tree = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if at_once:
             options["gracePeriodSeconds"] = 0

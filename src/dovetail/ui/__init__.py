@@ -1,1 +1,1 @@
-"""The live view, in a browser and in a terminal: watches, asks and shows; never writes to a cluster."""
+"""The live view, in a browser and in a terminal. Never writes to a cluster."""

@@ -1,7 +1,7 @@
-"""Commands under way, read off the cluster's own objects, with the steps that each has gone through.
+"""Commands in progress, read from the cluster's own objects, with their steps.
 
-The record on nodes and replacements (spec section 9) says which nodes go and what comes first; how far it is follows
-from the objects: tainted, launched, initialized, draining, gone. So the view needs no word from the controller.
+The record on nodes and replacements (spec section 9) says which nodes go and what is launched first; the objects show
+the progress: tainted, launched, initialized, draining, gone. So the view needs no data from the controller.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _DONE, _NOW, _LATER = "done", "now", "later"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandNow:
-    """A command under way; `steps`: the state of each of `STEPS`, `done`, `now`, `later`, or `none` if not needed.
+    """A command in progress; `steps`: the state of each of `STEPS`, `done`, `now`, `later`, or `none` if not needed.
 
     `replacements` are NodeClaims, `coming` the nodes of those that have one already.
     """
@@ -38,7 +38,7 @@ class CommandNow:
 
 
 def commands_of(cluster: Cluster) -> tuple[CommandNow, ...]:
-    """Return the commands whose records stand on nodes or NodeClaims, the oldest first."""
+    """Return the commands whose records are on nodes or NodeClaims, the oldest first."""
     records: dict[str, Record] = {}
     marked: tuple[Node | NodeClaim, ...] = (*cluster.nodes, *cluster.node_claims)
     for item in marked:

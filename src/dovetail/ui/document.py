@@ -1,6 +1,6 @@
 """The document of the live view: `report/schemas/live.schema.json` says what it holds.
 
-What is happening, what comes next and when, why, money, history. Made from a question, the round's answer to it and the
+What is happening, what comes next and when, why, money, history. Built from a question, the round's answer and the
 history; decides nothing.
 """
 
@@ -106,7 +106,7 @@ def _command(entry: CommandNow, now: datetime) -> Json:
 
 
 def held(result: RoundResult) -> list[Json]:
-    """Return, per check, how many nodes it holds and what they cost; the dearest first."""
+    """Return, per check, how many nodes it blocks and their price; the most expensive first."""
     taken = {node for command in result.commands for node in command.nodes}
     groups: dict[str, list[str]] = {}
     for entry in result.verdicts:

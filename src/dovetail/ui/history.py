@@ -1,7 +1,7 @@
 """What was seen since the start: samples of the cluster, commands and nodes that came and went, money saved.
 
 Kept in SQLite: in memory, or in the file that you name, where it survives a restart and can be read with any tool. Only
-this module writes it. What a command saved is the price of the nodes that went less that of the nodes that came for it.
+this module writes it. A command saves the price of the removed nodes less that of their replacements.
 """
 
 import sqlite3
@@ -59,7 +59,7 @@ class Saved:
 
 
 class History:
-    """Takes in moments one after the other. Not safe to share between threads."""
+    """Records moments one after the other. Not thread-safe."""
 
     def __init__(self, path: str | None = None) -> None:
         try:
@@ -83,7 +83,7 @@ class History:
         self._base.close()
 
     def take(self, sample: Sample, commands: tuple[CommandNow, ...], prices: Mapping[str, float]) -> None:
-        """Take in a moment: its figures, the commands under way, and what each node costs."""
+        """Record a moment: its figures, the commands in progress, and the price of each node."""
         if self._last is not None and sample.at <= self._last:
             return  # a capture, or a simulation that stands still
         self._last = sample.at
@@ -152,7 +152,7 @@ class History:
     # ------------------------------------------------------------ reading
 
     def samples(self) -> list[Sample]:
-        """Return the samples, oldest first; of very many, every so many."""
+        """Return the samples, oldest first; thinned out if there are very many."""
         (total,) = self._base.execute("SELECT COUNT(*) FROM samples").fetchone()
         step = max(1, -(-total // SAMPLES_MAX))
         rows = self._base.execute(

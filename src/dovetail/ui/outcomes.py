@@ -1,8 +1,8 @@
-"""What commands promised and what came of it an hour later, read off the cluster (`lifecycle.memory.outcomes`).
+"""What commands promised and the outcome an hour later, read from the cluster (`lifecycle.memory.outcomes`).
 
-The view sees commands begin and end and nodes come, so it keeps books of its own and needs no word from the controller.
-What a command promises is the price of the nodes that go less that of the nodes that come for it. In memory: a view
-that was not open for the hour says nothing of it.
+The view sees commands start and end and nodes appear, so it computes outcomes itself and needs no data from the
+controller. A command promises the price of the removed nodes less that of their replacements. In memory: outcomes are
+known only if the view was open for the whole hour.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ SHOWN_MAX: Final = 10
 
 
 class OutcomesSeen:
-    """Fed with every look at the cluster; `found` are the commands whose hour is over, the newest last."""
+    """Updated with every look at the cluster; `found` are the commands whose hour is over, the newest last."""
 
     def __init__(self) -> None:
         self.found: deque[CommandOutcome] = deque(maxlen=KEPT_MAX)
@@ -37,7 +37,7 @@ class OutcomesSeen:
     def take(
         self, now: datetime, commands: Iterable[CommandNow], prices: Mapping[str, float], cluster: Cluster
     ) -> None:
-        """Take in a look: the commands under way, and what each node costs."""
+        """Record a look: the commands in progress, and the price of each node."""
         elapsed = int(now.timestamp() * 10**9)
         pools = {node.metadata.name: node.metadata.labels.get(names.NODEPOOL, "") for node in cluster.nodes}
         here = {entry.id: entry for entry in commands if entry.action in SAVING}

@@ -1,8 +1,8 @@
 """The live view's own small web server: one page, one document, a stream that says when it is new. Read-only.
 
-On localhost anybody on this machine may look, but only under a name of this machine: a foreign page that points its
-name here (DNS rebinding) is refused. Anywhere else a token is needed. Nothing it answers can change a cluster; the one
-thing that can be set is how fast a simulation runs.
+On localhost any user of this machine may look, but only under a name of this machine: a foreign page whose name points
+here (DNS rebinding) is refused. Elsewhere a token is required. No request can change a cluster; the only thing you can
+set is the speed of a simulation.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ def _encode(document: Any) -> bytes:
 
 
 async def serve(server: Server, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Answer until cancelled; `ready` gets the port, which the system chooses where it is 0."""
+    """Serve until cancelled; `ready` gets the port, which the system chooses if it is 0."""
     runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:

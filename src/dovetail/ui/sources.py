@@ -1,7 +1,7 @@
 """Where the live view looks: a capture, a running simulation, or a cluster.
 
-Each source returns the question that a round would answer now. What is under way is read off the cluster's own objects
-(`ui.commands`), so all three are shown by the same code. Sources run in threads of their own and never write.
+Each source returns the question that a round would answer now. Commands in progress are read from the cluster's own
+objects (`ui.commands`), so the same code shows all three. Sources run in their own threads and never write.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class DocumentSource(Protocol):
         """Stop following it."""
 
     def question(self) -> Question | None:
-        """Return what a round would be asked now; None while nothing is known yet."""
+        """Return the question of a round now; None while nothing is known yet."""
 
     def status(self) -> Status:
         """Return how it is doing."""
@@ -128,7 +128,7 @@ class SimulationSource:
             before = now
 
     def _pass(self, seconds: float) -> None:
-        """Advance the world by so many real seconds, in short steps so that a look never waits long."""
+        """Advance the world by a number of real seconds, in short steps so that a look never waits long."""
         target = min(self._end, self._world.now + int(seconds * self._speed * SECOND))
         while self._world.now < target and not self._stopping.is_set():
             with self._lock:
@@ -157,7 +157,7 @@ class SimulationSource:
 
 
 class ClusterSource:
-    """A cluster, kept in view by list and watch."""
+    """A cluster, followed by list and watch."""
 
     def __init__(self, name: str, connection: Connection, settings: Settings, catalogue: "CatalogueFor") -> None:
         self._name = name

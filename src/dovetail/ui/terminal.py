@@ -179,17 +179,15 @@ def render(document: Json | None, problem: str, screen: Screen, width: int, heig
         return _fit(lines, width, height)
     if document is None:
         return _fit([[("dovetail top", "bold")], [(problem or "looking ...", "dim")]], width, height)
-    head = _head(document, problem, screen)
+    head = _head(document, problem, screen, width)
     foot: Line = [(_keys(screen, document), "dim")]
     room = height - len(head) - 1
     body = _help() if screen.help else _body(document, screen, width, room)
     return _fit([*head, *_fit(body, width, room), foot], width, height)
 
 
-def _head(document: Json, problem: str, screen: Screen) -> list[Line]:
-    source, money = document["source"], document["money"]
-    nodes = len(document["plan"]["nodes"]["name"])
-    pending = document["history"]["pending"][-1] if document["history"]["pending"] else 0
+def _head(document: Json, problem: str, screen: Screen, width: int) -> list[Line]:
+    source = document["source"]
     state = ""
     if source["speed"] >= 0:
         state = "  ended" if source["ended"] else "  paused" if source["speed"] == 0 else f"  {span(source['speed'])}/s"
@@ -203,15 +201,31 @@ def _head(document: Json, problem: str, screen: Screen) -> list[Line]:
     when = document["now"].replace("T", " ").replace("Z", "")
     return [
         [("dovetail top  ", "bold"), (safe(source["name"], 60), "accent"), (f"  {when} UTC{state}", "plain")],
-        [
-            (f"{count(nodes, 'node')}  ${money['costPerHour']:,.2f}/h  ", "bold"),
-            (f"saved ${money['savedSoFar']:,.2f} (${money['savedPerHour']:,.2f}/h)  ", "good"),
-            (f"{count(len(document['commands']), 'command')} under way  ", "plain"),
-            (f"{count(pending, 'pod')} waiting", "bad" if pending else "plain"),
-        ],
+        _figures(document, width),
         [(safe(said, 200), "bad")] if said else [(_idle(document), "dim")],
         tabs,
     ]
+
+
+def _figures(document: Json, width: int) -> Line:
+    """Return the figures of the moment in the longest form that fits: a figure that is cut would be another one."""
+    money, nodes = document["money"], len(document["plan"]["nodes"]["name"])
+    pending = document["history"]["pending"][-1] if document["history"]["pending"] else 0
+    cost = (f"{count(nodes, 'node')}  ${money['costPerHour']:,.2f}/h", "bold")
+    saved = f"saved ${money['savedSoFar']:,.2f}"
+    per_hour = f"{saved} (${money['savedPerHour']:,.2f}/h)"
+    commands = count(len(document["commands"]), "command")
+    waiting = (f"{count(pending, 'pod')} waiting", "bad" if pending else "plain")
+    forms: list[Line] = [
+        [cost, (per_hour, "good"), (f"{commands} under way", "plain"), waiting],
+        [cost, (per_hour, "good"), (commands, "plain"), waiting],
+        [cost, (saved, "good"), (commands, "plain"), waiting],
+        [cost, (commands, "plain"), waiting],
+        [cost, waiting],
+        [cost, (f"{pending:,} waiting", waiting[1])],
+    ]
+    form = next((each for each in forms if sum(len(text) + 2 for text, _ in each) <= width + 2), forms[-1])
+    return [(text if place == 0 else f"  {text}", style) for place, (text, style) in enumerate(form)]
 
 
 def _idle(document: Json) -> str:

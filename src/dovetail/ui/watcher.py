@@ -1,4 +1,4 @@
-"""Looks at a source again and again, decides, remembers, and keeps the newest document for whoever shows it.
+"""Polls a source, decides, records history, and keeps the newest document for display.
 
 One thread. Each look costs a round, so the time between looks grows with what a round takes: a large cluster is looked
 at less often, never without a pause.
@@ -78,7 +78,7 @@ class Watcher:
             began = time.monotonic()
             try:
                 self.look()
-            except InputError as error:  # no catalogue goes with these nodes, say
+            except InputError as error:  # for example, no catalogue matches these nodes
                 self._trouble(str(error))
             except Exception as error:  # one odd object must not end the view
                 self._trouble(f"what is there can't be judged ({type(error).__name__}: {error})")
@@ -133,7 +133,7 @@ class Watcher:
             return {"moves": moves, "changes": changes_of(question, name)}
 
     def blockers(self) -> list[Json]:
-        """Return what holds back how much money."""
+        """Return what blocks how much money."""
         with self._busy:
             if self._seen is None:
                 return []
@@ -141,6 +141,6 @@ class Watcher:
 
 
 def _same(shown: tuple[Question, Status], question: Question, status: Status) -> bool:
-    """Return whether nothing has changed: the very cluster, at the very time, in the same state."""
+    """Return whether nothing has changed: the same cluster, at the same time, in the same state."""
     before, state = shown
     return before.cluster is question.cluster and before.now == question.now and state == status

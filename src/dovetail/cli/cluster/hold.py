@@ -1,4 +1,4 @@
-"""`dovetail hold` and `dovetail release`: Karpenter's own voluntary disruption off a pool's nodes, or back on."""
+"""`dovetail hold` and `dovetail release`: protect a pool's nodes from Karpenter's own disruption, or release them."""
 
 import argparse
 import sys
@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Hold or release, and say what was done; 1 where something could not be changed."""
+    """Hold or release, and print what was done; return 1 if something could not be changed."""
     from dovetail.live.holds import HoldTally, hold, pool_names, release, still_given
 
     check_pools(args)
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
                     file=sys.stderr,
                 )
             tally = await release(client, pools)
-            # What registered while we looked, or was written just before the controller stepped down.
+            # Nodes that registered meanwhile, or were written just before the controller stepped down.
             return tally.plus(await release(client, pools)) if lease is not None else tally
         return await hold(client, await pool_names(client) if args.all else args.pools)
 

@@ -1,4 +1,4 @@
-"""`dovetail pause` and `dovetail resume`: stop new commands in some pools or all, and let them go on."""
+"""`dovetail pause` and `dovetail resume`: stop new commands in some pools or all, and allow them again."""
 
 import argparse
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Pause or resume, and say what was done; 1 if something could not be changed."""
+    """Pause or resume, and print what was done; return 1 if something could not be changed."""
     from dovetail.live.holds import HoldTally
     from dovetail.live.pauses import pause, resume
 

@@ -91,9 +91,7 @@ def _by_domain(
 def _run_as_karpenter(context: RoundContext, found: list[NodeFacts]) -> MethodRun:
     left = context.left(METHOD)
     held = {
-        facts.name: budget_result(context, METHOD, facts.pool_name)
-        for facts in found
-        if left[facts.pool_name] <= 0
+        facts.name: budget_result(context, METHOD, facts.pool_name) for facts in found if left[facts.pool_name] <= 0
     }
     static = [facts for facts in found if is_static(facts)]
     commands = _static_commands(context, static, left)

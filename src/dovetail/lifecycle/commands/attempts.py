@@ -1,7 +1,7 @@
-"""Which instructions are out, how they were answered, and when to ask again.
+"""Which instructions were issued, how they were answered, and when to repeat them.
 
-An instruction's id is the same whenever the same thing is asked for, so asking again is always safe. An answer can be
-lost: what stays unanswered is asked for again after a while. Decides nothing about commands; knows ids and times only.
+An instruction's id is the same whenever the same thing is requested, so repeating it is always safe. An answer can be
+lost: an unanswered instruction is repeated after a while. Decides nothing about commands; knows ids and times only.
 Times are nanoseconds of the engine's own clock, which never goes back. Sits at the bottom of lifecycle.
 """
 
@@ -31,7 +31,7 @@ FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN, Failure.OCCUP
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One thing asked for: how often, when next, and the last answer."""
+    """One requested thing: how often, when next, and the last answer."""
 
     count: int = 0
     again_at: int = 0
@@ -43,9 +43,9 @@ class Attempt:
 
 
 class Attempts:
-    """All things asked for by one asker, by instruction id, in the order they were first asked for.
+    """All things requested by one owner, by instruction id, in the order of their first request.
 
-    `version` grows whenever something is asked for, answered or dropped.
+    `version` grows whenever something is requested, answered or dropped.
     """
 
     __slots__ = ("_by_id", "version")
@@ -58,28 +58,28 @@ class Attempts:
         return ident in self._by_id
 
     def ids(self) -> tuple[str, ...]:
-        """Return all ids asked for, oldest first."""
+        """Return all requested ids, oldest first."""
         return tuple(self._by_id)
 
     def get(self, ident: str) -> Attempt | None:
-        """Return what is known of an id."""
+        """Return what is known about an id."""
         return self._by_id.get(ident)
 
     def due(self, ident: str, elapsed: int) -> bool:
-        """Return whether to ask now: never asked, or the pause since the last time is over."""
+        """Return whether to request it now: never requested, or the pause since the last time is over."""
         attempt = self._by_id.get(ident)
         return attempt is None or attempt.again_at <= elapsed
 
     def ask(self, ident: str, elapsed: int, patience: int = 0) -> None:
-        """Note that it was asked for now; as long as its outcome is unknown it is not repeated within `patience`."""
+        """Record that it is requested now; while its outcome is unknown it is not repeated within `patience`."""
         self.version += 1
         attempt = self._by_id.setdefault(ident, Attempt())
         attempt.count += 1
         attempt.patient_until = elapsed + patience
-        attempt.again_at = elapsed + max(patience, min(ANSWER_WAIT << min(attempt.count - 1, 4), 4 * _PAUSE_MAX))
+        attempt.again_at = elapsed + max(patience, ANSWER_WAIT << min(attempt.count - 1, 4))
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
-        """Note an answer; False where nobody asked."""
+        """Record an answer; False if it was not requested."""
         attempt = self._by_id.get(event.id)
         if attempt is None:
             return False
@@ -88,34 +88,34 @@ class Attempts:
             attempt.succeeded, attempt.failure, attempt.uid = True, None, event.uid
             return True
         if attempt.succeeded:
-            return True  # a repeat of it failed after the first one worked: the first answer stands
+            return True  # a repetition failed after the first one succeeded: the first answer counts
         attempt.failure, attempt.detail = event.failure, event.detail
         pause = min(_FIRST_PAUSE[event.failure] << min(attempt.count - 1, 8), _PAUSE_MAX)
         attempt.again_at = elapsed + pause
-        if event.failure is Failure.UNREACHABLE:  # it may have been done all the same
+        if event.failure is Failure.UNREACHABLE:  # it may have been done anyway
             attempt.again_at = max(attempt.again_at, attempt.patient_until)
         return True
 
     def forget(self, ident: str) -> None:
-        """Drop an id: its thing is done, or no longer wanted."""
+        """Drop an id: it is done, or no longer wanted."""
         self.version += 1
         self._by_id.pop(ident, None)
 
     def succeeded(self, ident: str) -> bool:
-        """Return whether the shell said that it did it."""
+        """Return whether the shell reported success."""
         attempt = self._by_id.get(ident)
         return attempt is not None and attempt.succeeded
 
     def failed(self, ident: str) -> Failure | None:
-        """Return how the last try failed, if it did."""
+        """Return how the last attempt failed, if it did."""
         attempt = self._by_id.get(ident)
         return None if attempt is None else attempt.failure
 
     def any_failed(self, failure: Failure) -> bool:
-        """Return whether something's last try failed in this way."""
+        """Return whether any last attempt failed in this way."""
         return any(attempt.failure is failure for attempt in self._by_id.values())
 
-    def next_at(self) -> int | None:
-        """Return when the next unanswered or failed one is to be asked for again."""
-        times = [attempt.again_at for attempt in self._by_id.values() if not attempt.succeeded]
+    def next_at(self, *, done: bool = False) -> int | None:
+        """Return when the next unanswered or failed one is due again; `done`: count those that succeeded too."""
+        times = [attempt.again_at for attempt in self._by_id.values() if done or not attempt.succeeded]
         return min(times, default=None)

@@ -1,8 +1,8 @@
-"""One command under way: what is known of it, and what the store shows of its objects.
+"""One command in progress: what is known about it, and what the store shows of its objects.
 
-Facts only: which of them move it on is for `signals`, what is asked for is for `steps`, what follows what is for
-`machine`. Times are nanoseconds of the engine's own clock, except those written into records. Sits in lifecycle, below
-`signals` and `steps`.
+Facts only: `signals` decides which of them advance it, `steps` what to request, `machine` the order. Times are
+nanoseconds of the engine's own clock, except those written into records. Sits in lifecycle, below `signals` and
+`steps`.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ LINGER: Final = 60 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What signals are read off: the cluster, the time, and which pools are ours to act on."""
+    """What signals are derived from: the cluster, the time, and which pools are managed."""
 
     store: Store
     elapsed: int
@@ -56,7 +56,7 @@ class View:
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A command under way. Mutable, and changed by the engine only."""
+    """A command in progress. Mutable; only the engine changes it."""
 
     id: str
     action: Action
@@ -81,7 +81,6 @@ class Run:
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
-    drained_from: tuple[object, ...] = ()
     to_evict: dict[str, None] | None = None
     evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
@@ -89,12 +88,12 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more will come of it."""
+        """Return whether it has ended."""
         return self.phase in TERMINAL
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return the names of the nodes that it takes."""
+        """Return the names of the nodes that it removes."""
         return tuple(candidate.node for candidate in self.candidates)
 
     @property
@@ -104,7 +103,7 @@ class Run:
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """Return the nodes that exist already and that its pods are to move to."""
+        """Return the existing nodes that its pods will move to."""
         return () if self.command is None else tuple(place.node for place in self.command.placements)
 
     def record(self, phase: Phase, now: datetime) -> str:
@@ -124,7 +123,7 @@ class Run:
         )
 
     def next_at(self) -> int | None:
-        """Return when it wants to be looked at again, should no event come."""
+        """Return when it must be checked again if no event comes."""
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
@@ -174,31 +173,8 @@ class Run:
 # ---------------------------------------------------------------- what is seen
 
 
-def waits_for_drains(run: Run, view: View) -> bool:
-    """Return whether a draining command has nothing to do: none of its objects and answers is new, no time has come.
-
-    Nothing else moves such a command (`machine`), and a drain takes long. Otherwise note what it will be judged by.
-    """
-    if run.phase is not Phase.DRAINING:
-        return False
-    store = view.store
-    seen = (
-        run.attempts.version,
-        *(store.get(NodeClaim, name) for name in run.replacements),
-        *(store.get(Node, candidate.node) for candidate in run.candidates),
-        *(store.get(NodeClaim, candidate.claim) for candidate in run.candidates),
-    )
-    times = [at + LINGER for at in run.claim_gone_at.values()]
-    if run.retry_at is not None:
-        times.append(run.retry_at)
-    if seen == run.drained_from and not any(run.looked_at < at <= view.elapsed for at in times):
-        return True
-    run.drained_from = seen
-    return False
-
-
 def look(run: Run, view: View) -> None:
-    """Note what the store shows of the command's objects; later absences are judged by it."""
+    """Record what the store shows of the command's objects, to recognise later absences."""
     run.looked_at = view.elapsed
     for name in run.replacements:
         claim = view.store.get(NodeClaim, name)
@@ -225,7 +201,7 @@ def carries_or_made(run: Run, claim: NodeClaim) -> bool:
 
 
 def claim_of(candidate: Candidate, store: Store) -> NodeClaim | None:
-    """Return the candidate's NodeClaim if it is still the one that was meant."""
+    """Return the candidate's NodeClaim if it is still the same one."""
     claim = store.get(NodeClaim, candidate.claim)
     return claim if claim is not None and claim.metadata.uid == candidate.uid else None
 
@@ -238,13 +214,13 @@ def is_gone(run: Run, candidate: Candidate, view: View) -> bool:
     if node is None or not (carries(node, run.id) or candidate.node in run.tainted):
         return True
     if record_of(node) is None and not is_tainted(node):
-        return True  # another node under the same name, or someone took the taint off an orphan
+        return True  # another node with the same name, or an orphan whose taint was removed
     gone_at = run.claim_gone_at.get(candidate.node, view.elapsed)
     return view.elapsed - gone_at >= LINGER
 
 
 def is_leaving(run: Run, candidate: Candidate, view: View) -> bool:
-    """Return whether a candidate's deletion has begun: seen, or told by the shell."""
+    """Return whether a candidate's deletion has started: seen, or reported by the shell."""
     claim = claim_of(candidate, view.store)
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return True
@@ -253,13 +229,13 @@ def is_leaving(run: Run, candidate: Candidate, view: View) -> bool:
 
 
 def replacement(run: Run, name: str, view: View) -> NodeClaim | None:
-    """Return a replacement's NodeClaim, if it is there."""
+    """Return a replacement's NodeClaim, or None."""
     claim = view.store.get(NodeClaim, name)
     return claim if claim is not None and carries_or_made(run, claim) else None
 
 
 def has_vanished(run: Run, name: str, view: View) -> bool:
-    """Return whether a replacement that was there is gone, or going."""
+    """Return whether a replacement that existed is gone, or being deleted."""
     claim = replacement(run, name, view)
     if claim is None:
         return name in run.seen
@@ -267,10 +243,10 @@ def has_vanished(run: Run, name: str, view: View) -> bool:
 
 
 def launch_failure(run: Run, name: str, view: View) -> str:
-    """Return why a replacement will get no machine; empty where it has one, or may still get one.
+    """Return why a replacement will get no machine; empty if it has one, or may still get one.
 
-    Karpenter stands still while any NodeClaim has no provider id, so a claim that it has taken up and can't launch must
-    not stay. One without a condition Launched has been seen by nobody yet: the replacement's own deadline holds.
+    Karpenter's provisioner waits while any NodeClaim has no provider id, so a claim that it can't launch must not stay.
+    A claim without a condition Launched has not been processed yet: the replacement's own deadline applies.
     """
     claim = replacement(run, name, view)
     if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
@@ -300,7 +276,7 @@ def is_anothers(run: Run, candidate: Candidate, view: View) -> bool:
 
 
 def hands_off(run: Run, view: View) -> str:
-    """Return why a candidate is no longer managed: a person, or another command; empty where it is."""
+    """Return why Dovetail must leave a candidate alone: a person, or another command; empty if it need not."""
     for candidate in run.candidates:
         if not view.manages(candidate.pool):
             return f"pool {candidate.pool} is no longer managed"

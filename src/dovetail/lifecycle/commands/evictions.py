@@ -1,9 +1,9 @@
-"""Evictions in order: which pod of a command goes next, and when the rest is left to Karpenter's drain.
+"""Evictions in order: which pod of a command is evicted next, and when the rest is left to Karpenter's drain.
 
-Spec section 24. The plan packs pods largest first; a drain evicts all at once, and then small pods land first and take
-the places of large ones. So the pods of a command's nodes are evicted one by one, the largest first, the next when
-nothing of the one before waits for a node any more or a short time has passed. Whatever is refused, and whatever is
-left when the patience ends, is Karpenter's to drain. Sits in lifecycle, below `steps` and `signals`.
+Spec section 24. The plan packs pods largest first, but a drain evicts all at once, and then small pods may take the
+places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one follows
+when the previous one is bound again or a short time has passed. Karpenter drains whatever is refused, and whatever is
+left when the time is over. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from typing import Final
@@ -32,12 +32,12 @@ def evict_id(run: Run, pod: Pod) -> str:
 
 
 def is_wanted(run: Run, view: View) -> bool:
-    """Return whether the pods of this command are to be evicted in order, before its NodeClaims are deleted."""
+    """Return whether the pods of this command are evicted in order before its NodeClaims are deleted."""
     return view.evicts and run.method in _COST and bool(_left(run, view))
 
 
 def _left(run: Run, view: View) -> list[Pod]:
-    """Return the pods that no eviction was asked for yet, largest first."""
+    """Return the pods that have no eviction yet, largest first."""
     found = [
         pod
         for node in run.nodes
@@ -52,9 +52,9 @@ def _left(run: Run, view: View) -> list[Pod]:
 
 
 def _by_size(pod: Pod) -> tuple[bool, int, int, str, str]:
-    """Order pods as the plan places them: the largest first. Pods that ask for certain nodes come before all others.
+    """Order pods as the plan places them: the largest first. Pods that require certain nodes come before all others.
 
-    Those have fewer places to go to, and whoever may go anywhere must not take them.
+    Those have fewer possible places, which pods without such requirements must not take.
     """
     amounts, meta = pod_requests(pod), pod.metadata
     return not _is_picky(pod), -amounts.get("cpu", 0), -amounts.get("memory", 0), meta.namespace, meta.name
@@ -72,7 +72,7 @@ def next_pod(run: Run, view: View) -> Pod | None:
         return None
     left = _left(run, view)
     if run.to_evict is None:
-        # Who tolerates the taint may come back, and is then the drain's.
+        # A pod that tolerates the taint may come back; the drain then handles it.
         run.to_evict = {pod.metadata.uid: None for pod in left}
     return left[0] if left else None
 
@@ -84,7 +84,7 @@ def note(run: Run, pod: Pod, elapsed: int) -> None:
 
 
 def _has_landed(run: Run, view: View) -> bool:
-    """Return whether the pod evicted last keeps nobody waiting: bound again, refused, or waited for long enough."""
+    """Return whether the next eviction may follow: the last pod is bound again, refused, or took too long."""
     if run.evicted_last is None:
         return True
     ident, since, owners = run.evicted_last
@@ -98,7 +98,7 @@ def _has_landed(run: Run, view: View) -> bool:
 
 
 def is_over(run: Run, view: View) -> bool:
-    """Return whether the drain may begin: all evicted and landed, no right to evict, or no more patience."""
+    """Return whether the drain may start: all pods are bound again, evictions are forbidden, or the time is over."""
     if view.elapsed - run.phase_since >= PATIENCE or run.attempts.any_failed(Failure.FORBIDDEN):
         return True
     return _has_landed(run, view) and not _left(run, view)

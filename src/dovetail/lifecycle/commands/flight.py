@@ -1,4 +1,4 @@
-"""What commands under way hold on to, and how a decision becomes one of them.
+"""What commands in progress reserve, and how a decision becomes a command.
 
 Spec section 4: their nodes count as marked for deletion from the moment they are proposed (gate 2), their replacements
 and destinations are nominated until they end (gate 4). Changes nothing. Sits in lifecycle, below `engine`.
@@ -20,7 +20,7 @@ from dovetail.scheduling.under_way import UnderWay
 
 
 def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
-    """Return the nodes that the commands take away, by name."""
+    """Return the nodes that the commands remove, by name."""
     found = [
         LeavingNode(node=node, method=run.method, since=run.began, command_id=run.id)
         for run in runs
@@ -30,7 +30,7 @@ def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
 
 
 def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
-    """Return the nodes and NodeClaims that pods are on their way to, by name."""
+    """Return the nodes and NodeClaims that pods will move to, by name."""
     found: dict[str, None] = dict.fromkeys(lingering)
     for run in runs:
         found |= dict.fromkeys((*run.replacements, *run.destinations))
@@ -55,9 +55,9 @@ _PLANNED = (
 
 
 def under_way(runs: Iterable[Run], store: Store) -> UnderWay:
-    """Return where the pods of the commands' nodes are to go, and what will be launched for them.
+    """Return where the pods of the commands' nodes will go, and what will be launched for them.
 
-    A command that was taken over from a predecessor has no plan: only its replacements are known.
+    A command resumed from a predecessor has no plan: only its replacements are known.
     """
     launches: list[Replacement] = []
     placements: list[Placement] = []
@@ -82,7 +82,7 @@ def under_way(runs: Iterable[Run], store: Store) -> UnderWay:
 
 
 def has_pods(claim_name: str, store: Store) -> bool:
-    """Return whether pods have come to a replacement (or it is gone)."""
+    """Return whether a replacement has pods (or is gone)."""
     claim = store.get(NodeClaim, claim_name)
     if claim is None:
         return True
@@ -105,7 +105,7 @@ def bind_to_claims(
 ) -> tuple[Candidate, ...] | None:
     """Return a command's nodes with their NodeClaims.
 
-    None if one has none, is not managed, or is in another command.
+    None if a node has no NodeClaim, is not managed, or is in another command.
     """
     found = []
     for name in command.nodes:
@@ -122,7 +122,7 @@ def bind_to_claims(
 def propose(
     command: Command, candidates: tuple[Candidate, ...], *, identity: str, number: int, now: datetime, elapsed: int
 ) -> Run:
-    """Make a command out of a decision: it waits for its validation."""
+    """Build a command from a decision: it waits for its validation."""
     uids = tuple(entry.uid for entry in candidates)
     run = Run(
         id=command_id(command, uids, identity, now, number),

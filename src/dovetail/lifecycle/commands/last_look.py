@@ -1,8 +1,7 @@
 """Whether a node may still go, judged by its pods as the server has them now.
 
-A deletion can't be taken back, and the view that it was decided on may be old, or older than it seems. So before a
-candidate's NodeClaim is deleted, its node's pods are read once more and judged here. Pure; sits beside `steps`, for
-every shell that deletes.
+A deletion can't be undone, and the view that it was decided on may be outdated. So before a candidate's NodeClaim is
+deleted, its node's pods are read once more and judged here. Pure; sits beside `steps`, for every shell that deletes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from dovetail.scheduling.pods.surge import replica_set_of
 
 
 def objection(order: DeleteNodeClaim, pods: Sequence[Pod], now: datetime) -> str:
-    """Return why the node must stay, by the pods that are bound to it now; nothing where it may go."""
+    """Return why the node must stay, by the pods that are bound to it now; empty if it may go."""
     for pod in pods:
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         if order.spares_protected and protection(pod, now) is not None:

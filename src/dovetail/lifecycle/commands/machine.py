@@ -2,10 +2,10 @@
 
 Spec section 9; lifecycle-controller, LifecycleAction Tunables.
 
-Rules of this file: a phase is where a command stands; a signal is a fact that holds, never a wish; a step is a kind of
-instruction that the new phase keeps asking for until it is seen to be done. What is not in the table does not happen: a
-signal without an entry is not looked for. The table knows no objects, no time and no instruction; `run` finds the
-signals and words the steps. docs/command-machine.md is drawn from it.
+Rules of this file: a phase is a state of a command; a signal is a fact, never a wish; a step is a kind of instruction
+that the new phase repeats until it is seen to be done. What is not in the table does not happen: a signal without an
+entry is not checked. The table knows no objects, no time and no instruction; `signals` finds the signals and `steps`
+builds the instructions. docs/command-machine.md is drawn from it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Phase(StrEnum):
-    """Where a command stands."""
+    """The state of a command."""
 
     VALIDATING = "validating"
     FOUND = "found"
@@ -34,7 +34,7 @@ class Phase(StrEnum):
 
 
 class Signal(StrEnum):
-    """A fact that moves a command on."""
+    """A fact that advances a command."""
 
     VALIDATED_TO_NOTE = "validated, a rate budget wants the start noted"
     VALIDATED = "validated"
@@ -67,7 +67,7 @@ class Signal(StrEnum):
 
 
 class Step(StrEnum):
-    """A kind of instruction that a phase asks for until it is done."""
+    """A kind of instruction that a phase repeats until it is done."""
 
     NOTE = "note the start on the pools"
     TAINT = "taint candidates"
@@ -84,7 +84,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The phase that follows and what it asks for."""
+    """The next phase and its steps."""
 
     phase: Phase
     steps: tuple[Step, ...] = ()

@@ -1,9 +1,9 @@
-"""The record of a command on the cluster's own objects: all that a successor needs to finish it or to undo it.
+"""The record of a command on the cluster's own objects: everything a successor needs to finish it or roll it back.
 
 Written as the annotation `dovetail.dev/command` on every candidate's Node together with the taint, and on every
 replacement NodeClaim from its creation (Karpenter copies it onto the replacement's Node). Spec section 9: after a crash
-or a change of leader the next one finds what was in flight from the cluster alone. Decides nothing.
-Sits in lifecycle, below `run`.
+or a change of leader the next one finds what was in flight from the cluster alone. Decides nothing. Sits in lifecycle,
+below `command_run`.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ DOVETAIL: Final = "dovetail"
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that a command takes away, and the very NodeClaim that was meant."""
+    """A node that a command removes, and its exact NodeClaim."""
 
     node: str
     claim: str
@@ -32,7 +32,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A command as its objects carry it. `since` is when its taints, or its launches, began.
+    """A command as its objects carry it. `since` is when its taints, or its launches, started.
 
     `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone. `seal` shows
     that Dovetail wrote it (`seal`).
@@ -60,7 +60,7 @@ def encode_record(record: Record) -> str:
 
 
 def read_record(text: str) -> Record | str:
-    """Read an annotation's value, or return why it is no record of a known form."""
+    """Read an annotation's value, or return why it is not a record of a known form."""
     if len(text) > _TEXT_MAX:
         return f"it is longer than {_TEXT_MAX} characters"
     try:
@@ -73,13 +73,13 @@ def read_record(text: str) -> Record | str:
 
 
 def decode_record(text: str) -> Record | None:
-    """Read an annotation's value; None where it is no record of a known form."""
+    """Read an annotation's value; None if it is not a record of a known form."""
     record = read_record(text)
     return None if isinstance(record, str) else record
 
 
 def record_of(item: Node | NodeClaim) -> Record | None:
-    """Read an object's record, if it carries one."""
+    """Read an object's record, or None."""
     text = item.metadata.annotations.get(names.COMMAND)
     return None if text is None else decode_record(text)
 
@@ -101,7 +101,7 @@ def carries(item: Node | NodeClaim, command_id: str) -> bool:
 
 
 def command_id(command: Command, uids: tuple[str, ...], identity: str, now: datetime, number: int) -> str:
-    """Return a command's id, made of what it is, when and by whom it was decided: deterministic and unique."""
+    """Return a command's id, derived from its content, its time and the deciding process: deterministic and unique."""
     parts = (identity, str(number), now.isoformat(), command.action, command.method, *command.nodes, *uids)
     return sha256("\x00".join(parts).encode()).hexdigest()[:_ID_LENGTH]
 

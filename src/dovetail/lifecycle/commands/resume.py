@@ -1,8 +1,8 @@
 """What an earlier engine left on the cluster: commands to take over, and marks that belong to none.
 
-Reads records and taints off the objects, nothing else; whether a command is finished or undone then follows from the
-machine, from phase `found`. Also finds what lands late: an instruction of a predecessor that the API server carried out
-after we took over. Spec section 9. Sits in lifecycle, below `engine`.
+Reads only records and taints of the objects; the machine then decides, from phase `found`, whether a command is
+finished or rolled back. Also finds late effects: an instruction of a predecessor that the API server executed after
+this process took over. Spec section 9. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from dovetail.model.objects import Node, NodeClaim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Records of commands that nobody carries on, and single marks to sweep away."""
+    """Records of commands that no engine runs, and single marks to remove."""
 
     records: tuple[Record, ...]
     sweeps: tuple[UntaintNode | ClearRecord, ...]
 
 
 def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[str], bool]) -> Leftovers:
-    """Look through all marked objects. `is_known`: commands that are carried on, ended a moment ago, or others' own."""
+    """Look through all marked objects. `is_known`: commands in progress, just ended, or of another controller."""
     records: dict[str, Record] = {}
     sweeps: list[UntaintNode | ClearRecord] = []
     for name in sorted(store.marked_claims):
@@ -54,7 +54,7 @@ def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[st
 
 
 def _keep_latest(records: dict[str, Record], record: Record) -> None:
-    """Keep the latest of several records of one command: that of its launch rather than that of its taint."""
+    """Keep the latest of several records of one command: that of its launch over that of its taint."""
     known = records.get(record.id)
     if known is None or known.since < record.since:
         records[record.id] = record
@@ -66,7 +66,7 @@ def _sweep(
     """Return how to clean a node that carries a taint without a record, or the copy of its NodeClaim's record."""
     name = node.metadata.name
     if record is None:
-        # A taint that nobody signed: ours to remove on our pools only (others may use the same key elsewhere).
+        # A taint without a record: removed on managed pools only (others may use the same key elsewhere).
         ours = manages(node.metadata.labels.get(names.NODEPOOL, ""))
         return UntaintNode(id=f"sweep/untaint/{name}", command_id="", node=name) if ours else None
     claim = store.claim_of(name)
@@ -79,7 +79,7 @@ def _sweep(
 
 
 def take_over(record: Record, *, taken: Callable[[str], bool], now: datetime, elapsed: int, timeout: int) -> Run:
-    """Make the command of a record one of ours. Nodes that a command of ours already has are left to that one."""
+    """Build a command from a record. Nodes that another command of this engine has are left to that one."""
     spent = max(0, (now - record.since) // timedelta(microseconds=1) * 1000)
     return Run(
         id=record.id,

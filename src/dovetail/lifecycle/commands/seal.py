@@ -1,10 +1,10 @@
-"""What makes a record Dovetail's own: a keyed digest (HMAC) that nobody without the key can write.
+"""How Dovetail recognises its own records: a keyed digest (HMAC) that only a holder of the key can write.
 
-Whoever may annotate a Node, its own kubelet included, can write any record; only one that carries the digest is obeyed.
-All replicas share the key, so that a successor trusts what its predecessor wrote. `admit` is where every shell lets
-objects in: a record that can't be read, or that isn't sealed, or that stands on an object it doesn't name, is taken off
-the object before the engine sees it, with the reason. docs/decisions/0008-records-are-sealed.md. Pure; a shell keeps
-the key. Sits in lifecycle, above `records`.
+Anyone who may annotate a Node, including its own kubelet, can write any record; Dovetail obeys only records with a
+valid digest. All replicas share the key, so that a successor trusts what its predecessor wrote. Every shell passes
+objects through `admit`: a record that can't be read, isn't sealed, or is on an object it doesn't name is removed, with
+the reason, before the engine sees the object. docs/decisions/0008-records-are-sealed.md. Pure; a shell keeps the key.
+Sits in lifecycle, above `records`.
 """
 
 import hmac
@@ -24,7 +24,7 @@ KEY_BYTES_MIN: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The keys: the first one seals, any of them opens. Never shown, logged or journaled."""
+    """The keys: the first one seals, any of them verifies. Never shown, logged or journaled."""
 
     keys: tuple[bytes, ...] = field(repr=False)
 
@@ -33,14 +33,14 @@ class Seal:
             raise ValueError(f"a seal needs keys of at least {KEY_BYTES_MIN} bytes")
 
     def sealed(self, text: str) -> str:
-        """Return an unsealed record's text with its digest; what is no record stays as it is."""
+        """Return an unsealed record's text with its digest; other texts are returned unchanged."""
         record = read_record(text)
         if isinstance(record, str):
             return text
         return encode_record(msgspec.structs.replace(record, seal=_digest(self.keys[0], record)))
 
     def opened(self, text: str) -> Record | str:
-        """Return the record that a text holds, or why it is not to be trusted."""
+        """Return the record in a text, or why it is not trusted."""
         record = read_record(text)
         if isinstance(record, str):
             return record
@@ -58,7 +58,7 @@ def _digest(key: bytes, record: Record) -> str:
 
 
 def admit(event: ObjectObserved, seal: Seal) -> ObjectObserved:
-    """Return the observation without a record that is not to be trusted; `distrusted` says why."""
+    """Return the observation without an untrusted record; `distrusted` says why."""
     item = event.object
     if not isinstance(item, Node | NodeClaim):
         return event
@@ -75,10 +75,10 @@ def admit(event: ObjectObserved, seal: Seal) -> ObjectObserved:
 
 
 def _misplaced(item: Node | NodeClaim, record: Record) -> str:
-    """Return why a record does not belong on an object; empty where it may.
+    """Return why a record does not belong on an object; empty if it does.
 
-    Karpenter copies a replacement's record onto its Node, whose name nobody knows before: a record with replacements
-    may be on any Node. There it counts for that Node alone.
+    Karpenter copies a replacement's record onto its Node, whose name is not known before: a record with replacements
+    may be on any Node. There it applies to that Node only.
     """
     if isinstance(item, NodeClaim):
         return "" if item.metadata.name in record.replacements else "it does not name this NodeClaim"

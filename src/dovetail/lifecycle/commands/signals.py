@@ -1,8 +1,8 @@
-"""Which facts of a command's phase hold, and where they take it.
+"""Which signals of a command's phase are true, and which transition follows.
 
-Level-triggered: every signal is read off the store and the answers so far, so that a lost, late or repeated event
-changes when something happens, never what. Decides neither which nodes go (`decide`) nor what follows what (`machine`).
-Sits in lifecycle, below `engine`.
+Level-triggered: every signal is derived from the store and the answers so far, so that a lost, late or repeated event
+changes when something happens, never what. Decides neither which nodes go (`decide`) nor the order (`machine`). Sits in
+lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from dovetail.model.objects import Node
 
 
 def signal(run: Run, view: View) -> Signal | None:
-    """Find the first signal of the phase that holds."""
+    """Find the first signal of the phase that is true."""
     for candidate in SIGNALS[run.phase]:
         if _HOLDS[candidate](run, view):
             return candidate
@@ -38,7 +38,7 @@ def signal(run: Run, view: View) -> Signal | None:
 
 
 def advance(run: Run, view: View) -> list[tuple[Phase, Signal, Phase]]:
-    """Move on as far as the signals carry; gives the transitions taken."""
+    """Advance as far as the signals allow; return the transitions taken."""
     taken = []
     look(run, view)
     while (found := signal(run, view)) is not None:
@@ -51,7 +51,7 @@ def advance(run: Run, view: View) -> list[tuple[Phase, Signal, Phase]]:
 
 
 def enter(run: Run, phase: Phase, view: View) -> None:
-    """Begin a phase."""
+    """Enter a phase."""
     run.phase = phase
     run.phase_since = view.elapsed
     if phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.SURGING):
@@ -80,12 +80,12 @@ def _refusal(run: Run) -> str:
     for ident in run.attempts.ids():
         attempt = run.attempts.get(ident)
         if attempt is not None and attempt.failure in FATAL:
-            return f"{ident.split('/', 1)[1]}: {attempt.failure.value} {attempt.detail}".rstrip()
+            return f"{ident.partition('/')[2]}: {attempt.failure.value} {attempt.detail}".rstrip()
     return "pool not found"
 
 
 def _is_refused(run: Run, view: View) -> bool:
-    """Return whether an instruction of this phase failed for good. A creation without its pool is one of them."""
+    """Return whether an instruction of this phase failed permanently; so does a creation without its pool."""
     if run.phase is Phase.NOTING:
         return any(run.attempts.failed(run.note_id(pool)) in FATAL for pool in run.source_pools)
     if run.phase is Phase.SURGING:

@@ -1,7 +1,7 @@
-"""What the phase of a command asks for, and whether it is done: each step worded as instructions.
+"""What the phase of a command requests, and whether it is done: each step as instructions.
 
-A step is done when the store shows it or the shell says so; until then it is asked for, again and again, under the same
-id. So a lost instruction or a lost answer delays a command and does no harm. Sits in lifecycle, below `signals`.
+A step is done when the store shows it or the shell reports it; until then it is repeated under the same id. So a lost
+instruction or answer only delays a command. Sits in lifecycle, below `signals`.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 def keeps(run: Run, name: str, view: View) -> bool:
     """Return whether a roll-back must keep a replacement.
 
-    That is so if it is ready and pods that have already left a node need it.
+    It must if it is ready and pods that have already left a node need it.
     """
     if not is_initialized(run, name, view):
         return False
@@ -56,12 +56,12 @@ def keeps(run: Run, name: str, view: View) -> bool:
 
 
 def has_surged(run: Run) -> bool:
-    """Return whether a Deployment has begun to roll: its new pods may be on a replacement by now."""
+    """Return whether a Deployment has started to roll: its new pods may be on a replacement by now."""
     return any(run.attempts.succeeded(ident) for ident in run.attempts.ids() if "/surge/" in ident)
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
-    """Yield all that the phase still asks for, in order."""
+    """Yield everything that the phase still requests, in order."""
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
             continue  # one by one: `next_eviction`
@@ -124,7 +124,7 @@ def _note_done(run: Run, pool: str, view: View) -> bool:
 
 
 def _forget_done(run: Run, pool: str, view: View) -> bool:
-    """Return whether a roll-back leaves the pool's history as it is: a node that leaves already counts."""
+    """Return whether a rollback keeps the pool's history: a node that is already leaving counts."""
     if any(is_leaving(run, entry, view) for entry in run.candidates if entry.pool == pool):
         return True
     ident = run.forget_id(pool)
@@ -142,7 +142,7 @@ def _taint_done(run: Run, entry: Candidate, view: View) -> bool:
 
 
 def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
-    """Return whether a deletion is done; after that phase only what is seen counts, so that a lost one is repeated."""
+    """Return whether a deletion is done; after that phase only the store counts, so that a lost one is repeated."""
     claim = claim_of(entry, view.store)
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return True
@@ -153,10 +153,10 @@ def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
 
 
 def _attribute_done(run: Run, entry: Candidate, view: View) -> bool:
-    """Return whether nothing more is to be said on a candidate's NodeClaim: best effort, once its deletion began."""
+    """Return whether the reason on a candidate's NodeClaim is done: best effort, once its deletion has started."""
     claim = claim_of(entry, view.store)
     if run.phase is Phase.DELETING:
-        # Asked for once together with the deletion, and carried out right after it: Karpenter's drain begins at once.
+        # Requested once together with the deletion and executed right after it: Karpenter's drain starts at once.
         return claim is None or run.attribute_id(entry.claim, at_once=True) in run.attempts
     if claim is None or not is_leaving(run, entry, view):
         return True
@@ -178,7 +178,7 @@ def _clear_done(run: Run, name: str, view: View) -> bool:
 
 
 def _untaint_done(run: Run, entry: Candidate, view: View) -> bool:
-    """Return whether a candidate is free again. One that leaves keeps its taint; one without a NodeClaim must not."""
+    """Return whether a candidate is untainted. A leaving one keeps its taint; one without a NodeClaim must not."""
     node, claim = view.store.get(Node, entry.node), claim_of(entry, view.store)
     if node is None or node.metadata.deletion_timestamp is not None:
         return True
@@ -189,14 +189,14 @@ def _untaint_done(run: Run, entry: Candidate, view: View) -> bool:
         return True
     if carries(node, run.id):
         return False
-    # No record is seen. Either there never was one, or it is gone, or our taint is still on its way.
+    # No record is seen. It never existed, is gone, or the taint is not visible yet.
     return run.taint_id(entry) not in run.attempts or entry.node in run.tainted
 
 
 def _undo_done(run: Run, name: str, view: View) -> bool:
-    """Return whether a replacement is off the cluster or on its way off.
+    """Return whether a replacement is gone or being deleted.
 
-    One whose creation is unanswered is waited for.
+    Wait for a replacement whose creation is unanswered.
     """
     ident = run.delete_id(name)
     if run.attempts.succeeded(ident) or run.attempts.failed(ident) is Failure.NOT_FOUND:
@@ -218,7 +218,7 @@ def _undo_done(run: Run, name: str, view: View) -> bool:
 
 
 def instructions(run: Run, view: View) -> list[Instruction]:
-    """Build the instructions of the phase that are due, and note when to ask for the rest."""
+    """Build the instructions of the phase that are due, and record when to request the rest."""
     wanted: list[Instruction] = []
     run.retry_at = None
     for step, target in open_steps(run, view):
@@ -312,7 +312,7 @@ def _build(run: Run, step: Step, target: str, view: View) -> Built | None:
 
 
 def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
-    """Build a candidate's deletion, with what its pods may object to: as the gates that the command passed."""
+    """Build a candidate's deletion, with the conditions on its pods that match the gates of the command."""
     claim = claim_of(entry, view.store)
     bound, waiting = _drain_for(run, entry, view), (*MAY_WAIT, Method.UNHEALTHY)
     return DeleteNodeClaim(
@@ -329,7 +329,7 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
 
 
 def _drain_for(run: Run, entry: Candidate, view: View) -> int | None:
-    """Return how long the drain of a node that is repaired may take; None: as long as its claim allows."""
+    """Return how long the drain of a repaired node may take; None: as long as its claim allows."""
     node, pool = view.store.get(Node, entry.node), view.store.get(NodePool, entry.pool)
     if run.method is not Method.UNHEALTHY or node is None or pool is None:
         return None

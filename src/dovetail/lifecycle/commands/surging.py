@@ -1,7 +1,7 @@
 """The step `surging`: pods that can't be evicted leave their nodes by their Deployment's own rolling update.
 
-Spec section 20. Read off the store, so that a successor finds the same: which Deployments still have such pods on the
-command's nodes. Sits in lifecycle, below `steps` and `signals`.
+Spec section 20. Derived from the store, so that a successor finds the same: which Deployments still have such pods on
+the command's nodes. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from dovetail.lifecycle.commands.command_run import Run, View
@@ -38,7 +38,7 @@ def is_wanted(run: Run, view: View) -> bool:
 
 
 def is_over(run: Run, view: View) -> bool:
-    """Return whether no pod that surges is on the nodes any more."""
+    """Return whether no surging pod is left on the nodes."""
     return not waiting(run, view)
 
 
@@ -48,7 +48,7 @@ def surge_id(run: Run, name: str) -> str:
 
 
 def is_rolled(run: Run, name: str, view: View) -> bool:
-    """Return whether a Deployment's rolling update was begun for this command."""
+    """Return whether a Deployment's rolling update was started for this command."""
     if run.attempts.succeeded(surge_id(run, name)):
         return True
     namespace, _, own = name.partition("/")
@@ -57,6 +57,6 @@ def is_rolled(run: Run, name: str, view: View) -> bool:
 
 
 def mark(run: Run) -> str:
-    """Return what the pod template carries: the time of the command and its id, the same however often it is asked."""
+    """Return the mark in the pod template: the command's time and id, the same on every call."""
     at = run.began.isoformat(timespec="seconds").replace("+00:00", "Z")
     return f"{at} {run.id}"

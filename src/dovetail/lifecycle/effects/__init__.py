@@ -1,1 +1,1 @@
-"""What an instruction means for the cluster as it is now: writes, "done already", or a failure."""
+"""What an instruction means for the cluster in its current state: writes, "already done", or a failure."""

@@ -85,7 +85,7 @@ def delete(asked: DeleteNodeClaim, claim: Tree | None, known: Known, context: Ef
 
 
 def drain_bound(claim: Tree, until: datetime) -> Tree | None:
-    """Return the patch that ends a claim's drain at a time; None if it ends no later already (spec section 19)."""
+    """Return the patch that ends a claim's drain at a time; None if it already ends by then (spec section 19)."""
     present = annotation(claim, names.TERMINATION_TIMESTAMP)
     try:
         known = None if present is None else datetime.fromisoformat(present)
@@ -101,7 +101,7 @@ def attribute(asked: SetDisruptionReason, claim: Tree | None, context: EffectCon
     if claim is None or text(claim, "metadata", "uid") != asked.uid:
         return Done()
     if mapping(claim, "metadata").get("deletionTimestamp") is None:
-        return Done()  # its deletion failed; it is asked for again when it is known to have begun
+        return Done()  # its deletion failed; repeated once the deletion is known to have started
     wanted: Tree = {"type": names.CONDITION_DISRUPTION_REASON, "status": "True", "reason": asked.reason}
     wanted["message"] = asked.reason
     tree = with_condition(claim, wanted, context)
@@ -111,7 +111,7 @@ def attribute(asked: SetDisruptionReason, claim: Tree | None, context: EffectCon
 
 
 def clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectContext) -> Outcome:
-    """Clear a claim and its Node. Without a command's id a record is meant that nobody can trust."""
+    """Clear a claim and its Node. Without a command's id, remove an untrusted record."""
     if claim is None:
         return Done()
     found = [(claim_ref(asked.node_claim), claim)]

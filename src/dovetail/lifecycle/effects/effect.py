@@ -1,8 +1,8 @@
-"""What each instruction means for the objects as they are: the one place that decides it.
+"""What each instruction means for the objects in their current state: the only place that decides it.
 
-`effect` is pure. A shell asks it with what it has read so far, reads what it asks for, makes the writes it names, and
-starts again if something changed in between. So the real cluster, the simulated one and the worlds of the tests obey
-the same rules, and a fault in the simulator meets the rules that production has (spec sections 9 and 10).
+`effect` is pure. A shell calls it with the objects it has read so far, reads the object it asks for, makes the writes
+it returns, and starts again if something changed in between. So the real cluster, the simulated one and the test worlds
+follow the same rules, and faults in the simulator test the rules of production (spec sections 9 and 10).
 
 To add one: a class in `messages`, its name in `ClusterInstruction`, a case in `effect`; mypy finds what is missing.
 
@@ -113,7 +113,7 @@ def effect(asked: ClusterInstruction, known: Known, context: EffectContext) -> O
 
 
 def _move(asked: EvictPod | SurgeDeployment, known: Known) -> Outcome:
-    """Return what to do about pods that are to leave their node (spec sections 20 and 24)."""
+    """Return what to do about pods that must leave their node (spec sections 20 and 24)."""
     match asked:
         case EvictPod():
             return about(pod_ref(asked.namespace, asked.name), known, lambda pod: pod_effects.evict(asked, pod))

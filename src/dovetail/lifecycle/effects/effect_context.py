@@ -28,11 +28,11 @@ Known = Mapping[Ref, Tree | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectContext:
-    """All that an effect depends on besides the instruction and the objects.
+    """Everything an effect depends on besides the instruction and the objects.
 
-    `identity` names this controller in events; `holds`: whether what it creates is kept from Karpenter's own
+    `identity` names this controller in events; `holds`: whether new NodeClaims are protected from Karpenter's own
     disruption; `looks_last`: whether a node's pods are judged once more before its deletion; `uid_of` returns the uid
-    of an object by kind and name, or "". Records are written under `seal`, and one that is not counts as no record.
+    of an object by kind and name, or "". Records are sealed with `seal`; an unsealed one is ignored.
     """
 
     now: datetime
@@ -75,19 +75,19 @@ def patch_of(ref: Ref, item: Tree, tree: Tree, subresource: str = "") -> Patch:
 
 
 def patched(ref: Ref, item: Tree | None, change: Callable[[Tree], Tree | None]) -> Outcome:
-    """Patch an object if it is there and needs it."""
+    """Patch an object if it exists and needs it."""
     tree = None if item is None else change(item)
     return Done() if item is None or tree is None else Writes(writes=(patch_of(ref, item, tree),))
 
 
 def holder_of(item: Tree, context: EffectContext) -> str:
-    """Return the id of the command whose record an object carries; empty where there is none that can be trusted."""
+    """Return the id of the command whose record an object carries; empty if there is no trusted one."""
     record = context.seal.opened(annotation(item, names.COMMAND) or "")
     return "" if isinstance(record, str) else record.id
 
 
 def with_condition(item: Tree, wanted: Tree, context: EffectContext) -> Tree | None:
-    """Return the patch that puts a condition beside the others of an object; None where it is there already."""
+    """Return the patch that adds a condition to those of an object; None if it is already there."""
     conditions = listing(item, "status", "conditions")
     before = next((entry for entry in conditions if entry.get("type") == wanted["type"]), {})
     if all(before.get(key) == value for key, value in wanted.items()):

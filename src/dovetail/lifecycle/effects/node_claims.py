@@ -1,9 +1,9 @@
-"""The NodeClaim that a replacement becomes: as Karpenter would have made it itself, plus our hold and record.
+"""The NodeClaim of a replacement: as Karpenter would have created it, plus Dovetail's hold and record.
 
 Built from the NodePool as it is on the server (every field of its template carries over), so that Karpenter launches
 it and does not see it as drifted: owner reference, pool and node-class labels, hash annotations, requirements with the
 instance types.
-Pure: a tree in, a tree out. Sits in effects, below `effect`.
+Pure: maps a tree to a tree. Sits in effects, below `effect`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from dovetail.model.labels.syntax import WELL_KNOWN
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import QuantityError, format_amount, resource_amount
 
-# Only the scheduling simulation sees these; a real NodeClaim must not ask for them.
+# Only the scheduling simulation uses these; a real NodeClaim must not contain them.
 _SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.HOSTNAME})
 _INSTANCE_TYPES_MAX: Final = 600
 
@@ -95,7 +95,7 @@ def _reaches(used: object, limit: object, resource: str) -> bool:
 
 
 def _requirement_problem(replacement: Replacement, pool: Tree) -> str:
-    """Return which requirement of the pool, which may have changed since, rules the replacement out."""
+    """Return the requirement of the pool (which may have changed) that excludes the replacement."""
     for entry in listing(pool, "spec", "template", "spec", "requirements"):
         key, operator, values = entry.get("key"), entry.get("operator"), entry.get("values") or ()
         if not isinstance(key, str) or not isinstance(operator, str) or not isinstance(values, list | tuple):
@@ -111,7 +111,7 @@ def _requirement_problem(replacement: Replacement, pool: Tree) -> str:
 
 
 def _asked(replacement: Replacement, key: str) -> tuple[str, ...] | None:
-    """Return the values of a label that the replacement is limited to; None where it is not limited to any."""
+    """Return the values of a label that the replacement is limited to; None: no limit."""
     if key == names.INSTANCE_TYPE and replacement.instance_types:
         return replacement.instance_types
     entry = next((e for e in replacement.requirements if e.key == key and e.operator == "In"), None)
@@ -119,7 +119,7 @@ def _asked(replacement: Replacement, key: str) -> tuple[str, ...] | None:
 
 
 def _is_custom(key: str) -> bool:
-    """Return whether a label is the user's own: those of a provider depend on the machine that comes, not on us."""
+    """Return whether a label is the user's own: a provider's labels depend on the launched machine."""
     domain = key.rpartition("/")[0]
     provided = domain.startswith("karpenter.") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
     return key not in WELL_KNOWN and not provided

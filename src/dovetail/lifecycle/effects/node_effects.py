@@ -36,7 +36,7 @@ def taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outcom
         return Done()
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: record}}}
     if not tainted:
-        # The time is what "longest in flight" is judged by (spec section 7).
+        # "Longest in flight" is judged by this time (spec section 7).
         ours = {
             "key": names.DISRUPTION_TAINT,
             "value": names.DISRUPTION_TAINT_VALUE,
@@ -48,14 +48,14 @@ def taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outcom
 
 
 def untaint(asked: UntaintNode, node: Tree | None, context: EffectContext) -> Outcome:
-    """Take the disruption taint and the record of the command off a node."""
+    """Remove the disruption taint and the record of the command from a node."""
     taints = listing(node, "spec", "taints")
     kept = [taint for taint in taints if not _is_ours(taint)]
     record = annotation(node, names.COMMAND)
     if node is None or (len(kept) == len(taints) and record is None):
         return Done()
     if record is not None and holder_of(node, context) not in ("", asked.command_id):
-        return Done()  # another command has taken the node since: its taint is not ours to remove
+        return Done()  # another command has taken the node since: leave its taint
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: None}}}
     if len(kept) < len(taints):
         tree["spec"] = {"taints": kept or None}
@@ -67,12 +67,12 @@ def _is_ours(taint: Tree) -> bool:
 
 
 def _clashes(taint: Tree) -> bool:
-    """Return whether a taint has our key and effect but another value: one of both can be on a node, not two."""
+    """Return whether a taint has the same key and effect but another value: a node can have only one of them."""
     return taint.get("key") == names.DISRUPTION_TAINT and taint.get("effect") == "NoSchedule" and not _is_ours(taint)
 
 
 def hold_patch(node: Tree) -> Tree | None:
-    """Return the patch that holds a node, or None if it is held or a person said do-not-disrupt (spec section 10)."""
+    """Return the patch that holds a node; None if it is held or a person set do-not-disrupt (spec section 10)."""
     if annotation(node, names.HOLD) is not None and annotation(node, names.DO_NOT_DISRUPT) == "true":
         return None
     if annotation(node, names.DO_NOT_DISRUPT) is not None and annotation(node, names.HOLD) is None:
@@ -81,14 +81,14 @@ def hold_patch(node: Tree) -> Tree | None:
 
 
 def release_patch(item: Tree) -> Tree | None:
-    """Return the patch that takes our hold off a node or claim, or None if it isn't ours."""
+    """Return the patch that removes Dovetail's hold from a node or claim; None if it has none."""
     if annotation(item, names.HOLD) is None:
         return None
     return {"metadata": {"annotations": {names.DO_NOT_DISRUPT: None, names.HOLD: None}}}
 
 
 def close_patch(node: Tree) -> Tree | None:
-    """Return the patch that puts the soft taint of steering on a node, or None if it is there (spec section 23)."""
+    """Return the patch that adds the soft taint of steering to a node; None if it is there (spec section 23)."""
     taints = listing(node, "spec", "taints")
     if any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
         return None
@@ -96,7 +96,7 @@ def close_patch(node: Tree) -> Tree | None:
 
 
 def open_patch(node: Tree) -> Tree | None:
-    """Return the patch that takes the soft taint of steering off a node, or None if it is not there."""
+    """Return the patch that removes the soft taint of steering from a node; None if it is not there."""
     taints = listing(node, "spec", "taints")
     kept = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
     return None if len(kept) == len(taints) else {"spec": {"taints": kept or None}}

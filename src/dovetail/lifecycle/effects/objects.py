@@ -1,8 +1,8 @@
-"""Carries out instructions on objects in memory, for worlds that are not an API server.
+"""Executes instructions on objects in memory, for worlds without an API server.
 
-`perform` reads, asks `effect`, writes, and starts again if a write conflicts; a world says how it reads and writes. The
-functions below turn typed objects into trees and back, so that such a world can keep typed objects. Sits in effects,
-above `effect`.
+`perform` reads, calls `effect`, writes, and starts again if a write conflicts; a world implements reading and writing.
+The functions below convert typed objects to trees and back, so that such a world can store typed objects. Sits in
+effects, above `effect`.
 """
 
 from typing import Final, Protocol, assert_never
@@ -34,15 +34,14 @@ class ConflictError(Exception):
 
 
 class RefusedError(Exception):
-    """The world says no to a write, for a reason that reading again does not change."""
+    """The world refuses a write for a reason that reading again does not change."""
 
     def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
+        self.failure, self.detail = failure, detail
 
 
 class Objects(Protocol):
-    """Where instructions are carried out."""
+    """Where instructions are executed."""
 
     def read(self, ref: Ref) -> Tree | None:
         """Return an object as JSON, or None."""
@@ -54,7 +53,7 @@ class Objects(Protocol):
 
 
 def perform(asked: ClusterInstruction, objects: Objects, context: EffectContext) -> Answer:
-    """Carry out an instruction and return the event that answers it."""
+    """Execute an instruction and return the resulting event."""
     detail = ""
     for _ in range(CONFLICT_TRIES):
         known: dict[Ref, Tree | None] = {}
@@ -71,7 +70,7 @@ def perform(asked: ClusterInstruction, objects: Objects, context: EffectContext)
                 except ConflictError as error:
                     detail = str(error)
                 except RefusedError as error:
-                    return InstructionFailed(id=asked.id, failure=error.failure, detail=str(error))
+                    return InstructionFailed(id=asked.id, failure=error.failure, detail=error.detail)
                 else:
                     return InstructionSucceeded(id=asked.id, uid=next(filter(None, uids), ""))
             case _:

@@ -45,7 +45,7 @@ def evict(asked: EvictPod, pod: Tree | None) -> Outcome:
 
 
 def surge(asked: SurgeDeployment, ref: Ref, item: Tree | None) -> Outcome:
-    """Begin the rolling update of a Deployment."""
+    """Start the rolling update of a Deployment."""
     if item is None:
         return Done()
     present = mapping(mapping(mapping(mapping(item, "spec"), "template"), "metadata"), "annotations")
@@ -63,13 +63,13 @@ def mark(asked: MarkPod, pod: Tree | None) -> Outcome:
     gone = pod is None or text(pod, "metadata", "uid") != asked.uid
     leaving = mapping(pod, "metadata").get("deletionTimestamp") is not None
     if pod is None or gone or leaving or annotation(pod, names.POD_DELETION_COST) is not None:
-        return Done()  # gone, going, marked already, or somebody else's value
+        return Done()  # gone, terminating, already marked, or a foreign value
     tree: Tree = {"metadata": {"annotations": dict.fromkeys(STEERING_MARKS, NEXT_VICTIM)}}
     return Writes(writes=(patch_of(pod_ref(asked.namespace, asked.name), pod, tree),))
 
 
 def unmark_patch(pod: Tree) -> Tree | None:
-    """Return the patch that takes our deletion cost off a pod, or None if there is none of ours."""
+    """Return the patch that removes Dovetail's deletion cost from a pod; None if it has none."""
     mark = annotation(pod, names.STEERING_MARK)
     if mark is None:
         return None

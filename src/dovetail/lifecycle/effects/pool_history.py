@@ -1,4 +1,4 @@
-"""Notes on a NodePool: the history of nodes that began to leave (spec section 13), and why it halts (section 17).
+"""Annotations of a NodePool: nodes that started leaving (spec section 13), and why it halts (section 17).
 
 Written before the first taint, so that a crash can only count too much. Pure; `effect` calls it.
 """
@@ -11,7 +11,7 @@ from dovetail.model.policies.reasons import Reason
 
 
 def pool_outcome(asked: NoteDisruption | ForgetDisruption | HaltPool, pool: Tree | None) -> Outcome:
-    """Return what to do with a pool's notes."""
+    """Return what to do with a pool's annotations."""
     if not isinstance(asked, HaltPool):
         return history_outcome(asked, pool)
     if pool is None or annotation(pool, HALTED) == asked.value:

@@ -1,4 +1,4 @@
-"""What instructions mean that tell people something: conditions of NodePools, and events."""
+"""What instructions that inform people mean: conditions of NodePools, and events."""
 
 from datetime import UTC
 from hashlib import sha256
@@ -42,7 +42,7 @@ def set_condition(asked: SetPoolCondition, pool: Tree | None, context: EffectCon
 
 
 def event_ref(asked: PublishEvent, context: EffectContext) -> Ref:
-    """Return the name of an event, made of its text and object: repeated within its hour, it is the same event."""
+    """Return the name of an event, derived from its text and object: repeated within the hour, it is the same event."""
     uid = context.uid_of(asked.kind, asked.name)
     digest = sha256("\x00".join((uid, asked.reason, asked.message)).encode()).hexdigest()[:16]
     name = f"{asked.name[:_EVENT_NAME_MAX].rstrip('-.')}.{digest}"
@@ -79,5 +79,5 @@ def publish(asked: PublishEvent, event: Tree | None, context: EffectContext) -> 
 
 
 def _fitting(words: str, bytes_max: int) -> str:
-    """Return safe text of at most so many bytes: the server counts bytes where people count characters."""
+    """Return safe text of a maximum number of bytes: the server counts bytes, not characters."""
     return safe(words, bytes_max).encode()[:bytes_max].decode(errors="ignore")

@@ -1,7 +1,7 @@
-"""The words in which an effect is told: what to read, what to write, done, failed.
+"""The possible results of an effect: what to read, what to write, done, failed.
 
 Objects are JSON trees as the API server shows them, since a write must not lose fields that Dovetail doesn't know.
-What a tree holds is input: the readers below never raise, whatever its shape. Sits at the bottom of effects.
+Trees are untrusted input: the readers below never raise, whatever the shape. Sits at the bottom of effects.
 """
 
 from collections.abc import Mapping
@@ -78,14 +78,14 @@ class Writes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Nothing is left to do. `uid` is that of the object that the instruction made before, if it makes one."""
+    """Nothing is left to do. `uid`: of the object that the instruction created before, if it creates one."""
 
     uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The instruction can't be carried out on the objects as they are."""
+    """The instruction can't be executed on the objects in their current state."""
 
     failure: Failure
     detail: str = ""

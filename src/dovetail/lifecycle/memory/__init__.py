@@ -1,1 +1,1 @@
-"""What the engine remembers of commands that ended and of pods that moved; all bounded, all forgotten by time."""
+"""What the engine remembers about ended commands and moved pods; bounded, and forgotten after some time."""

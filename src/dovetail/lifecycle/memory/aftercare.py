@@ -1,8 +1,8 @@
 """Aftercare: a roll that goes wrong stops by itself (spec section 17, `movedPodsReadyWithin`).
 
-Before a command's pods leave, the ready pods of their owners are counted. Once its nodes are gone, its pools start
-nothing voluntary until the owners have as many ready pods again, or as many as they want by now. If that takes longer
-than the pool allows, the pool halts: an annotation on it says why and outlives a restart, and is taken off when the
+Before a command's pods leave, the ready pods of their owners are counted. Once its nodes are gone, its pools start no
+voluntary disruption until the owners have as many ready pods again, or as many as they want by now. If that takes
+longer than the pool allows, the pool halts: an annotation on it says why, survives a restart, and is removed when the
 owners have recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
 """
 
@@ -24,7 +24,7 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True)
 class _Moved:
-    """What there was before a command; the deadlines of its pools are set when its nodes are gone."""
+    """The state before a command; the deadlines of its pools are set when its nodes are gone."""
 
     before: Before
     within: dict[str, int]
@@ -39,7 +39,7 @@ class _Moved:
 
 
 class Aftercare:
-    """Commands whose pods are looked after."""
+    """Commands whose moved pods are monitored."""
 
     def __init__(self) -> None:
         self._moved: dict[str, _Moved] = {}
@@ -47,13 +47,13 @@ class Aftercare:
         self._attempts = Attempts()
 
     def begin(self, run: Run, store: Store, limit_of: Callable[[str], int | None]) -> None:
-        """Note whose pods are about to move, if a pool of the command has a limit."""
+        """Record the owners of the pods about to move, if a pool of the command has a limit."""
         within = {pool: limit for pool in run.source_pools if (limit := limit_of(pool)) is not None}
         if within and run.id not in self._moved:
             self._moved[run.id] = _Moved(before=ready_on(run.nodes, store), within=within)
 
     def left(self, ident: str, elapsed: int) -> None:
-        """Start the deadlines: a command's nodes are gone, whatever is still to be tidied up."""
+        """Start the deadlines: a command's nodes are gone, even if cleanup is not finished."""
         moved = self._moved.get(ident)
         if moved is not None:
             moved.due = {pool: elapsed + limit for pool, limit in moved.within.items()}
@@ -63,11 +63,11 @@ class Aftercare:
         self._moved.pop(ident, None)
 
     def forget(self) -> None:
-        """Forget all: another process leads. What has halted is on the pools."""
+        """Forget everything: another process leads. Halts are recorded on the pools."""
         self._moved, self._attempts = {}, Attempts()
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
-        """Note an answer; False if it was not about a halt."""
+        """Record an answer; False if it was not about a halt."""
         return self._attempts.answer(event, elapsed)
 
     def next_at(self) -> int | None:
@@ -86,7 +86,7 @@ class Aftercare:
         return found
 
     def look(self, store: Store, elapsed: int, manages: Callable[[str], bool]) -> tuple[list[HaltPool], bool]:
-        """Return the halts to write or to take off, and whether somebody's pods have just become ready."""
+        """Return the halts to write or remove, and whether an owner's pods have just become ready."""
         orders, settled = self._recovered(store, manages), False
         self._look_at = elapsed + _LOOK_EVERY
         for ident, moved in tuple(self._moved.items()):
@@ -113,14 +113,14 @@ class Aftercare:
         return due, settled
 
     def _is_halted(self, pool: str, ident: str, store: Store, elapsed: int) -> bool:
-        """Return whether the annotation holds a pool now, or was written and taken off again before it was seen."""
+        """Return whether a pool is halted now, or was halted and resumed before it was seen."""
         found = store.get(NodePool, pool)
         if found is None or read_halt(found) is not None:
             return True
         return self._attempts.succeeded(ident) and self._attempts.due(ident, elapsed)
 
     def _recovered(self, store: Store, manages: Callable[[str], bool]) -> list[HaltPool]:
-        """Build the end of halts whose owners have as many ready pods as before."""
+        """Build the instructions that end halts whose owners have recovered."""
         orders = []
         for pool in store.node_pools():
             halt = read_halt(pool) if manages(pool.metadata.name) else None

@@ -1,8 +1,8 @@
-"""Have the pods of a cost command landed? Then the pause after it may end early (spec section 25).
+"""Detects when the pods of a cost command run again, so that the pause after it can end early (spec section 25).
 
-Before its pods leave, a command notes how many ready pods each of their owners has. They have landed when every owner
-has as many again, or as many as it wants by now, and none of its pods waits for a node. At least half a minute after
-the command's end; at most the stabilization window. Sits in lifecycle, below `engine`.
+Before its pods leave, a command records how many ready pods each of their owners has. They have landed when every owner
+has as many again, or as many as it wants by now, and none of its pods waits for a node. The pause lasts at least half a
+minute and at most the stabilization window. Sits in lifecycle, below `engine`.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LOOK_EVERY: Final = 5 * SECOND
 
 @dataclass(slots=True)
 class _Moved:
-    """What there was before a command; `due` is set at the command's end."""
+    """The state before a command; `due` is set at the command's end."""
 
     before: Before
     due: int | None = None
@@ -27,18 +27,18 @@ class _Moved:
 
 
 class Landing:
-    """Commands whose pods are on their way."""
+    """Commands whose pods have not landed yet."""
 
     def __init__(self) -> None:
         self._moved: dict[str, _Moved] = {}
         self._look_at = 0
 
     def begin(self, run: Run, store: Store) -> None:
-        """Note whose pods are about to move, and how many of them are ready."""
+        """Record the owners of the pods about to move, and how many of their pods are ready."""
         self._moved[run.id] = _Moved(before=ready_on(run.nodes, store))
 
     def end(self, ident: str, elapsed: int, window: int) -> None:
-        """Note a command's end: from now on its pods are looked after, for as long as the window."""
+        """Record a command's end: from now on its pods are monitored, for as long as the window."""
         moved = self._moved.get(ident)
         if moved is not None:
             moved.due, moved.until = elapsed + LEAST, elapsed + window
@@ -57,7 +57,7 @@ class Landing:
         return min(times, default=None)
 
     def look(self, store: Store, elapsed: int) -> bool:
-        """Return whether the last command has just landed: nobody's pods are on their way any more."""
+        """Return whether the last command has just landed: all pods have landed."""
         at = self.next_at()
         if at is None or elapsed < at:
             return False

@@ -1,9 +1,9 @@
-"""What commands promised, and what came of it within an hour: money saved, nodes opened again, pods moved again.
+"""What commands promised, and the result within an hour: money saved, nodes opened again, pods moved again.
 
-A command that saves money promises dollars per hour. Nodes that a provisioner opens in its pools within the hour after
-its end take of that what they cost, from then on: each counts for the last command of its pool that still has something
-to lose. Pods that came for moved ones and are moved by another command within the hour were moved again. In memory and
-bounded; a restart forgets. Nothing is decided by it. Sits in lifecycle, below `engine`; the live view keeps one too.
+A command that saves money promises dollars per hour. The price of each node that a provisioner opens in its pools
+within the hour after its end is subtracted, from the last command of that pool that still has savings left. Successors
+of moved pods that another command moves within the hour count as moved again. In memory and bounded; a restart forgets
+it. No decision uses it. Sits in lifecycle, below `engine`; the live view keeps one too.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class Mover:
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """A command. `owners`: of how many pods of each owner it is not known yet that they were moved again."""
+    """A command. `owners`: how many pods of each owner have not been moved again so far."""
 
     action: Action
     pools: tuple[str, ...]
@@ -65,7 +65,7 @@ class Outcomes:
         movers: Iterable[Mover],
         now: datetime,
     ) -> None:
-        """Note a command whose pods are about to leave; `promised`: dollars per hour."""
+        """Record a command whose pods are about to leave; `promised`: dollars per hour."""
         if action not in SAVING or ident in self._watched:
             return
         owners: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Outcomes:
             del self._watched[next(iter(self._watched))]
 
     def _blame(self, mover: Mover) -> None:
-        """Count a pod as moved again by the last command that moved one of its owner's, if it came since."""
+        """Count a pod as moved again for the last command that moved a pod of its owner, if it is newer than that."""
         for watched in reversed(self._watched.values()):
             if watched.owners.get(mover.owner) and mover.created is not None and mover.created >= watched.began:
                 watched.owners[mover.owner] -= 1
@@ -89,7 +89,7 @@ class Outcomes:
                 return
 
     def end(self, ident: str, elapsed: int, *, well: bool, promised: float | None = None) -> None:
-        """Note a command's end: its hour begins; one that was undone promised nothing. `promised`: known only now."""
+        """Record a command's end: its hour starts; a rolled-back one promised nothing. `promised`: known only now."""
         watched = self._watched.get(ident)
         if watched is None:
             return
@@ -102,16 +102,16 @@ class Outcomes:
             watched.promised = promised
 
     def came(self, claim: str) -> None:
-        """Note a NodeClaim that a provisioner has just made; what it costs is known once it is launched."""
+        """Record a NodeClaim that a provisioner has just created; its price is known once it is launched."""
         if self._watched:
             self._coming[claim] = None
 
     def is_coming(self, claim: str) -> bool:
-        """Return whether a NodeClaim came a moment ago and its price is not known yet."""
+        """Return whether a NodeClaim is new and its price not known yet."""
         return claim in self._coming
 
     def opened(self, claim: str, pool: str, price: float, elapsed: int) -> None:
-        """Note what a new NodeClaim costs per hour: the last command of its pool that has something to lose loses."""
+        """Record the price of a new NodeClaim: subtract it from the last command of its pool with savings left."""
         self._coming.pop(claim, None)
         for watched in reversed(self._watched.values()):
             if pool in watched.pools and watched.left > 0:
@@ -121,11 +121,11 @@ class Outcomes:
                 return
 
     def gone(self, claim: str) -> None:
-        """Forget a NodeClaim that went before its price was known."""
+        """Forget a NodeClaim that was removed before its price was known."""
         self._coming.pop(claim, None)
 
     def due(self, elapsed: int) -> list[CommandOutcome]:
-        """Return what came of the commands whose hour is over, and forget them."""
+        """Return the outcomes of the commands whose hour is over, and forget them."""
         over = [
             ident for ident, watched in self._watched.items()
             if watched.ended is not None and elapsed >= watched.ended + HOUR

@@ -1,9 +1,9 @@
-"""What the engine remembers of commands that ended: who must wait, and until when.
+"""What must wait after ended commands, and until when.
 
-Three memories, all bounded and all forgotten by time: pools whose replacements keep failing back off, twice as long
-each time; cost actions wait for the stabilization window of the kind that finished last (spec section 9;
-lifecycle-controller, LifecycleAction Tunables); a replacement stays nominated a little after its command has ended,
-until its pods have come. Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `run`.
+Three bounded memories that expire: pools whose replacements keep failing back off, twice as long each time; cost
+actions wait for the stabilization window of the kind that finished last (spec section 9; lifecycle-controller,
+LifecycleAction Tunables); a replacement stays nominated a little after its command has ended, until its pods have
+arrived. Times are nanoseconds of the engine's own clock. Sits in lifecycle, above `commands`.
 """
 
 from typing import Final
@@ -28,12 +28,12 @@ class BackOff:
         self.until: dict[str, int] = {}
 
     def failed(self, pool: str, elapsed: int, first: int | None = None) -> int | None:
-        """Note that something failed; gives the pause, or None where the pool already waits for an earlier one.
+        """Record a failure; return the pause, or None if the pool already waits for an earlier one.
 
-        `first`: how long the first of several pauses is, where that is not the usual time.
+        `first`: the length of the first pause, if it is not the usual one.
         """
-        if self.until.get(pool, -1) > elapsed:
-            return None  # several commands side by side fail together: one wave, one step
+        if self.until.get(pool, 0) > elapsed:
+            return None  # concurrent commands that fail together count as one failure
         count = self._failures.get(pool, 0) + 1
         self._failures[pool] = count
         pause = min((self._first if first is None else first) << min(count - 1, 16), self._longest)
@@ -41,7 +41,7 @@ class BackOff:
         return pause
 
     def succeeded(self, pool: str) -> None:
-        """Note that it went well: the pool is like any other again."""
+        """Record a success: the pool no longer backs off."""
         self._failures.pop(pool, None)
         self.until.pop(pool, None)
 
@@ -50,7 +50,7 @@ class BackOff:
         return self._failures.get(pool, 0)
 
     def expire(self, elapsed: int) -> bool:
-        """Drop the waits that are over; True where there was one."""
+        """Drop the waits that are over; True if there was one."""
         over = [pool for pool, until in self.until.items() if until <= elapsed]
         for pool in over:
             del self.until[pool]
@@ -80,10 +80,10 @@ COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def loop_pause(run: Run, poll: int) -> int:
-    """Return how long Karpenter's loop rests after a validation (profile `karpenter-1.15`).
+    """Return how long Karpenter's loop pauses after a validation (profile `karpenter-1.15`).
 
-    After a deletion it looks again at once, after a launch when it next asks whether that is known, a second later. A
-    refused command leaves the turn to the methods after its own; after the last method the poll interval passes.
+    After a deletion it continues at once, after a launch a second later, when it next checks for it. After a refused
+    command the later methods run; after the last method it waits for the poll interval.
     """
     if run.verdict is Signal.VALIDATED:
         return SECOND if run.replacements else 0
@@ -91,11 +91,11 @@ def loop_pause(run: Run, poll: int) -> int:
 
 
 class Pacing:
-    """All of it together. Outlives a loss of leadership: what was true of the cluster before still is.
+    """All of these memories. Survives a loss of leadership: they describe the cluster, not the leader.
 
     `ended`: commands whose marks may still be seen for a moment. `settling`: until when no cost action starts, by the
     method that finished. `lingering`: replacements still nominated. `launches`: pools whose replacements fail.
-    `refusals`: pools on which the API server refuses our own writes.
+    `refusals`: pools on which the API server refuses Dovetail's writes.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Pacing:
         return (self.ended, self.settling, self.lingering, self.launches.until, self.refusals.until)
 
     def expire(self, elapsed: int) -> bool:
-        """Drop what time has ended; True where there was something."""
+        """Drop what has expired; True if there was something."""
         dropped = False
         for memory in self._memories():
             for key in [key for key, until in memory.items() if until <= elapsed]:
@@ -128,13 +128,13 @@ class Pacing:
         return latest if latest > elapsed else None
 
     def settles_by(self, elapsed: int) -> str:
-        """Return what they wait for, in a few words; empty where nothing has to wait."""
+        """Return what cost actions wait for, in a few words; empty if they don't wait."""
         if self.settles_at(elapsed) is None:
             return ""
         return self._ended_in.get(max(self.settling, key=lambda method: (self.settling[method], method)), "")
 
     def finished(self, method: Method, windows: Stabilization, elapsed: int, pools: tuple[str, ...] = ()) -> None:
-        """Note that an action ended well, in these pools. Cost actions of all pools wait for it.
+        """Record that an action in these pools succeeded. Cost actions of all pools wait for it.
 
         Design: lifecycle-controller.
         """

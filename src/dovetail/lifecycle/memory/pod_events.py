@@ -1,8 +1,8 @@
-"""When pods last came to or left each node, as Dovetail itself saw it.
+"""The last pod event of each node, as Dovetail itself saw it.
 
 Karpenter writes the last pod event into the NodeClaim, but can miss one; the timers of a node count from the later of
-both (spec section 2). Only what happens after the first complete view counts: a pod that is merely listed is no event.
-Times are of the engine's own clock, so that a wall clock that is set neither ends a wait nor stretches it. Decides
+both (spec section 2). Only what happens after the first complete view counts: a pod in the initial list is not an
+event. Times are of the engine's own clock, so that changing the wall clock neither ends nor extends a wait. Decides
 nothing. Sits in lifecycle, below `engine`.
 """
 
@@ -21,7 +21,7 @@ class PodEvents:
         self._told: tuple[datetime, dict[str, datetime]] | None = None
 
     def note(self, old: Pod | None, new: Pod | None, elapsed: int) -> None:
-        """Compare a pod with what was known of it: coming, ending, beginning to terminate and vanishing count."""
+        """Compare a pod with its last state: arriving, ending, starting to terminate and vanishing count."""
         for node in event_nodes(old, new):
             self._at[node] = elapsed
             self._told = None
@@ -32,7 +32,7 @@ class PodEvents:
             self._told = None
 
     def times(self, now: datetime, elapsed: int) -> Mapping[str, datetime]:
-        """Return the last event of every node, by name, as times of the wall; the same mapping while it holds."""
+        """Return the last event of every node, by name, in wall-clock time; the same object while nothing changed."""
         zero = now - timedelta(microseconds=elapsed // 1000)
         if self._told is None or self._told[0] != zero:
             found = {node: zero + timedelta(microseconds=at // 1000) for node, at in self._at.items()}

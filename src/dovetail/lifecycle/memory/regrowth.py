@@ -1,13 +1,13 @@
-"""Did a cost action hold? A node that comes back for the very pods that were moved says no.
+"""Detects cost actions that were undone: a new node was opened for the pods that were moved.
 
-The plan packs pods tightly, the scheduler of the cluster spreads them: now and then a moved pod finds no place after
-all, a node is opened for it, and the next round would take that node away again, for ever. So every cost action is
-looked at a minute after its end: where NodeClaims that nobody here asked for have come and carry pods of the moved
-ones' owners, the pools wait before they try another cost action, twice as long each time. Other methods and other
-pools don't wait. Not for the profile `karpenter-1.15`. Sits in lifecycle, below `engine`.
+The plan packs pods tightly, but the cluster's scheduler spreads them. Sometimes a moved pod finds no place, a node is
+opened for it, and the next round would remove that node again, for ever. So every cost action is checked a minute after
+its end: if there are new NodeClaims of another controller with pods of the moved pods' owners, the pools wait before
+they try another cost action, twice as long each time. Other methods and other pools don't wait. Not for the profile
+`karpenter-1.15`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,25 +38,28 @@ class _Watched:
 
 
 class Regrowth:
-    """Cost actions under watch, and the pools that wait because the last one did not hold."""
+    """Cost actions to check, and the pools that wait because the last one was undone."""
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
+        self._old: dict[str, None] = {}
+        """NodeClaims that all of the watched know; most are."""
         self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
     def begin(self, run: Run, store: Store) -> None:
-        """Remember whose pods are about to move, and which NodeClaims are there before."""
+        """Record the owners of the pods about to move, and the existing NodeClaims."""
         owners: dict[str, None] = {}
         for node in run.nodes:
             for pod in store.pods_on(node):
                 owners |= dict.fromkeys(owners_of(pod))
         known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
+        self._old = {name: None for name in known if name in self._old} if self._watched else known
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
         promised = 0 if run.command is None else run.command.savings
         self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known, promised=promised)
 
     def end(self, run: Run, elapsed: int, *, well: bool) -> None:
-        """Note the end of a cost action; one that was undone moved nothing."""
+        """Record the end of a cost action; one that was rolled back moved nothing."""
         watched = self._watched.get(run.id)
         if watched is None:
             return
@@ -66,7 +69,7 @@ class Regrowth:
             del self._watched[run.id]
 
     def forget(self) -> None:
-        """Drop what is under watch: another process leads."""
+        """Forget the actions to check: another process leads."""
         self._watched = {}
 
     def next_at(self) -> int | None:
@@ -74,10 +77,11 @@ class Regrowth:
         return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
 
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
-        """Return the pools that try no cost action now, and until when: those that wait, those under suspicion."""
+        """Return the pools that try no cost action now, and until when: waiting ones, and those being checked."""
         held: dict[str, int] = {}
+        news = _News.of(self._old, store) if self._watched else _NO_NEWS
         for watched in self._watched.values():
-            if _back_for(watched, store):
+            if _back_for(watched, store, news):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
                 held |= dict.fromkeys(watched.pools, until)
         return {**held, **self.waits.active(elapsed)}
@@ -85,14 +89,14 @@ class Regrowth:
     def judge(
         self, store: Store, elapsed: int, price_of: Callable[[NodeClaim], Money | None] | None = None
     ) -> list[tuple[str, int]]:
-        """Look at what is due; gives the pools that must wait from now on, and for how long.
+        """Check the actions that are due; return the pools that must wait from now on, and for how long.
 
         `price_of`: the first wait is as long as the share of the savings that the new nodes cost.
         """
         waits = []
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
-            back = _back_for(watched, store)
+            back = _back_for(watched, store, _News.of(self._old, store))
             first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
                 pause = self.waits.failed(pool, elapsed, first) if back else None
@@ -103,20 +107,38 @@ class Regrowth:
         return waits
 
 
-def _back_for(watched: _Watched, store: Store) -> list[NodeClaim]:
-    """Return the new NodeClaims of other controllers that carry, or wait for, pods of the moved pods' owners."""
-    fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
-    waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in owners_of(pod))
+@dataclass(frozen=True, slots=True)
+class _News:
+    """The NodeClaims of other controllers that some of the watched may not know, and the owners of pods that wait."""
+
+    claims: tuple[NodeClaim, ...]
+    waiting: frozenset[str]
+
+    @classmethod
+    def of(cls, old: Container[str], store: Store) -> "_News":
+        """Return what is new among all NodeClaims, but for old ones, which all of the watched know."""
+        new = [claim for claim in store.node_claims() if claim.metadata.name not in old and not is_ours(claim)]
+        waiting = frozenset(owner for pod in store.pending_pods() for owner in owners_of(pod))
+        return cls(tuple(new), waiting)
+
+
+_NO_NEWS: Final = _News((), frozenset())
+
+
+def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
+    """Return the new NodeClaims of other controllers that have, or wait for, pods of the moved pods' owners."""
+    waiting = not news.waiting.isdisjoint(watched.owners)
     return [
         claim
-        for claim in fresh
+        for claim in news.claims
+        if claim.metadata.name not in watched.known
         if (waiting and not claim.status.node_name)
         or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in owners_of(pod))
     ]
 
 
 def _wait_for(back: list[NodeClaim], promised: Money, price_of: Callable[[NodeClaim], Money | None]) -> int:
-    """Return the first wait: all of it where nothing was saved, or nobody knows what came back costs."""
+    """Return the first wait: the full one if nothing was saved, or if the new nodes have no known price."""
     prices = [price_of(claim) for claim in back]
     lost = sum(price for price in prices if price is not None)
     if None in prices or lost >= promised:
@@ -125,5 +147,5 @@ def _wait_for(back: list[NodeClaim], promised: Money, price_of: Callable[[NodeCl
 
 
 def is_ours(claim: NodeClaim) -> bool:
-    """Return whether a command of ours launched it: it was held from the start."""
+    """Return whether a command of Dovetail launched it: it was held from the start."""
     return names.HOLD in claim.metadata.annotations or names.COMMAND in claim.metadata.annotations

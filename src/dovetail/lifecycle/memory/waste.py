@@ -1,8 +1,8 @@
 """What nodes have wasted, kept from round to round (spec section 22). In memory: a restart only delays.
 
-A node's waste is the integral over time of what its going would have saved, as the rounds saw it: between two rounds
-the lesser of what both said. It is lost when a round finds that the node could not go, and kept while nobody looks.
-Sits in lifecycle, below `engine`.
+A node's waste is the integral over time of what removing it would have saved, as computed by the rounds; between two
+rounds the smaller value counts. It is reset when a round finds that the node could not go, and kept while no round
+checks. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class WasteBook:
         return dict(self._wasted)
 
     def update(self, could_save: Mapping[str, Money | None], store: Store, now: datetime) -> None:
-        """Take in what a round found."""
+        """Add the result of a round."""
         for name, rate in could_save.items():
             if rate is None:
                 self._wasted.pop(name, None)
@@ -46,6 +46,6 @@ class WasteBook:
 
 
 def _grown(old: Wasted, rate: Money, now: datetime) -> Money:
-    """Return what is wasted by now: at the lesser of both rates, and not for a time that nobody saw."""
+    """Return the waste by now: at the smaller of both rates, and not for a time without rounds."""
     until = min(now, old.at + UNSEEN_MAX)
     return Wasted(amount=old.amount, rate=min(old.rate, rate), at=old.at).by(until)

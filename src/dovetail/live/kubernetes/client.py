@@ -1,18 +1,18 @@
-"""A thin HTTP client for the Kubernetes API: requests with honest errors, paged lists, watch streams.
+"""A thin HTTP client for the Kubernetes API: requests with precise errors, paged lists, watch streams.
 
 Retries only what is safe to repeat (throttling, a server that restarts, a broken connection on a read). Anything else
-comes back as an `ApiError` with the server's own reason. What a server or a proxy sends is input: an answer that is not
-what was asked for is a `MalformedError`, counted, and retried like a broken connection. A write with a fence asks it
-before every attempt, as late as possible. Callers get bytes that are known to be a JSON object.
+is raised as an `ApiError` with the server's own reason. What a server or a proxy sends is untrusted: an unexpected
+response is a `MalformedError`, counted, and retried like a broken connection. A write with a fence checks it before
+every attempt, as late as possible. Callers get bytes that are known to be a JSON object.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -30,14 +30,15 @@ _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
 _RETRY_AFTER_MOST: Final = 30.0
 _REFUSAL_BYTES_MAX: Final = 64 << 10
-QUIET_SECONDS: Final = 30.0  # a watch that says nothing for so long may be dead: it is opened anew
-_LINE_BYTES_MAX: Final = 64 << 20  # no object is that big: a line without an end must not fill the memory
+QUIET_SECONDS: Final = 30.0  # a watch that is silent for this long may be dead: it is opened again
+_LINE_BYTES_MAX: Final = 64 << 20  # no object is this big: an endless line must not fill the memory
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 Fence = Callable[[], bool]
+T = TypeVar("T")
 
 
 class ApiError(Exception):
-    """The server said no. `status` is HTTP's, `reason` is Kubernetes' own word for it."""
+    """The server refused. `status` is the HTTP status, `reason` is Kubernetes' own."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
@@ -45,11 +46,11 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after = 0.0  # seconds, as the server asked
-        self.renewed = False  # the token was refused, and another one can be had
+        self.renewed = False  # the token was refused, and another one is available
 
 
 class MalformedError(UnreachableError):
-    """An answer that is not what was asked for: a proxy's page, a body that was cut, an object of another shape."""
+    """An unexpected response: a proxy's page, a truncated body, an object of another shape."""
 
 
 class FencedError(UnreachableError):
@@ -57,7 +58,7 @@ class FencedError(UnreachableError):
 
 
 class QuietError(UnreachableError):
-    """A watch said nothing for a while: nothing has changed, or it is dead. Opened anew, it tells."""
+    """A watch was silent for a while: nothing has changed, or it is dead. Opening it again shows which."""
 
 
 class _Status(msgspec.Struct):
@@ -75,7 +76,7 @@ class _ListMeta(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Page(msgspec.Struct):
-    """A list has both: an answer without them is something else, and must not read as "nothing is there"."""
+    """A list has both: a response without them is something else, and must not count as an empty list."""
 
     metadata: _ListMeta
     items: list[msgspec.Raw] | None
@@ -91,7 +92,7 @@ class ListResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """One HTTP request, whoever sends it."""
+    """One HTTP request."""
 
     method: str
     path: str
@@ -150,8 +151,8 @@ class ApiClient:
     ) -> bytes:
         """Return the body of the answer, a JSON object.
 
-        Writes are sent once unless the server did nothing and said so (429, old token). With a `fence`, no attempt is
-        sent once it says no: a retry may come long after the first attempt, in another leader's time.
+        Writes are sent once unless the server reports that it did nothing (429, old token). With a `fence`, no attempt
+        is sent once it refuses: a retry may come long after the first attempt, when another process leads.
         """
         request = _Request(
             method=method,
@@ -200,36 +201,58 @@ class ApiClient:
         return min(most, 0.25 * 2.0**attempt) * (0.5 + self._jitter.random() / 2)
 
     async def pages(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[ListResponse]:
-        """Yield a collection page by page, so that no list is in memory as a whole; 410 if a page came too late."""
-        token = ""
-        while True:
-            query = {"limit": str(PAGE_SIZE), **(params or {})}
-            if token:
-                query["continue"] = token
-            answer = await self.request("GET", path, params=query)
-            try:
-                page = msgspec.json.decode(answer, type=_Page)
-            except UNREADABLE as error:
-                raise self.malformed(path, f"no list: {_reason(error)}") from None
-            token = page.metadata.continue_
-            yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
-            if not token:
-                return
+        """Yield a collection page by page, so that no list is in memory as a whole; 410 if a page came too late.
+
+        The next page is requested before this one is yielded: the server builds it while the caller reads.
+        """
+        coming: asyncio.Task[_Page] | None = asyncio.create_task(self._page(path, params or {}, ""))
+        try:
+            while coming is not None:
+                page = await coming
+                token = page.metadata.continue_
+                coming = asyncio.create_task(self._page(path, params or {}, token)) if token else None
+                await asyncio.sleep(0)  # lets it go out: the caller may not let go of the loop until it is through
+                yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
+        finally:
+            if coming is not None:  # the caller wants no more, or has failed
+                coming.cancel()
+                with contextlib.suppress(asyncio.CancelledError, ApiError, UnreachableError):
+                    await coming
+
+    async def _page(self, path: str, params: Mapping[str, str], token: str) -> _Page:
+        query = {"limit": str(PAGE_SIZE), **params, **({"continue": token} if token else {})}
+        answer = await self.request("GET", path, params=query)
+        try:
+            return msgspec.json.decode(answer, type=_Page)
+        except UNREADABLE as error:
+            raise self.malformed(path, f"no list: {_reason(error)}") from None
 
     async def list_all(self, path: str, params: Mapping[str, str] | None = None) -> ListResponse:
-        """Return every item of a collection; starts over where a page's continuation has grown too old."""
+        """Return every item of a collection; start over if a page's continuation has expired."""
+        version = ""
+
+        def kept(page: ListResponse) -> tuple[msgspec.Raw, ...]:
+            nonlocal version
+            version = page.resource_version
+            return page.items
+
+        items = await self.list_decoded(path, kept, params)
+        return ListResponse(items=tuple(items), resource_version=version)
+
+    async def list_decoded(
+        self, path: str, decoded: Callable[[ListResponse], Iterable[T]], params: Mapping[str, str] | None = None
+    ) -> list[T]:
+        """Return what `decoded` returns for each page of a collection; start over as `list_all` does."""
         for attempt in range(1, _TRIES + 1):
-            items: list[msgspec.Raw] = []
-            version = ""
+            found: list[T] = []
             try:
                 async for page in self.pages(path, params):
-                    items.extend(page.items)
-                    version = page.resource_version
+                    found.extend(decoded(page))
             except ApiError as error:
                 if error.status != 410 or attempt == _TRIES:
                     raise
             else:
-                return ListResponse(items=tuple(items), resource_version=version)
+                return found
         raise AssertionError("the loop returns or raises")
 
     async def watch_lines(
@@ -243,8 +266,8 @@ class ApiClient:
     ) -> AsyncIterator[bytes]:
         """Yield the lines of a watch from that version on, bookmarks included, until the server or the network ends it.
 
-        Raises QuietError where nothing comes for `quiet_seconds`. `opened` is called once the server has accepted the
-        watch: what has changed since the version follows at once.
+        Raises QuietError if nothing comes for `quiet_seconds`. `opened` is called once the server has accepted the
+        watch; changes since the version follow at once.
         """
         query = {
             "watch": "1",
@@ -332,7 +355,7 @@ class ApiClient:
 
 
 def _fencing() -> aiohttp.TraceConfig:
-    """Build what asks a request's fence at the last moment: the connection stands, the headers are about to go out."""
+    """Build the hook that checks a request's fence at the last moment, when the headers are about to be sent."""
 
     async def ask(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
         if context.trace_request_ctx is not None and not context.trace_request_ctx():

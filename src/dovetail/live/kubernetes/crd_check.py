@@ -1,7 +1,7 @@
-"""Looks at the NodePool CRD on the server: whether we know its version, and whether it has our fields.
+"""Checks the NodePool CRD on the server: whether its version is known, and whether it has Dovetail's fields.
 
-A Karpenter upgrade may put Karpenter's own CRD back; then the fields of `spec.disruption` that only we know are gone
-from the objects, while the annotation form goes on working. An unknown version means observe only.
+A Karpenter upgrade may restore Karpenter's own CRD; then the fields of `spec.disruption` that only Dovetail has are
+gone from the objects, while the annotation keeps working. With an unknown version Dovetail only observes.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NAME: Final = "nodepools.karpenter.sh"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrdState:
-    """What was found: `known` allows acting, `missing` are our fields that the CRD lacks; `note` says it in words."""
+    """The result: `known` allows acting, `missing` are Dovetail's fields that the CRD lacks; `note` is for people."""
 
     known: bool
     missing: tuple[str, ...]
@@ -27,7 +27,7 @@ class CrdState:
 
 
 async def look_at_crd(client: ApiClient) -> CrdState:
-    """Read the CRD; without permission to do so the objects themselves have to do."""
+    """Read the CRD; without permission, rely on the objects themselves."""
     path = CRD.path(NAME)
     try:
         tree = msgspec.json.decode(await client.request("GET", path))
@@ -47,14 +47,14 @@ async def look_at_crd(client: ApiClient) -> CrdState:
 
 
 def _is_crd(tree: Any) -> bool:
-    """Return whether an answer is a CRD at all: what it serves may be anything, what a proxy says may not."""
+    """Return whether a response is a CRD at all, not a proxy's page."""
     spec = tree.get("spec") if isinstance(tree, dict) else None
     versions = spec.get("versions") if isinstance(spec, dict) else None
     return isinstance(versions, list) and all(isinstance(each, dict) and each.get("name") for each in versions)
 
 
 def judge_crd(tree: dict[str, Any]) -> CrdState:
-    """Return what a CRD's versions and fields mean for us."""
+    """Return what a CRD's versions and fields mean for Dovetail."""
     versions = {version["name"]: version for version in tree["spec"]["versions"] if version.get("served")}
     if "v1" not in versions:
         served = ", ".join(sorted(versions)) or "none"

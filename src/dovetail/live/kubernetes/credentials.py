@@ -1,7 +1,7 @@
-"""How to reach an API server and who we are there: kubeconfig files, exec plugins, in-cluster service accounts.
+"""How to reach an API server and with which identity: kubeconfig files, exec plugins, in-cluster service accounts.
 
-Gives a `Connection`: address, TLS context (always verifying, unless the kubeconfig says otherwise in so many words)
-and a source of bearer tokens that renews them. Tokens live in memory only and never reach a log or an error message.
+Returns a `Connection`: address, TLS context (always verifying, unless the kubeconfig explicitly disables that) and a
+source of bearer tokens that renews them. Tokens live in memory only and never reach a log or an error message.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class CredentialsError(UnreachableError):
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """Where the API server is and how to speak to it. `headers`: whom to act as, where the kubeconfig says so."""
+    """Where the API server is and how to talk to it. `headers`: impersonation, if the kubeconfig has it."""
 
     server: str
     ssl_context: ssl.SSLContext | None
@@ -65,7 +65,7 @@ class TokenSource:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def token(self) -> str:
-        """Return the token to use now, or nothing where the client certificate speaks for us."""
+        """Return the token to use now, or nothing if a client certificate is used."""
         if self.file is None and self.plugin is None:
             return self.fixed
         if time.monotonic() < self._until:
@@ -102,7 +102,7 @@ class TokenSource:
                 _load_pair(self.ssl_context, str(certificate).encode(), str(key).encode())
 
     def _read_file(self, file: Path) -> None:
-        """Read the file's token; where it can't be read just now, the one that was read last goes on."""
+        """Read the file's token; if it can't be read just now, keep the last one."""
         try:
             token = file.read_text().strip()
             problem = "" if _is_token(token) else "it holds no token"
@@ -281,7 +281,7 @@ class Plugin:
         return str(self.folder / given) if "/" in given else given
 
     async def run(self) -> dict[str, Any]:
-        """Run it; gives the status of the ExecCredential that it printed."""
+        """Run it and return the status of the ExecCredential that it printed."""
         command = self.command
         try:
             process = await asyncio.create_subprocess_exec(
@@ -326,9 +326,9 @@ class Plugin:
 
 
 def _seconds_left(expiry: object) -> float:
-    """Return how long a plugin's token may be used: until a minute before it ends; a day where it doesn't say.
+    """Return how long a plugin's token may be used: until a minute before it expires; a day if it doesn't say.
 
-    Never less than a few seconds: by a clock that is wrong every token looks old, and the server is the judge.
+    Never less than a few seconds: with a wrong local clock every token looks expired, and the server decides.
     """
     if not isinstance(expiry, str):
         return 86400.0
@@ -340,6 +340,6 @@ def _seconds_left(expiry: object) -> float:
 
 
 def _last_words(err: bytes) -> str:
-    """Return what a plugin wrote to its standard error, at the end of a sentence: that is where it says what to do."""
+    """Return what a plugin wrote to its standard error, as the end of a sentence: it usually says what to do."""
     lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
     return f"; it says: {safe(' / '.join(lines[-_WORDS_MAX:]), 500)}" if lines else ""

@@ -1,10 +1,10 @@
 """Leader election on a Lease, as client-go does it: one process acts, the others watch and wait.
 
 A leader that could not renew for `renew_deadline` steps down before `lease_duration` lets another one in. Time is
-judged by this machine's own clocks against changes that it saw itself, so that clocks that differ by an hour change
-nothing. `may_act` is asked before every attempt to write: a process that was stopped for a while is no leader when it
-wakes, whatever it believed before. A leader renews with a single call, and begins the next renewal `retry_period` after
-the last one began: a server that takes seconds to answer makes leading slow, not impossible.
+measured with this machine's own clocks from changes that it saw itself, so clock skew is harmless. `may_act` is called
+before every attempt to write: a process that was stopped for a while is no longer the leader when it continues. A
+leader renews with a single call, and starts the next renewal `retry_period` after the last one started: a server that
+takes seconds to answer makes leading slow, not impossible.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class LeaderElection:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether it has tried lately: to renew, or to become the leader."""
+        """Return whether it has recently tried to renew or to become the leader."""
         return clocks.steady() - self._beat < _ALIVE_SECONDS + 2 * self.renew_deadline
 
     async def run(self) -> None:
@@ -114,7 +114,7 @@ class LeaderElection:
             return None
         except ApiError as error:
             self._version = ""
-            # A conflict means that another candidate wrote between our read and our write: read again next time.
+            # A conflict means that another candidate wrote between the read and the write: read again next time.
             if error.status == 403:
                 rule = LEASE.rule("get, create, patch")
                 self._warn(f"not allowed to use Leases in namespace {self.namespace}: add {rule} to our role there")
@@ -154,7 +154,7 @@ class LeaderElection:
         return True
 
     async def _renew(self) -> bool:
-        """Renew with one call, on the version that the last one left. False: somebody wrote meanwhile; read first."""
+        """Renew with one call, on the last renewal's version. False: another process wrote meanwhile; read first."""
         mine = self._mine(_LeaseSpec(holder_identity=self.identity))
         try:
             await self._write(self._version, mine)
@@ -197,7 +197,7 @@ class LeaderElection:
         return spec
 
     async def _release(self) -> None:
-        """Return the Lease back on an orderly stop, so that the next leader need not wait."""
+        """Release the Lease on an orderly stop, so that the next leader need not wait."""
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 lease = await self._read()

@@ -1,7 +1,7 @@
-"""What can be learnt of Karpenter and of the server at the start: versions, and how Karpenter was started.
+"""What can be found out about Karpenter and the server at the start: versions, and how Karpenter was started.
 
-Reading Karpenter's Deployment needs a right of its own (opt-in in the chart); without it the settings and conditions on
-objects have to do. Decides nothing. Sits in live.
+Reading Karpenter's Deployment needs an extra permission (opt-in in the chart); without it Dovetail relies on the
+settings and on conditions of objects. Decides nothing. Sits in live.
 """
 
 import asyncio
@@ -70,11 +70,11 @@ class Neighbour:
         self.note = version_note("Karpenter", version) if isinstance(version, str) else ""
 
     def merged(self, settings: Settings) -> Settings:
-        """Return settings with what the Deployment says, where they say nothing themselves."""
+        """Return settings completed with what the Deployment says."""
         return replace(settings, karpenter=settings.karpenter.over(self.found))
 
     def background_task(self, read: Callable[[], Settings]) -> "Callable[[Controller], Awaitable[None]]":
-        """Return a task that looks again and again: an upgrade may change Karpenter's gates while we run."""
+        """Return a task that checks periodically: an upgrade may change Karpenter's gates."""
 
         async def neighbour(controller: "Controller") -> None:
             while True:

@@ -1,4 +1,4 @@
-"""Which kinds the live shell reads, where the API server keeps them, and what happens without them.
+"""Which kinds the live shell reads, their paths on the API server, and what happens without them.
 
 A kind that decisions can't do without is essential: a missing permission stops with the rule to add. The others degrade
 with a warning that says what is not seen.
@@ -13,7 +13,7 @@ from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind: its path on the API server, and what is lost where it can't be read."""
+    """A kind: its path on the API server, and what is lost if it can't be read."""
 
     kind: str
     group: str
@@ -164,7 +164,7 @@ _ASKED_BY: Final = {
 
 
 def as_asked(resources: Sequence[Resource], karpenter: KarpenterSettings) -> tuple[Resource, ...]:
-    """Return the kinds so that one that the settings ask for is missed aloud: by a named gate or a default spread."""
+    """Return the kinds, with a warning for a missing one that a named gate or the default spread needs."""
     on = {gate for gate, value in karpenter.feature_gates if value}
 
     def is_asked(resource: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""The sockets of one HTTP session, so that none of them outlives it. Knows nothing of what is said over them."""
+"""Tracks the sockets of one HTTP session, so that none of them outlives it."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ _GOODBYE_SECONDS: Final = 5.0
 
 
 class Sockets:
-    """Return `make` to a connector as its socket factory; `hang_up` after the session was closed."""
+    """Pass `make` to a connector as its socket factory; call `hang_up` after the session was closed."""
 
     def __init__(self) -> None:
         self._made: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def make(self, where: aiohttp.AddrInfoType) -> socket.socket:
-        """Make a socket for an address, and remember it."""
+        """Create a socket for an address, and remember it."""
         family, kind, protocol, _, _ = where
         made = socket.socket(family, kind, protocol)
         self._made.add(made)
@@ -27,8 +27,8 @@ class Sockets:
     async def hang_up(self) -> None:
         """Wait until every socket is closed, also those that the session no longer knows.
 
-        A connection whose request was cancelled waits by itself for the server's goodbye, or goes on shaking hands: a
-        loop that ends meanwhile would leave it open. Nothing more is wanted of it, so it is told that its line is dead.
+        A connection whose request was cancelled still waits for the server's TLS shutdown, or continues its handshake:
+        an event loop that ends meanwhile would leave it open. So such connections are aborted.
         """
         deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
         pause = 0.0

@@ -1,10 +1,10 @@
-"""Keeps one kind in view: list, then watch, for ever; every change becomes an event for the engine.
+"""Follows one kind: list, then watch, for ever; every change becomes an event for the engine.
 
-Lists page by page, resumes where a watch broke off or went quiet, takes bookmarks so that a quiet kind never grows too
-old, and lists anew when the server says that it has (410), or when it says what can't be read. After a new list, what
-is no longer there is reported as gone. An object that can't be decoded is left out and counted, never fatal: one odd
-object must not blind the controller. A pod that can't be decoded still counts as a pod that must not be disrupted.
-Knows how old its view is. Decides nothing; holds only names and versions.
+Lists page by page, resumes a watch that broke or went quiet, uses bookmarks so that the version of a quiet kind never
+expires, and lists again if it has (410) or if a response can't be read. After a new list, missing objects are reported
+as gone. An object that can't be decoded is skipped and counted, never fatal: one odd object must not stop the
+controller. A pod that can't be decoded still counts as a pod that must not be disrupted. Knows how old its view is.
+Decides nothing; holds only names and versions.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Bare(msgspec.Struct):
-    """Of an object only who it is."""
+    """Only the identity of an object."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
@@ -60,12 +60,12 @@ class _Gone(msgspec.Struct):
 
 
 class TooOldError(Exception):
-    """The server no longer has the version that we would resume from."""
+    """The server no longer has the version to resume from."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Informer:
-    """One kind, kept in view. `synced` is set once everything has been delivered for the first time."""
+    """Follows one kind. `synced` is set once everything has been delivered for the first time."""
 
     client: ApiClient
     resource: Resource
@@ -87,11 +87,11 @@ class Informer:
 
     @property
     def age(self) -> float:
-        """Return the seconds since the server last said what there is: a list, a change, a bookmark, a quiet watch.
+        """Return the seconds since the last sign of life: a list, a change, a bookmark, a quiet watch.
 
-        A watch that is accepted is told at once what it missed: one that was accepted and then stood quietly shows that
-        nothing had changed when it began. Servers send no bookmarks for a kind that nobody changes, so a quiet watch is
-        begun anew well before its view counts as old.
+        An accepted watch gets missed changes at once: if it was accepted and then stayed quiet, nothing had changed
+        when it started. Servers send no bookmarks for a kind without changes, so a quiet watch is opened again well
+        before its view counts as old.
         """
         return inf if self._heard_at is None else clocks.steady() - self._heard_at
 
@@ -119,14 +119,14 @@ class Informer:
                 elif await self._is_denied(error):
                     continue
             except QuietError:
-                failed = False  # nothing has changed, or the line is dead: opened anew, the watch tells
+                failed = False  # nothing has changed, or the connection is dead: opening the watch again shows which
             except UnreachableError as error:
                 if isinstance(error, MalformedError):
-                    self._version, self._opened_at = "", None  # what was missed can't be known: a new list is needed
+                    self._version, self._opened_at = "", None  # unknown changes were missed: a new list is needed
                 self.note(self.resource.kind, f"the watch broke ({error}); trying again")
             self._count_opening()
-            # A watch that stood for a while starts the count anew; one that ends at once must not become a busy loop,
-            # nor may one that fails again and again.
+            # A watch that lasted for a while resets the count; one that ends at once, or fails repeatedly, must not
+            # become a busy loop.
             stood = time.monotonic() - began
             if failed:
                 attempt = 1 if stood > _LONG_WATCH_SECONDS else attempt + 1
@@ -136,10 +136,10 @@ class Informer:
                 await asyncio.sleep(self.client.backoff(attempt, _PAUSE_MOST_SECONDS))
 
     async def _is_denied(self, error: ApiError) -> bool:
-        """Note a refusal. True after a long pause where the kind is optional and we were never allowed to see it.
+        """Record a refusal. True after a long pause if the kind is optional and was never readable.
 
-        One that was seen before is asked for again soon: a server that has just started refuses what it will allow in a
-        moment, when it has read its roles and its CRDs.
+        A kind that was readable before is retried soon: a server that has just started refuses requests until it has
+        loaded its roles and CRDs.
         """
         if error.status not in (403, 404):
             self.note(self.resource.kind, f"the watch was refused ({error}); trying again")
@@ -178,7 +178,7 @@ class Informer:
         if item is None:
             key = self._key_of(raw)
             if key in self.known:
-                seen[key] = self.known[key]  # it is still there; what was known of it last has to do
+                seen[key] = self.known[key]  # it still exists; its last known state is kept
             return
         key, version = (item.metadata.namespace, item.metadata.name), item.metadata.resource_version
         seen[key] = version
@@ -207,7 +207,7 @@ class Informer:
             self._heard_at = clocks.steady()
 
     def _count_opening(self) -> None:
-        """Count the opening of a watch as heard, if the watch then stood for a while, however it ended."""
+        """Count the opening of a watch as a sign of life if the watch then lasted for a while, however it ended."""
         if self._opened_at is not None and clocks.steady() - self._opened_at > _SHORT_WATCH_SECONDS:
             self._heard_at = max(self._heard_at or 0.0, self._opened_at)
         self._opened_at = None
@@ -216,7 +216,7 @@ class Informer:
         self._opened_at = clocks.steady()
 
     def _raise(self, status: _Gone) -> None:
-        self._version = ""  # whatever it was: a new list is the way out
+        self._version = ""  # whatever it was, a new list resolves it
         if status.code == 410:
             raise TooOldError(status.message)
         raise ApiError(status.code or 0, "", status.message or "an error without words")
@@ -243,7 +243,7 @@ class Informer:
             await self.deliver(gone)
 
     def _decode(self, raw: msgspec.Raw) -> AnyObject | None:
-        """Return the object as decisions may use it; None where it has to be left out."""
+        """Return the object as decisions may use it; None if it must be skipped."""
         try:
             item, problems = conservative(decode_item(raw, self.resource.kind))
         except UNREADABLE as error:
@@ -280,7 +280,7 @@ def _meta_of(raw: msgspec.Raw) -> _Meta:
 
 
 def denial(resource: Resource, error: ApiError) -> str:
-    """Return what to do about a kind that the server does not let us see, and what is lost meanwhile."""
+    """Return what to do about a kind that Dovetail may not read, and what is lost meanwhile."""
     loss = f"; without it {resource.without}" if resource.without else ""
     if error.status == 404:
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

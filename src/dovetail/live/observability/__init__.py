@@ -1,1 +1,1 @@
-"""What the controller shows of itself: logs, metrics, notifications, probes."""
+"""What the controller reports about itself: logs, metrics, notifications, probes."""

@@ -1,4 +1,4 @@
-"""How late the event loop is: a loop that is late renews no Lease and answers no probe."""
+"""Measures the lag of the event loop: a loop that lags can't renew the Lease or answer probes."""
 
 import asyncio
 import time

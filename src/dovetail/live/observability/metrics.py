@@ -1,4 +1,4 @@
-"""What the controller counts: Karpenter's names where Karpenter has them, `dovetail_` for what only we know.
+"""The metrics of the controller: Karpenter's names if Karpenter has them, `dovetail_` for what only Dovetail knows.
 
 Fed from the engine's reports and its last round; knows no cluster. Every metric is declared here once, so that the
 dashboard and the alert rules can be checked against this list.
@@ -188,7 +188,7 @@ class Metrics:
         )
 
     def _declare_outcomes(self) -> None:
-        """Declare what commands promised, and what came of it within an hour."""
+        """Declare what commands promised, and the outcome within an hour."""
         registry, pool = self.registry, ["nodepool"]
         self.outcomes = Counter(
             "dovetail_outcome_commands",

@@ -1,8 +1,8 @@
-"""Webhooks: tells a chat room or a program about actions, failures and roll-backs.
+"""Webhooks: notify a chat room or a program about actions, failures and rollbacks.
 
 A folder holds one file per target, named after its form (`slack` or `json`), with the URL inside; URLs are secrets and
-never reach a log. Messages wait in a bounded queue: a target that is away loses the oldest, and never holds the
-controller up. Text from the cluster is made safe first.
+never reach a log. Messages wait in a bounded queue: if a target is unreachable the oldest are dropped, and the
+controller is never delayed. Text from the cluster is made safe first.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
 
 
 def worth_telling(report: reports.Report) -> bool:
-    """Return whether people want to hear of it: a command begins, ends, fails or is undone; a pool backs off."""
+    """Return whether to notify: a command starts, finishes, fails or is rolled back; a pool backs off."""
     match report:
         case reports.CommandAdvanced():
             return report.phase in _PHASES
@@ -122,7 +122,7 @@ def body(form: str, report: reports.Report) -> bytes:
 
 @dataclass(slots=True, kw_only=True)
 class Notifier:
-    """Takes reports at once, sends them one after another."""
+    """Accepts reports at once and sends them one after another."""
 
     targets: tuple[Target, ...]
     log: Log

@@ -1,4 +1,4 @@
-"""The controller's only open port, or two: metrics and probes, read-only, nothing else."""
+"""The controller's only open ports: metrics and probes, read-only."""
 
 import contextlib
 import socket
@@ -21,10 +21,10 @@ Check = Callable[[], str]
 async def serving(
     where: Address, registry: CollectorRegistry, *, alive: Check, ready: Check, probes: Address | None = None
 ) -> AsyncIterator[int]:
-    """Answer /metrics, /healthz and /readyz meanwhile; yield the port, which the system chooses where it is 0.
+    """Serve /metrics, /healthz and /readyz; yield the port, which the system chooses if it is 0.
 
-    An empty host is every address, of IPv4 and IPv6. `alive` and `ready` return what is wrong, or nothing. With
-    `probes` the probes are answered there and nowhere else.
+    An empty host means every address, IPv4 and IPv6. `alive` and `ready` return what is wrong, or nothing. With
+    `probes` the probes are served there and nowhere else.
     """
 
     async def metrics(_: web.Request) -> web.Response:

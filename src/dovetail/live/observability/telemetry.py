@@ -19,7 +19,7 @@ _PHASES_SHOWN: Final = (
     Phase.DELETING,
     Phase.ROLLING_BACK,
 )
-# A refused validation is ordinary: the cluster has changed, or has to settle, and the next round asks again.
+# A refused validation is normal: the cluster has changed, or has to settle, and the next round asks again.
 _ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED)
 CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
 

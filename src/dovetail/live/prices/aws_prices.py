@@ -1,10 +1,10 @@
-"""Live EC2 prices and types by the AWS API: the `aws` extra. Cached on disk, never stale in silence.
+"""Live EC2 prices and types from the AWS API (the `aws` extra). Cached on disk; stale prices are reported.
 
-What AWS says of spot prices, on-demand prices and which types a region's zones offer replaces the built-in figures;
+AWS's spot prices, on-demand prices and the types offered in each zone replace the built-in figures;
 labels and overheads come from the built-in specifications. A type that the specifications don't know, or a price that
-AWS does not give, is left out: an unknown price is never part of a cost action. Where the API is away the last good
-table goes on being used, with its age shown and a warning; nothing else changes. Knows nothing of the controller:
-`live.prices.price_feed` asks it again and again.
+AWS does not return, is omitted: an unknown price is never part of a cost action. While the API is unreachable the last
+good table is used, with its age shown and a warning; nothing else changes. Knows nothing of the controller:
+`live.prices.price_feed` calls it periodically.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class LivePrices:
         except Exception as error:
             raise PricesError(f"EC2 prices of {self.region} can't be read ({type(error).__name__})") from None
         if not on_demand or not spot:
-            # Half an answer would make half of the nodes look as if they had no price.
+            # With half an answer, half of the nodes would seem to have no price.
             missing = "spot" if on_demand else "on-demand"
             raise PricesError(f"AWS gave no {missing} price for {self.region}; check the region and the permissions")
         known = specifications()
@@ -122,7 +122,7 @@ class LivePrices:
         return self.now() - self.fetched if self.fetched is not None else None
 
     def staleness(self) -> str:
-        """Return a warning where the table is too old to be used without a word; nothing while it is fresh."""
+        """Return a warning if the table is old; nothing while it is fresh."""
         age = self.age()
         if age is None or age < STALE_AFTER:
             return ""

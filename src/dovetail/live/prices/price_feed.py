@@ -1,7 +1,7 @@
 """Keeps the controller's prices current, and says how old they are.
 
-With `aws-live:REGION` AWS is asked every hour, in a thread of its own that never holds the controller up; what changed
-goes to the engine. With a file or a built-in table only the age is shown. Decides nothing.
+With `aws-live:REGION` AWS is queried every hour, in a separate thread that never delays the controller; changes go to
+the engine. With a file or a built-in table only the age is shown. Decides nothing.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ def _seconds(prices: LivePrices) -> float:
 
 
 def _date(text: str) -> datetime | None:
-    """Return when the figures of a table were taken; None where it doesn't say in a form that we can read."""
+    """Return the date of a table; None if it has none or it can't be read."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -125,7 +125,7 @@ def _date(text: str) -> datetime | None:
 
 
 async def apart(work: Callable[[], T]) -> T:
-    """Run it in a thread that nobody waits for at the end: AWS may take minutes to say no."""
+    """Run it in a daemon thread: AWS may take minutes to fail."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -1,1 +1,1 @@
-"""What holds back how much money, and how to lift it."""
+"""What blocks how much savings, and how to remove it."""

@@ -1,9 +1,9 @@
-"""`dovetail blockers`: which PDBs, workloads, nodes and pools hold back how much money, and how to lift each.
+"""`dovetail blockers`: which PDBs, workloads, nodes and pools block how much savings, and how to remove each.
 
-For each blocker the core is asked what it would save with the nodes that only this blocker holds back, on the cluster
-as it is now, within the budgets: one command, found as a round finds it. Blockers are lifted one at a time, so their
-savings don't add up. PDBs that can never allow an eviction, and drains that can never end, are marked `impossible`.
-Sits in plan; `cli.planning.blockers` prints it.
+For each blocker the core computes what it would save with the nodes that only this blocker blocks, in the current
+cluster, within the budgets: one command, found as in a round. Blockers are removed one at a time, so their savings
+don't add up. PDBs that can never allow an eviction, and drains that can never end, are marked `impossible`. Sits in
+plan; `cli.planning.blockers` prints it.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One thing that holds nodes back. `nodes`: how many it holds, alone or with others; `example`: one of them."""
+    """One thing that blocks nodes. `nodes`: how many it blocks, alone or with others; `example`: one of them."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class Blocker:
     alone: int = 0
 
     def to_dict(self) -> Json:
-        """Return it as the contract promises it."""
+        """Return it in the contract's form."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -111,7 +111,7 @@ def blockers_document(question: Question, blockers: Iterable[Blocker]) -> Json:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    """A blocker in the making: the nodes that it holds, and what it says."""
+    """A blocker while it is collected: the nodes that it blocks, and its texts."""
 
     key: Key
     why: str
@@ -155,7 +155,7 @@ class _Vetoes:
         self._entries: dict[Key, _Entry] = {}
 
     def _count_pods(self) -> dict[str, int]:
-        """Count the pods that each PDB selects: those that are there, or that their owners want if that is more."""
+        """Count the pods that each PDB selects: existing ones, or those that their owners want if that is more."""
         counts: dict[str, int] = {}
         wanted: dict[str, dict[str, int]] = {}
         cluster = self._question.cluster
@@ -173,7 +173,7 @@ class _Vetoes:
         return {key: max(number, sum(wanted.get(key, {}).values())) for key, number in counts.items()}
 
     def collect(self, verdicts: dict[str, NodeVerdict]) -> _Found:
-        """Collect blockers of all nodes that Karpenter manages; those that some method would take have none."""
+        """Collect blockers of all nodes that Karpenter manages; nodes that some method would remove have none."""
         alone: dict[str, tuple[Key, ...]] = {}
         for facts in self._context.nodes:
             verdict = verdicts.get(facts.name)
@@ -270,7 +270,7 @@ class _Vetoes:
         return key
 
     def _never_ends(self, entry: _Entry, facts: NodeFacts, pod: Pod) -> None:
-        """Add the blocker: a leaving node waits without a deadline for a pod that nobody may evict."""
+        """Add the blocker: a leaving node waits without a deadline for a pod that can't be evicted."""
         claim = facts.claim
         if claim is None or claim.spec.termination_grace_period or entry.ends_never:
             return
@@ -282,7 +282,7 @@ class _Vetoes:
         entry.remedy += "; or set terminationGracePeriod in the NodePool's template, for nodes to come"
 
     def _add_impossible(self) -> None:
-        """Add PDBs that can never allow an eviction, though they hold no node back at this moment."""
+        """Add PDBs that can never allow an eviction, even if they block no node now."""
         for name, pods in sorted(self._counts.items()):
             pdb = self._pdbs[name]
             key = ("PodDisruptionBudget", name, Gate.PDB.value)
@@ -320,10 +320,10 @@ def _key(pdb: PodDisruptionBudget) -> str:
 
 
 def _without_vetoes(cluster: Cluster) -> Cluster:
-    """Return the cluster with every veto of a pod, a PDB and a node lifted, and no resource claims.
+    """Return the cluster without any veto of a pod, a PDB or a node, and without resource claims.
 
-    A simulation moves only the pods of the nodes that it takes away, so each blocker's nodes fare in it as if that
-    blocker alone were lifted.
+    A simulation moves only the pods of the nodes that it removes, so the result for each blocker's nodes is the same as
+    if only that blocker were removed.
     """
     return replace(
         cluster,

@@ -16,7 +16,7 @@ _ALONE = "Each is lifted alone, on the cluster as it is now, within the budgets;
 
 
 def blockers_text(question: Question, blockers: Sequence[Blocker], *, wide: bool = False) -> str:
-    """Return the ranking in words: the dearest with reason and remedy, the rest as a table."""
+    """Return the ranking in words: the most expensive with reason and remedy, the rest as a table."""
     head = f"{clock(question.now)}, profile {question.settings.profile.value}: {_counted(blockers)}"
     lines = [*paragraph(head), ""]
     if not blockers:
@@ -50,7 +50,7 @@ def _named(entry: Blocker) -> str:
 
 
 def _held(entry: Blocker) -> str:
-    """Return how many nodes it holds, and of how many it is the only blocker."""
+    """Return how many nodes it blocks, and for how many it is the only blocker."""
     if not entry.nodes:
         return ""
     nodes = count(entry.nodes, "node")

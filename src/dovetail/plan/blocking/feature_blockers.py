@@ -1,7 +1,7 @@
-"""Blockers that features of Karpenter and Kubernetes are: CapacityBuffers, and pods with resource claims.
+"""Blockers from features of Karpenter and Kubernetes: CapacityBuffers, and pods with resource claims.
 
-A CapacityBuffer is lifted by leaving it out; a pod's resource claims by taking them out of its spec, as if its devices
-were found wherever it goes. The core is asked about both by `blockers`. Sits in plan.
+A CapacityBuffer is removed by omitting it; a pod's resource claims by removing them from its spec, as if every node had
+its devices. `blockers` asks the core about both. Sits in plan.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ OFF_CLAIMS = (
 
 
 def buffer_lifts(question: Question, verdicts: Iterable[NodeVerdict]) -> Iterator[Lift]:
-    """Yield every CapacityBuffer that keeps empty nodes, left out, with the nodes that hold nothing then."""
+    """Yield, for every CapacityBuffer that keeps empty nodes, the question without it and those nodes."""
     held = [entry.node for entry in verdicts if entry.verdict == Gate.CAPACITY_BUFFER.value]
     buffers = question.cluster.capacity_buffers if held else ()
     for buffer in buffers:

@@ -1,7 +1,7 @@
-"""What the core would save with certain nodes, if nothing but the budgets held them: one command, as a round finds it.
+"""What the core would save with certain nodes if only budgets limited them: one command, found as in a round.
 
-Asks the methods' own judgement on a scene in which some blocker has been lifted. Sits in plan; `blockers` and
-`pool_blockers` ask it.
+Uses the methods' own judgement on a context in which some blocker has been removed. Sits in plan; `blockers` and
+`pool_blockers` use it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dovetail.model.money import Money
 
 
 def savings_of(context: RoundContext, nodes: Sequence[str]) -> Money:
-    """Return what the nodes would save per hour: the empty ones, and the best command that takes others of them."""
+    """Return what the nodes would save per hour: the empty ones, and the best command for the others."""
     chosen = frozenset(nodes)
     if not chosen:
         return 0

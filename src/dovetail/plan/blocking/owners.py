@@ -1,6 +1,6 @@
-"""Which workload a pod is of, by the name that its owner uses: the Deployment behind a ReplicaSet, where it is known.
+"""Which workload a pod belongs to: the Deployment of its ReplicaSet, if it is known.
 
-Pure. Sits in plan; `blockers` and `explanation` name workloads by it.
+Pure. Sits in plan; `blockers` and `explanation` use it.
 """
 
 from dataclasses import dataclass

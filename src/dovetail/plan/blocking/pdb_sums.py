@@ -11,7 +11,7 @@ from dovetail.model.objects import PodDisruptionBudget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PdbSum:
-    """How a PDB comes to what it allows with every pod healthy: `spare` pods may be away."""
+    """What a PDB allows if every pod is healthy: `spare` pods may be unavailable."""
 
     pods: int
     spare: int

@@ -1,6 +1,6 @@
-"""Blockers that a NodePool's policy or a setting is: what to change in the input to lift each, and in which words.
+"""Blockers from a NodePool's policy or a setting: what to change in the input to remove each, and their texts.
 
-Yields one lifted question for every pool and gate that holds nodes back. The core is asked about each by `blockers`.
+Yields one changed question for every pool and gate that blocks nodes. `blockers` asks the core about each.
 Sits in plan.
 """
 
@@ -20,7 +20,7 @@ from dovetail.model.verdicts import Gate, NodeVerdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lift:
-    """A blocker lifted: the question with it gone, the nodes that it held, and what to say of it."""
+    """A removed blocker: the question without it, the nodes that it blocked, and its texts."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Lift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """How a gate of a pool is lifted: fields to write, and words for why and remedy."""
+    """How a gate of a pool is opened: fields to write, and texts for why and remedy."""
 
     fields: tuple[tuple[str, Any], ...]
     why: Callable[[DisruptionPolicy], str]
@@ -100,7 +100,7 @@ _RULES: dict[Gate, _Rule] = {
 
 
 def pool_lifts(question: Question, context: RoundContext, verdicts: Iterable[NodeVerdict]) -> Iterator[Lift]:
-    """Yield every pool and setting that holds nodes back, lifted, by pool and gate."""
+    """Yield every pool and setting that blocks nodes, removed, by pool and gate."""
     pools = {pool.metadata.name: pool for pool in question.cluster.node_pools}
     held: dict[tuple[str, str], list[str]] = {}
     for entry in verdicts:
@@ -133,7 +133,7 @@ def _with_pool(question: Question, pool: NodePool, fields: tuple[tuple[str, Any]
 
 
 def _setting_lifts(question: Question, held: dict[tuple[str, str], list[str]]) -> Iterator[Lift]:
-    """Yield the settings that hold spot nodes back."""
+    """Yield the settings that block spot nodes."""
     settings = question.settings
     for gate, name, lifted, why, remedy in (
         (

@@ -1,7 +1,7 @@
 """The checker of budgets: no pool and no topology domain ever loses more nodes at once than it allows.
 
-Counts by itself from nodes, taints and NodeClaims; only the reading of a budget is shared with the decisions. What a
-decision could not know yet (within the lag) is not held against it. Spec section 7; topology-budgets,
+Counts independently from nodes, taints and NodeClaims; only the parser of a budget is shared with the decisions. What a
+decision could not know yet (within the lag) does not count as a violation. Spec section 7; topology-budgets,
 disruption-controls.
 """
 
@@ -46,7 +46,7 @@ class BudgetChecker(Checker):
         self._down: dict[str, int] = {}
 
     def changed(self, change: Change) -> None:
-        """Follow nodes and claims; judge each node that a command closes."""
+        """Follow nodes and claims; check each node that a command taints."""
         if change.kind == "Node":
             self._node(change.key, cast("Node | None", change.old), cast("Node | None", change.new))
         elif change.kind == "NodeClaim":
@@ -110,7 +110,7 @@ class BudgetChecker(Checker):
         others = sum(
             since <= edge and name not in self.leaving and self._counted.get(name) == pool
             for name, since in self._down.items()
-            if reason is not Reason.UNHEALTHY  # what is not ready is what is to be repaired
+            if reason is not Reason.UNHEALTHY  # nodes that are not ready are the ones to repair
         )
         nodes = max(self.watch.lately(self._counts, pool), default=0)
         allowed = max(
@@ -156,7 +156,7 @@ class BudgetChecker(Checker):
 
 
 def names_reason(budget: Budget, reason: Reason) -> bool:
-    """Return whether the budget is about the reason; no reasons: all."""
+    """Return whether the budget applies to the reason; no reasons: all."""
     return not budget.reasons or reason in budget.reasons
 
 

@@ -1,9 +1,9 @@
-"""The promises that a run is held to, watched from outside while it runs.
+"""The promises of a run, checked from outside while it runs.
 
-Each checker knows one promise and looks only at objects and calls, never into the engine; what it counts, it counts by
-itself. A broken promise is a `Violation` with its time and one sentence. Where the world changes under a decision that
-is already on its way (a node dies, a budget shrinks), the decision had `lag` nanoseconds to hear of it: before that it
-is not to blame. `tests/sim/test_checkers.py` breaks each rule on purpose.
+Each checker knows one promise and uses only objects and calls, never the engine's state; it counts independently. A
+broken promise is a `Violation` with its time and one sentence. If the world changes after a decision was made (a node
+dies, a budget shrinks), the decision has `lag` nanoseconds to notice: before that it is not a violation.
+`tests/sim/test_checkers.py` breaks each rule on purpose.
 """
 
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,7 +16,7 @@ from dovetail.sim.checks.promises import COST, Checker, is_tainted, record_on
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
-from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape
 from dovetail.sim.world.store import Change
 
@@ -29,7 +29,7 @@ CYCLE: Final = 3
 
 
 class PdbChecker(Checker):
-    """No PodDisruptionBudget is broken by an eviction; healthy pods are counted here, apart from the API's status."""
+    """No eviction violates a PodDisruptionBudget; healthy pods are counted here, independently of the API's status."""
 
     rule = "pdb"
 
@@ -38,6 +38,7 @@ class PdbChecker(Checker):
         self._healthy: dict[str, int] = {}
         self._counted: dict[str, tuple[str, ...]] = {}
         self._guards: dict[PodShape, tuple[str, ...]] = {}
+        self._index: BudgetIndex | None = None
 
     def changed(self, change: Change) -> None:
         """Follow which pods are healthy; start over when a budget is new or different."""
@@ -45,6 +46,7 @@ class PdbChecker(Checker):
             old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
             if old is None or new is None or old.spec != new.spec:
                 self._guards.clear()
+                self._index = None
                 self._healthy.clear()
                 self._counted.clear()
                 for key, pod in self.store.pods.items():
@@ -64,11 +66,9 @@ class PdbChecker(Checker):
         shape = self.world.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
-            found = self._guards[shape] = tuple(
-                name
-                for name, budget in sorted(self.store.pdbs.items())
-                if budget.metadata.namespace == shape.namespace and selects(budget.spec.selector, shape.labels)
-            )
+            if self._index is None:
+                self._index = BudgetIndex(self.store.pdbs)
+            found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
         return found
 
     def evicted(self, key: str, pod: Pod) -> None:
@@ -84,7 +84,7 @@ class PdbChecker(Checker):
 
 
 class LostPodChecker(Checker):
-    """No pod is lost: whatever had a place before a disruption has one again in the end."""
+    """No pod is lost: every pod that had a place before a disruption has one again in the end."""
 
     rule = "lost-pod"
 
@@ -145,7 +145,7 @@ class StuckTaintChecker(Checker):
         self._since: dict[str, int] = {}
 
     def changed(self, change: Change) -> None:
-        """Note when a node was closed, and look again when a command's time must be over."""
+        """Record when a node was tainted, and check again when the command must have ended."""
         if change.kind != "Node":
             return
         node = cast("Node | None", change.new)
@@ -179,7 +179,7 @@ class StuckTaintChecker(Checker):
                     self.broken(f"{', '.join(host.engine.lingering)} still nominated when all is quiet")
 
     def _still_drains(self, nodes: tuple[str, ...]) -> bool:
-        """Return whether a node still drains because nobody may evict its pods: that is no fault of the command."""
+        """Return whether a node still drains because its pods can't be evicted: that is not the command's fault."""
         return any(self.world.draining.is_draining(name) for name in nodes)
 
 
@@ -194,7 +194,7 @@ class TwiceChecker(Checker):
         self._deleted: dict[str, str] = {}
 
     def changed(self, change: Change) -> None:
-        """Note by whom a NodeClaim was deleted; a call that failed has deleted nothing."""
+        """Record which command deleted a NodeClaim; a call that failed has deleted nothing."""
         if change.kind != "NodeClaim" or change.new is None:
             return
         uid = change.new.metadata.uid
@@ -202,7 +202,7 @@ class TwiceChecker(Checker):
             self._deleted.setdefault(uid, self._asked[uid])
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Look who else holds the node."""
+        """Check whether another command holds the node."""
         if isinstance(instruction, TaintNode):
             node = self.store.nodes.get(instruction.node)
             record = record_on(node)
@@ -221,7 +221,7 @@ class TwiceChecker(Checker):
 
 
 class EmptyReplacementChecker(Checker):
-    """No replacement is taken away before its pods came: while its command lasts, and a minute more."""
+    """No replacement is removed before its pods arrive: while its command lasts, and a minute more."""
 
     rule = "replacement-deleted"
 
@@ -253,7 +253,7 @@ class EmptyReplacementChecker(Checker):
                 self._free_at[ident] = self.world.now + SETTLING
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge who takes a replacement that still waits for its pods."""
+        """Check commands that remove a replacement that still waits for its pods."""
         if not isinstance(instruction, TaintNode):
             return
         ident = self._waits.get(instruction.node)
@@ -268,10 +268,10 @@ class EmptyReplacementChecker(Checker):
 
 
 class CycleChecker(Checker):
-    """No cycle: the cluster does not go round, with nothing from outside in between.
+    """No cycle: the cluster does not return to an earlier state without an outside event.
 
-    Where pods land is the scheduler's word, so a cost action may lead back to where it began once; no plan can foresee
-    that. To be in one state for the third time within an hour is a cycle.
+    The scheduler decides where pods go, so a cost action may lead back to its start once; no plan can foresee that. The
+    same state for the third time within an hour is a cycle.
     """
 
     rule = "cycle"
@@ -290,7 +290,7 @@ class CycleChecker(Checker):
         self._seen.clear()
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Count cost actions: only they can make a cycle. What age or an image asks for changes more than is seen."""
+        """Count cost actions: only they can cause a cycle. Expiry and drift change more than this state shows."""
         ident = getattr(instruction, "command_id", "")
         if self.watch.is_karpenters(ident):
             return
@@ -305,7 +305,7 @@ class CycleChecker(Checker):
                 self._commands += 1
 
     def changed(self, change: Change) -> None:
-        """Look at the whole once nothing is on its way."""
+        """Compare the whole state once nothing is in progress."""
         if change.kind == "Node":
             node = cast("Node | None", change.new)
             if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):

@@ -1,7 +1,7 @@
-"""The promises of a single command: its replacements come first, and a cost action saves enough.
+"""The promises of a single command: its replacements are ready first, and a cost action saves enough.
 
-Prices, pods and conditions are read off the world; what a pod's move costs is added up here again. Looks at objects and
-calls, never into the engine. Sits in sim, beside the other checkers.
+Prices, pods and conditions are read from the world; the cost of moving a pod is computed here independently. Uses
+objects and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
 import re
@@ -41,7 +41,7 @@ class ReplacementsFirstChecker(Checker):
         self._ready: dict[str, int] = {}
 
     def changed(self, change: Change) -> None:
-        """Follow which NodeClaims are initialized; one that went a moment ago may not be known to be gone."""
+        """Follow which NodeClaims are initialized; the engine may not know yet that one has just gone."""
         if change.kind != "NodeClaim":
             return
         claim = cast("NodeClaim | None", change.new)
@@ -51,7 +51,7 @@ class ReplacementsFirstChecker(Checker):
             self._ready[change.key] = min(self._ready[change.key], self.world.now)
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge the deletion of a command's node; a roll-back deletes replacements, which is another matter."""
+        """Check the deletion of a command's node; a rollback deletes replacements, which is allowed."""
         if not isinstance(instruction, DeleteNodeClaim):
             return
         claim = self.store.claims.get(instruction.name)
@@ -140,13 +140,13 @@ class SavingsChecker(Checker):
         return wasted >= asked
 
     def _disturbed(self, node: str) -> Fraction:
-        """Return what disturbing a node costs at least, whatever its age; pods that came a moment ago left aside."""
+        """Return the minimum cost of disrupting a node, whatever its age, without pods that have just arrived."""
         edge = self.world.now - self.watch.lag
         pods = [pod for key, pod in self.store.pods_on.get(node, {}).items() if self._bound.get(key, 0) <= edge]
         return sum((_pod_cost(pod) for pod in pods if is_reschedulable(pod)), Fraction(0))
 
     def _launch(self, ident: str, name: str, wanted: Replacement) -> None:
-        """Judge the dearest machine that may come: every type that is asked for must save enough."""
+        """Check the most expensive machine that may be launched: every requested type must save enough."""
         price, required = self._costs[ident]
         spent = min(
             max((self._launch_price(kind, wanted, catalogue) for kind in wanted.instance_types), default=0)
@@ -171,7 +171,7 @@ class SavingsChecker(Checker):
         return total
 
     def _launch_price(self, name: str, wanted: Replacement, catalogue: Catalogue) -> Money:
-        """Return the dearest zone of the capacity type that would launch; nothing where none can."""
+        """Return the highest zone price of the capacity type that would launch; None if none can."""
         kind: InstanceType | None = next((k for k in catalogue.instance_types if k.name == name), None)
         for capacity_type in _LAUNCH_ORDER if kind is not None else ():
             assert kind is not None

@@ -1,8 +1,8 @@
-"""The promises of the operators' controls: rates, windows that allow, a minimum age, a pause (spec sections 13 to 16).
+"""The promises of the operators' controls: rates, allow windows, a minimum age, a pause (spec sections 13 to 16).
 
-Counts by itself from what engines ask for. A command starts with the first instruction of it that is seen, which is
-when it was decided for good; what a decision could not know yet, within the lag, is not held against it. Sits in sim,
-beside the other checkers.
+Counts independently from the engines' instructions. A command starts with its first instruction, which is when it was
+finally decided; what a decision could not know yet, within the lag, does not count as a violation. Sits in sim, beside
+the other checkers.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 
 @dataclass(slots=True)
 class _Start:
-    """A command that has begun: when, why, and how many nodes of each pool it takes."""
+    """A command that has started: when, why, and how many nodes of each pool it removes."""
 
     at: int
     reason: Reason
@@ -41,7 +41,7 @@ class _Start:
 
 
 class ControlChecker(Checker):
-    """Base: hears of the start of every command, once for each pool, and of every node that one takes."""
+    """Base: called for the start of every command, once for each pool, and for every node that it removes."""
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -79,17 +79,17 @@ class ControlChecker(Checker):
             self.began(host, pool, reason)
 
     def began(self, host: Host, pool: str, reason: Reason) -> None:
-        """Judge a command that starts in a pool."""
+        """Check a command that starts in a pool."""
 
     def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
-        """Judge a node that a command takes."""
+        """Check a node that a command removes."""
 
     def policies(self, pool: str) -> list[DisruptionPolicy]:
         """Return the policies that a decision may have seen."""
         return [effective_policy(entry, DOVETAIL) for entry in self.watch.pools_lately(pool)]
 
     def instants(self, host: Host) -> Iterator[datetime]:
-        """Yield the moments that a decision may have gone by: now, a moment ago, and the engine's own wall clock."""
+        """Yield the times that a decision may have used: now, a moment ago, and the engine's own wall clock."""
         clock = self.world.clock
         yield clock.instant()
         yield clock.instant_of(max(0, clock.now - self.watch.lag))
@@ -128,7 +128,7 @@ class RateChecker(ControlChecker):
 
 
 class WindowChecker(ControlChecker):
-    """Nothing starts for a reason outside of every window that names it (spec section 14)."""
+    """Nothing starts for a reason outside its allow windows (spec section 14)."""
 
     rule = "window"
 
@@ -168,7 +168,7 @@ class PauseChecker(ControlChecker):
     rule = "pause"
 
     def began(self, host: Host, pool: str, reason: Reason) -> None:
-        """Look whether the pool was paused all the time that a decision may have gone by."""
+        """Check whether the pool was paused at every time that a decision may have used."""
         pauses = [read_pause(entry) for entry in self.watch.pools_lately(pool)]
         held = [pause is not None and all(pause.holds(at) for at in self.instants(host)) for pause in pauses]
         if held and all(held):

@@ -1,11 +1,11 @@
-"""What can go wrong, on purpose, in a simulated cluster.
+"""Fault injection for a simulated cluster.
 
-Lines that lose, repeat, reorder and delay; calls that fail, half fail or are not answered; crashes around instructions;
-machines that never come or die; pod events that Karpenter misses; clocks that jump; changes in mid-command; a change
-of leader.
+Connections that lose, repeat, reorder and delay; calls that fail, half fail or are not answered; crashes around
+instructions; machines that never join or die; pod events that Karpenter misses; clocks that jump; changes in
+mid-command; a change of leader.
 
-Each fault is drawn from a stream of its own, so that a seed repeats it. Nothing here knows whether an engine copes;
-`sim.checkers` does. A crash loses all that the engine knew; the next one starts from the objects alone.
+Each fault has its own random stream, so that a seed repeats it. `sim.checks.checkers` judges whether an engine copes. A
+crash loses everything the engine knew; the next one starts from the objects alone.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Odds:
 
 
 class FaultyLine(Line):
-    """A line on which events and calls go wrong by chance. What is lost is seen again at the next resync."""
+    """A connection on which events and calls fail at random. What is lost is seen again at the next resync."""
 
     batches = False
 
@@ -76,7 +76,7 @@ class FaultyLine(Line):
         return [(delay, event)]
 
     def call(self, asked: ClusterInstruction, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
-        """Refuse a call, or carry it out and lose or falsify the answer."""
+        """Refuse a call, or execute it and lose or falsify the answer."""
         odds, dice = self.odds, self.dice
         if self.well:
             return [(self.call_delay, act())]
@@ -96,7 +96,7 @@ class FaultyLine(Line):
 
 
 class Crashes:
-    """Stops an engine around its n-th call: before it is carried out, or right after, before any answer."""
+    """Stops an engine around its n-th call: before it is executed, or right after, before any answer."""
 
     def __init__(self, host: Host, points: dict[int, bool], wait: int = 5 * SECOND) -> None:
         self.host = host

@@ -1,7 +1,7 @@
-"""The promises about health: a pool waits for pods that it moved, and repairs only what is ill (spec sections 17, 19).
+"""The promises about health: a pool waits for pods that it moved, and repairs only ill nodes (spec sections 17, 19).
 
-Counts by itself from the objects of the simulated cluster and from what engines ask for. What a decision could not
-know yet, within the lag, is not held against it. Sits in sim, beside the other checkers.
+Counts independently from the objects of the simulated cluster and the engines' instructions. What a decision could not
+know yet, within the lag, does not count as a violation. Sits in sim, beside the other checkers.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class _Moved:
 class HealthChecker(ControlChecker):
     """Nothing voluntary starts in a pool while pods that it moved are missing (movedPodsReadyWithin).
 
-    An engine that has started anew since then is forgiven: only a halt outlives it.
+    An engine that has restarted since then is excused: only a halt survives a restart.
     """
 
     rule = "health"

@@ -1,9 +1,9 @@
-"""The promise that commands launch no more than the pods of their own nodes need, however many go side by side.
+"""The promise that commands launch no more than the pods of their own nodes need, however many run concurrently.
 
-What the pods of a command's nodes need at most is what they would need if no node that exists took any of them; that is
-placed here afresh, without pods that wait and without nodes that leave for others. Each node is in one command only
-(another checker's promise), so what holds for each command holds for all of them together. Looks at objects and calls,
-never into the engine. Sits in sim, beside the other checkers.
+The upper bound of what the pods of a command's nodes need is what they would need if no existing node took any of them;
+that is computed here independently, without pending pods and without nodes of other commands. Each node is in one
+command only (another checker's promise), so the bound per command also bounds all commands together. Uses objects and
+calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
 from typing import TYPE_CHECKING, Final, cast
@@ -29,7 +29,7 @@ _MEASURED: Final = ("cpu", "memory")
 
 
 class _Need:
-    """What a command may launch: so many nodes, for so much; and what it has asked for."""
+    """What a command may launch (nodes and price), and what it has requested."""
 
     __slots__ = ("asked", "nodes", "room")
 
@@ -93,7 +93,7 @@ class LaunchChecker(Checker):
         edge = self.world.now - self.watch.lag
         catalogue = self.world.cloud.seen_catalogue()
         self._last = snapshot = Snapshot.build(
-            self.store.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
+            self.watch.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
         )
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
         result = simulate(

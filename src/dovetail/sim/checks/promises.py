@@ -1,7 +1,7 @@
-"""What a promise is made of: the base of all checkers, and what a broken promise looks like.
+"""The base class of all checkers, and the value of a broken promise.
 
-A checker hears of every change, call and eviction and notes what is wrong; it never changes anything. Which promises
-there are is `sim.checkers`' business.
+A checker gets every change, call and eviction and records what is wrong; it never changes anything. The promises
+themselves are in `sim.checks.checkers` and its neighbours.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class Violation:
 
 
 def is_tainted(node: Node | None) -> bool:
-    """Return whether a command has closed the node."""
+    """Return whether a command has tainted the node."""
     return node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints)
 
 
 class Checker:
-    """Base of all checkers: hears of everything, and notes what is wrong."""
+    """Base of all checkers: gets everything, and records what is wrong."""
 
     rule = ""
 
@@ -55,7 +55,7 @@ class Checker:
         """Handle an object that is new, changed or gone."""
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Handle an instruction of an engine before it is carried out."""
+        """Handle an instruction of an engine before it is executed."""
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Handle a pod that is about to be evicted."""
@@ -67,5 +67,5 @@ class Checker:
         """Handle the end of the run, when nothing is in flight any more."""
 
     def broken(self, what: str) -> None:
-        """Note a broken promise."""
+        """Record a broken promise."""
         self.watch.note(self.rule, what)

@@ -1,7 +1,7 @@
-"""The small clusters of the swarm: a seed's dice draw the machines on offer, the pools and the workloads.
+"""The small clusters of the swarm: a seed determines the offered machines, the pools and the workloads.
 
-Each aspect that was added later has dice of its own, so that a seed still draws what it drew before. Sits in sim, below
-`swarm`.
+Each aspect that was added later has its own random stream, so that a seed still gives the same cluster as before. Sits
+in sim, below `swarm`.
 """
 
 import random

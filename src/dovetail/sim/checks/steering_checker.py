@@ -1,4 +1,4 @@
-"""What steering promises (spec section 23): nobody else's value, a rate, one mark per ReplicaSet, all taken back.
+"""The promises of steering (spec section 23): foreign values stay, a rate limit, one mark per ReplicaSet, all removed.
 
 Sits in the simulator, beside the other checkers.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SteeringChecker(Checker):
-    """Marks of steering are few, slow, and never in the place of somebody else's."""
+    """Marks of steering are few and slow, and never replace foreign values."""
 
     rule = "steering"
 

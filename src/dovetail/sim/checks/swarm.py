@@ -1,7 +1,7 @@
 """Many short runs with faults, each made from its seed alone: `python -m dovetail.sim.checks.swarm --seeds 0-99`.
 
-A seed draws a small cluster, a policy, what happens to it and which faults; after the troubled part everything heals,
-the cluster settles, and all promises must hold. A seed that breaks one prints the command that repeats it.
+A seed determines a small cluster, a policy, events and faults; then the faults end, the cluster settles, and all
+promises must be kept. A seed that breaks one prints the command that repeats it.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LONGEST: Final = 3 * 60 * MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Trial:
-    """One seed: builds its world, troubles it, heals it, judges it."""
+    """One seed: builds its world, injects faults, ends them, and judges the result."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -123,6 +123,7 @@ class Trial:
             stabilization_ends=dice.choice(tuple(StabilizationEnds)),
             steering=dice.choice(tuple(SteeringMode)),
             jobs_wait=dice.random() < 0.5,
+            quiet_before_haste=dice.choice((0, 30 * MINUTE)),
         )
 
     def _line(self, name: str) -> Line:
@@ -166,7 +167,7 @@ class Trial:
             karpenter = self.world.add_karpenter()
             self.hosts.append(karpenter)
             self.watch.follow(karpenter)
-            # Whoever brings Dovetail in waits until its holds are on before Karpenter looks again.
+            # When Dovetail is introduced, its holds are in place before Karpenter decides again.
             self.world.clock.after(90 * SECOND, karpenter.start)
             self.notes.append("beside karpenter")
         if not self.lines:
@@ -253,7 +254,7 @@ class Trial:
     # ------------------------------------------------------------ the run
 
     def run(self) -> Outcome:
-        """Run it with faults, heal it, wait until it settles, and judge it."""
+        """Run with faults, end them, wait until the cluster settles, and judge the result."""
         self.build()
         end = self.world.now + TROUBLED
         self.world.run(end)
@@ -329,7 +330,7 @@ def parse_seeds(text: str) -> range:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run seeds; 1 where a promise was broken."""
+    """Run seeds; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m dovetail.sim.checks.swarm", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=parse_seeds, default=range(100), metavar="A-B", help="default 0-99")
     parser.add_argument("--workers", type=int, default=None, metavar="N", help="processes; default all cores")

@@ -1,11 +1,11 @@
 """The promises about pod events: the two timers of a node, as a source and as a destination.
 
-What happened to pods is counted here by themselves, not by what Karpenter wrote into NodeClaims, which may miss an
-event. An engine can only know what Karpenter wrote, or what happened since it started; and it has `lag` to hear of it.
-Looks at objects and calls, never into the engine. Sits in sim, beside the other checkers.
+Pod events are counted here from the pods, not from what Karpenter wrote into NodeClaims, which may miss an event. An
+engine can only know what Karpenter wrote, or what happened since it started; and it has `lag` to notice. Uses objects
+and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.api.policy import effective_policy
@@ -34,7 +34,7 @@ SET_CLOCK: Final = 71 * SECOND
 
 
 class PodEventBook:
-    """When pods came to nodes or left them, and what Karpenter wrote of it."""
+    """When pods arrived on or left nodes, and what Karpenter wrote about it."""
 
     def __init__(self, watch: "Watch") -> None:
         self.watch, self.world, self.store = watch, watch.world, watch.world.store
@@ -80,7 +80,7 @@ class PodEventBook:
         return None if when is None else self.world.clock.since_start(when)
 
     def passed(self, node: str, host: Host) -> int | None:
-        """Return how long ago, at least, the last pod event was that the engine must know of; None: it knows none."""
+        """Return the minimum age of the last pod event that the engine must know; None: it knows none."""
         now, edge = self.world.now, self.world.now - self.watch.lag
         written = [at for told, at in self._written.get(node, ()) if told <= edge]
         skew = self.world.clock.since_start(host.now()) - now
@@ -105,7 +105,7 @@ class _TimerChecker(Checker):
         self._judged: set[str] = set()
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge each taint once: one that is asked for again was decided when it was first asked for."""
+        """Check each taint once: a repeated one was decided when it was first requested."""
         if not isinstance(instruction, TaintNode) or self.watch.is_karpenters(instruction.command_id):
             return
         if instruction.id in self._judged:
@@ -126,8 +126,8 @@ class _TimerChecker(Checker):
 
     def is_within(self, host: Host, node: Node, period: int) -> int | None:
         """Return how long ago the last pod event was, where the timer still runs for certain."""
-        passed = self.book.passed(node.metadata.name, host)
-        return passed if period and passed is not None and passed + self.watch.lag < period else None
+        passed = self.book.passed(node.metadata.name, host) if period else None
+        return passed if passed is not None and passed + self.watch.lag < period else None
 
 
 class GraceChecker(_TimerChecker):
@@ -161,8 +161,8 @@ class ConsolidateAfterChecker(_TimerChecker):
 class DestinationChecker(_TimerChecker):
     """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; grace-period).
 
-    Judged by where the command itself says that its pods go. Where it does not say, its pods are placed here afresh
-    with those nodes closed: they must fit on the others and on as many new nodes as it launches.
+    Judged by the command's own placements. If it has none, its pods are placed here independently with those nodes
+    closed: they must fit on the others and on as many new nodes as it launches.
     """
 
     rule = "destination-grace"
@@ -177,22 +177,19 @@ class DestinationChecker(_TimerChecker):
         if record.method not in COST or record.id in self._commands:
             return
         self._commands.add(record.id)
-        hidden = [
-            name
-            for name, other in sorted(self.store.nodes.items())
-            if self.is_within(host, other, self.period(other, lambda policy: policy.grace_period)) is not None
-        ]
-        if not hidden:
-            return
         run = next((run for run in host.engine.runs if run.id == record.id), None)
         if run is not None and run.command is not None:
             own = {key for name in run.nodes for key, pod in self.store.pods_on.get(name, {}).items() if _started(pod)}
-            there = [place.node for place in run.command.placements if place.node in hidden and own & {*place.pods}]
+            used = [place.node for place in run.command.placements if not own.isdisjoint(place.pods)]
+            there = self._hidden(host, used)
             if there:
                 self.broken(f"{record.id} moves pods to {', '.join(there)}, within their grace period")
             return
+        hidden = self._hidden(host, sorted(self.store.nodes))
+        if not hidden:
+            return
         self._last = snapshot = Snapshot.build(
-            self.store.cluster(),
+            self.watch.cluster(),
             self.world.cloud.seen_catalogue(),
             DOVETAIL,
             self.world.clock.instant(),
@@ -209,3 +206,18 @@ class DestinationChecker(_TimerChecker):
                 f"{record.id} takes {', '.join(taken)} and launches {len(record.replacements)}; without room on "
                 f"{', '.join(hidden)}, within their grace period, its pods need {len(result.new_nodes)}"
             )
+
+    def _hidden(self, host: Host, nodes: Iterable[str]) -> list[str]:
+        """Return those of the nodes that are within their grace period for certain."""
+        periods: dict[str, int] = {}
+        found = []
+        for name in nodes:
+            node = self.store.nodes.get(name)
+            if node is None:
+                continue
+            pool = node.metadata.labels.get(names.NODEPOOL, "")
+            if pool not in periods:
+                periods[pool] = self.period(node, lambda policy: policy.grace_period)
+            if self.is_within(host, node, periods[pool]) is not None:
+                found.append(name)
+        return found

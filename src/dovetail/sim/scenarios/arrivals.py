@@ -1,11 +1,11 @@
-"""Lives the last hours of a captured cluster again: its pods come when they came, by their own creation times.
+"""Replays the last hours of a captured cluster: its pods arrive at their own creation times.
 
-A capture holds the pods that are there and those that ended and were not cleared away yet. From it follows what was
-there some hours before (`as_of`), and who came and went since (`add_arrivals`): pods of ReplicaSets and bare pods from
-their creation on, to their end where it is known; Jobs' pods work as long as they did; a StatefulSet's pods count from
-the set's own creation, since a young one is an old one that was moved; DaemonSets' and static pods go with their nodes.
-Pods that came and were deleted in between have left no trace. Nodes younger than the beginning are not given: the
-simulated provisioner opens what is needed. Decides nothing about disruption.
+A capture holds the existing pods and ended ones that were not deleted yet. From it follow the state some hours before
+(`as_of`) and the pods that came and went since (`add_arrivals`): pods of ReplicaSets and bare pods exist from their
+creation to their end, if it is known; Jobs' pods run as long as they did; a StatefulSet's pods count from the set's own
+creation, since a young one is an old one that was moved; DaemonSets' and static pods exist with their nodes. Pods that
+were created and deleted in between have left no trace. Nodes created after the start are ignored: the simulated
+provisioner opens what is needed. Decides nothing about disruption.
 """
 
 from collections.abc import Callable, Iterator
@@ -172,7 +172,7 @@ def _sized(item: ReplicaSet, counts: dict[tuple[str, str], int]) -> ReplicaSet:
 
 
 def add_arrivals(world: World, cluster: Cluster, begin: datetime) -> int:
-    """Put all that came and went after the beginning on the clock; gives how many pods arrive."""
+    """Schedule all arrivals and departures after the start; return how many pods arrive."""
     events: list[tuple[datetime, str, int, Callable[[], None]]] = []
     count = 0
     for stay in stays_of(cluster):

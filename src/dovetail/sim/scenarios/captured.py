@@ -1,8 +1,8 @@
 """Starts a world from a captured cluster: what `kubectl get` or `dovetail snapshot` wrote is the state at time zero.
 
-Nodes and NodeClaims go on living (expiry, drift, consolidation timers), pods stay where they were and are made anew by
-their owners when they go; a pod without a known owner is made anew under a numbered name, as if it had one. Machines of
-types that the catalogue does not know run on without a price. Decides nothing about disruption.
+Nodes and NodeClaims continue (expiry, drift, consolidation timers); pods stay where they were, and their owners
+recreate them after an eviction; a pod without a known owner is recreated under a numbered name. Machines of types that
+are not in the catalogue run without a price. Decides nothing about disruption.
 """
 
 from collections.abc import Callable

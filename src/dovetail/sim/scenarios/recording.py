@@ -1,10 +1,10 @@
-"""Plays a recording of the real Karpenter again in the simulated cluster, and lays the two courses side by side.
+"""Replays a recording of the real Karpenter in the simulated cluster, and compares the two courses.
 
 A recording (JSON, plain or .gz) holds the NodePool and Deployments as applied, every scale step with its second, and
-what came of it: NodeClaims, commands, pods every two seconds. The simulator gets the same objects and steps under a
-policy; else only when the first pods came and when its nodes became schedulable.
-`python -m dovetail.sim.scenarios.recording FILE --types TYPES` prints the comparison.
-The instance types are in the form that Karpenter's kwok provider reads.
+the result: NodeClaims, commands, pods every two seconds. The simulator gets the same objects and steps under a policy,
+and from the recording only when the first pods came and when its nodes became schedulable. `python -m
+dovetail.sim.scenarios.recording FILE --types TYPES` prints the comparison. The instance types are in the form that
+Karpenter's kwok provider reads.
 """
 
 import argparse
@@ -212,7 +212,7 @@ def replay(
     for second, deployment_name, replicas in recording.scale:
         world.at(APPLIED_BEFORE + int(second * SECOND), _scale(world, deployment_name, replicas))
     watch, ledger = Watch(world), RunLedger(world, step=10 * SECOND)
-    # The loop's polls have no fixed place in a recording: it was running before.
+    # The phase of the loop's polls in a recording is unknown: it was running before.
     world.run(APPLIED_BEFORE - world.dice.stream("phase").randrange(settings.poll_interval))
     if settings.rules.plays_karpenter:
         settings = replace(settings, pools=karpenter_settings(world).pools)
@@ -298,7 +298,7 @@ POLICIES: Final[tuple[tuple[str, Settings, dict[str, Any] | None], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Several runs beside one recording: what was recorded, and mean, least and most of the runs."""
+    """Several runs compared with one recording: what was recorded, and mean, minimum and maximum of the runs."""
 
     minutes: tuple[int, ...]
     nodes: tuple[tuple[int, float, int, int], ...]
@@ -322,7 +322,7 @@ FIGURES: Final = (
 
 
 def course(found: Sequence[Agreement]) -> Course:
-    """Return the mean course. One recording is one throw of Karpenter's dice, and the scheduler's; so is each run."""
+    """Return the mean course. One recording is one random outcome of Karpenter and the scheduler; so is each run."""
     first = found[0]
     nodes = []
     for index, there in enumerate(first.recorded):

@@ -53,7 +53,7 @@ class Policy:
 class Scenario:
     """A scenario ready to be staged; times in nanoseconds.
 
-    `arrivals`: how much of the captured cluster's last hours is lived again, if any; its `start` is the capture's then.
+    `arrivals`: how much of the captured cluster's last hours is replayed, if any; its `start` is the capture's then.
     `captured`, `catalogue` and `begin`: the captured cluster, its catalogue and when its arrivals begin, where they are
     known already (`sim.whatif`).
     """
@@ -262,7 +262,7 @@ class _Reader:
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     def arrivals(self, wire: ScenarioFile) -> int | None:
-        """Return how long before its capture the cluster is lived again; None where it is not."""
+        """Return how many hours before its capture are replayed; None: none."""
         section = wire.arrivals
         if section is None:
             return None

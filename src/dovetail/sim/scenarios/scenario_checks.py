@@ -1,6 +1,6 @@
-"""What types alone can't say of a scenario: quantities, times, names that must exist, numbers that make sense.
+"""Checks of a scenario beyond its types: quantities, times, names that must exist, plausible numbers.
 
-Each mistake is the user's, and is said with file, line and what to write instead, before anything is simulated. Pools
+Each mistake is reported with file, line and what to write instead, before anything is simulated. Pools
 and policies are checked by the rules of the API itself. Sits in sim.scenarios, below `scenario`.
 """
 
@@ -40,7 +40,7 @@ _POOL_PATHS: Final = (
 
 
 class FieldReader(Protocol):
-    """Whoever knows the lines of the file."""
+    """What knows the lines of the file."""
 
     def fail(self, path: str, problem: str) -> InputError:
         """Return the mistake as one sentence, with file and line."""

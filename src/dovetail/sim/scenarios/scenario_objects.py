@@ -1,6 +1,6 @@
 """A scenario's NodePools and pod specs as Kubernetes objects.
 
-Turns sections of the file into objects; what happens to them is `sim.scenarios.stage`'s business.
+Turns sections of the file into objects; `sim.scenarios.stage` lets things happen to them.
 """
 
 from typing import Any, Final

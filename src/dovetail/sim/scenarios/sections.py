@@ -1,4 +1,4 @@
-"""What a scenario's file may say: one struct per section, camelCase on paper, an unknown word an error.
+"""The format of a scenario's file: one struct per section, camelCase in the file, unknown fields are errors.
 
 Plain shapes with their defaults; times and names are checked by `sim.scenario`, which reads them. docs/simulator.md
 describes the format.
@@ -12,7 +12,7 @@ from dovetail.model.objects import ResourceList, SelectorRequirement, Taint, Tol
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of what a file may say: an unknown word is an error."""
+    """Base of all sections: an unknown field is an error."""
 
 
 class OfferedType(_Strict, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class WorkloadSection(_Strict, frozen=True, kw_only=True):
 
 
 class ShrinkStep(_Strict, frozen=True, kw_only=True):
-    """Some workloads, chosen by chance, gain or lose replicas."""
+    """Some randomly chosen workloads gain or lose replicas."""
 
     workloads: int = 1
     by: int | tuple[int, ...] = -1
@@ -166,7 +166,7 @@ class PriceStep(_Strict, frozen=True, kw_only=True):
 
 
 class PoolStep(_Strict, frozen=True, kw_only=True):
-    """Somebody changes a pool's disruption policy, or labels of its template: its nodes drift `within` that."""
+    """A pool's disruption policy, or labels of its template, change: its nodes drift `within` that."""
 
     name: str
     disruption: dict[str, Any] = {}
@@ -230,7 +230,7 @@ class TraceSection(_Strict, frozen=True, kw_only=True):
 
 
 class ArrivalsSection(_Strict, frozen=True, kw_only=True):
-    """Pods come when those of the captured cluster did: the last `window` before it was captured is lived again."""
+    """Pods arrive as in the captured cluster: the last `window` before the capture is replayed."""
 
     from_: str = msgspec.field(name="from", default="captured")
     window: str = "24h"

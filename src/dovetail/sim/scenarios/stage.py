@@ -1,7 +1,7 @@
-"""Makes a world of a scenario and lets its steps happen: catalogue, pools, nodes, workloads, curves, steps, traces.
+"""Builds a world from a scenario and runs its steps: catalogue, pools, nodes, workloads, curves, steps, traces.
 
-Chance comes from streams that no policy touches, so that all policies of a scenario meet the same workloads, curves and
-steps. Decides nothing about disruption.
+Random numbers come from streams that no policy uses, so that all policies of a scenario get the same workloads, curves
+and steps. Decides nothing about disruption.
 """
 
 import fnmatch
@@ -142,7 +142,7 @@ class Stage:
             self._follow(kind, made.key, work.curve)
 
     def _batch(self, made: Workload, work: WorkloadSection) -> None:
-        """Add Jobs that come again and again, with some scatter, or once at the start."""
+        """Add Jobs that recur, with some variation, or run once at the start."""
         if work.every is None:
             self.world.workloads.add(made)
             return

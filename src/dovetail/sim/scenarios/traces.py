@@ -1,7 +1,7 @@
 """Reads workload traces and lets their pods come and go in a world: the column form with arrivals and departures.
 
 A trace is CSV (plain or .gz) with at least `arrive_s`, `cpu_milli` and `mem_mib`; `depart_s` (blank: stays), `name` and
-`owner` where known. Each row is a pod that is there from its arrival to its departure, made anew where it is evicted.
+`owner` if known. Each row is a pod that exists from its arrival to its departure, and is recreated after an eviction.
 What can't be read is said with file, line and what to write instead. Knows nothing of policies.
 """
 
@@ -73,7 +73,7 @@ def trace_path(scenario: Scenario, section: TraceSection) -> Path:
 
 
 def add_trace(world: World, scenario: Scenario, section: TraceSection) -> int:
-    """Put all arrivals and departures on the clock; gives how many pods there are."""
+    """Schedule all arrivals and departures; return how many pods there are."""
     skip = parse_simple(section.skip, "smhd") / SECOND
     end = (scenario.warm_up + scenario.until) / SECOND
     count = 0

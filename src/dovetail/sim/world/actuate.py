@@ -1,8 +1,7 @@
-"""Carries out the engine's instructions on the simulated cluster, and says how it went.
+"""Executes the engine's instructions on the simulated cluster and returns the results.
 
-What an instruction means is decided by `lifecycle.effects`, for this cluster as for a real one; this module only reads
-and writes. What follows from a write (launch, drain, binding) is other modules' business. Events about objects are not
-simulated.
+`lifecycle.effects` decides what an instruction means, for this cluster as for a real one; this module only reads and
+writes. Other modules handle what follows from a write (launch, drain, binding). Events about objects are not simulated.
 """
 
 from typing import Final, assert_never
@@ -33,8 +32,8 @@ __all__ = ["SEAL", "Actuator", "Answer", "ClusterInstruction", "claim_from", "re
 class Actuator:
     """The API server as one controller meets it.
 
-    `holds`: whether that is Dovetail, which holds what it creates back from Karpenter and looks at a node's pods once
-    more before it deletes its NodeClaim.
+    `holds`: whether that is Dovetail, which protects the NodeClaims it creates from Karpenter and checks a node's pods
+    once more before it deletes its NodeClaim.
     """
 
     def __init__(self, store: WorldStore, clock: Clock, karpenter: Karpenter, *, holds: bool) -> None:
@@ -44,7 +43,7 @@ class Actuator:
         self.holds = holds
 
     def carry_out(self, asked: ClusterInstruction) -> Answer:
-        """Execute the instruction now, and answer."""
+        """Execute the instruction now, and return the resulting event."""
         if isinstance(asked, PublishEvent):
             return InstructionSucceeded(id=asked.id)
         return perform(
@@ -92,9 +91,7 @@ class Actuator:
         return ""
 
     def _evict(self, key: str) -> None:
-        pod = self.store.pods.get(key)
-        evictions = self.karpenter.draining.evictions
-        if pod is not None and evictions.evict(key) is Eviction.REFUSED:
+        if self.karpenter.draining.evictions.evict(key) is Eviction.REFUSED:
             raise RefusedError(Failure.THROTTLED, f"a PodDisruptionBudget refuses the eviction of {key}")
 
 

@@ -1,7 +1,7 @@
-"""Virtual time: a queue of things to do, in one fixed order, and the dice of a run.
+"""Virtual time: a queue of actions in a fixed order, and the random streams of a run.
 
-Decides which of two things that fall due at one instant comes first (the one that was asked for first). Knows nothing
-of clusters. Everything in `sim` gets its time and its chance from here, so that a seed alone repeats a run.
+Of two actions that are due at the same instant, the one that was scheduled first runs first. Knows nothing of clusters.
+Everything in `sim` gets its time and its random numbers from here, so that a seed alone repeats a run.
 """
 
 import heapq
@@ -45,14 +45,14 @@ class Clock:
         self._instant_at = 0
 
     def at(self, due: int, action: Callable[..., None], *arguments: Any) -> Alarm:
-        """Ask for an action at a time; one in the past happens now."""
+        """Schedule an action at a time; one in the past happens now."""
         timer = Alarm(max(due, self.now), action, arguments)
         self._asked += 1
         heapq.heappush(self._queue, (timer.due, self._asked, timer))
         return timer
 
     def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> Alarm:
-        """Ask for an action some nanoseconds from now."""
+        """Schedule an action some nanoseconds from now."""
         return self.at(self.now + delay, action, *arguments)
 
     def instant(self) -> datetime:
@@ -91,7 +91,7 @@ class Clock:
 
 
 class Dice:
-    """One stream of chance per subsystem: what one draws never moves what another sees.
+    """One random stream per subsystem: what one draws never affects another.
 
     Policies are compared on one seed; streams that no policy touches (arrivals, curves, prices) then give every
     policy the same world.
@@ -109,7 +109,7 @@ class Dice:
         return found
 
     def of(self, name: str, key: str) -> Random:
-        """Return a stream of one thing's own, the same whatever happened before to others."""
+        """Return the stream of one object, independent of what happened to others."""
         return Random(f"{self.seed}/{name}/{key}")  # noqa: S311  chance for a simulation, no secret
 
 

@@ -1,8 +1,8 @@
-"""The simulated cloud: what a NodeClaim gets, what it costs, when it is out of stock, when spot is taken back.
+"""The simulated cloud: what a NodeClaim gets, what it costs, when it is out of stock, when spot is interrupted.
 
-Chooses among the offerings that a NodeClaim allows the cheapest one in stock (price, then type name; among zones of one
-price by chance or the first by name). Spot prices may move; every move is announced as a new catalogue. Knows no
-pods. The bill is exact: attodollars per hour times nanoseconds, divided only when someone asks.
+Chooses the cheapest offering in stock that a NodeClaim allows (price, then type name; zones of equal price at random or
+by name). Spot prices may change; every change is announced as a new catalogue. Knows no pods. The bill is exact:
+attodollars per hour times nanoseconds, divided only when someone asks.
 """
 
 import math
@@ -82,7 +82,7 @@ class Cloud:
     # ------------------------------------------------------------ launching
 
     def launch(self, claim: NodeClaim) -> Instance | None:
-        """Buy what the claim asks for; None where nothing that it allows is in stock."""
+        """Launch a machine for the claim; None if nothing that it allows is in stock."""
         name = claim.metadata.name
         found = self._cheapest(claim)
         if found is None:
@@ -105,14 +105,14 @@ class Cloud:
         return instance
 
     def adopt(self, claim: str, kind: InstanceType, zone: str, capacity_type: str, started: int) -> None:
-        """Count a machine that ran before the simulation began; it is paid for from now on."""
+        """Add a machine that ran before the simulation started; it is billed from now on."""
         self._accrue()
         instance = Instance(claim=claim, kind=kind, zone=zone, capacity_type=capacity_type, started=started)
         self.instances[claim] = instance
         self._rate += self._prices.get(instance.offering, 0)
 
     def terminate(self, claim: str) -> None:
-        """Return a machine back; one that is gone already is fine."""
+        """Terminate a machine; one that is already gone is ignored."""
         instance = self.instances.pop(claim, None)
         if instance is not None:
             self._accrue(before=instance)
@@ -189,7 +189,7 @@ class Cloud:
         self.on_catalogue(self.seen_catalogue())
 
     def seen_catalogue(self) -> Catalogue:
-        """Return the catalogue as Karpenter believes it: what was out of stock lately is not available."""
+        """Return the catalogue as Karpenter sees it: what was recently out of stock is not available."""
         closed = {key for key, until in self._unavailable.items() if until > self.clock.now}
         if not closed:
             return self.catalogue

@@ -1,9 +1,9 @@
-"""Where an engine lives in the simulated cluster: its watches, its clock, its calls, its crashes.
+"""The host of an engine in the simulated cluster: its watches, its clock, its calls, its crashes.
 
-The engine hears of the world only by events, late as on a real network, and acts only by instructions, which are
-carried out here one by one and answered. Changes that nobody needs at once (pods) wait for the next thing that happens,
-the newest state of each object only, as an informer's cache would show them. `Line` decides what becomes of each event
-and call; the plain one is reliable, `sim.faults` has others. Restarting builds a new engine that knows objects only.
+The engine gets events only, delayed as on a real network, and acts only by instructions, which are executed here one by
+one and answered. Changes that are not urgent (pods) wait for the next event, only the newest state of each object, as
+an informer's cache would show them. `Line` decides what happens to each event and call; the plain one is reliable,
+`sim.checks.faults` has others. A restart builds a new engine that knows objects only.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _URGENT: Final = frozenset({"Node", "NodeClaim", "NodePool"})
 
 
 class Line:
-    """The way between an engine and the world. This one loses nothing."""
+    """The connection between an engine and the world. This one loses nothing."""
 
     watch_delay: int = SECOND // 10
     call_delay: int = SECOND // 20
@@ -50,13 +50,13 @@ class Line:
         return [(self.watch_delay, event)]
 
     def call(self, asked: ClusterInstruction, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
-        """Carry out a call, or not; what comes back, and after which delay."""
+        """Execute a call, or not; return the answer and its delay."""
         return [(self.call_delay, act())]
 
 
 @dataclass(slots=True)
 class _Owed:
-    """A change that the engine has not heard of yet."""
+    """A change that was not delivered to the engine yet."""
 
     kind: str
     key: str
@@ -102,7 +102,7 @@ class Host:
     # ------------------------------------------------------------ life
 
     def start(self, *, leads: bool = True) -> None:
-        """Begin with a fresh engine: everything is listed, then it may act."""
+        """Start with a new engine: everything is listed, then it may act."""
         self._life += 1
         self.starts += 1
         self.engine = self.build()
@@ -117,7 +117,7 @@ class Host:
             self.send(LeadershipGained())
 
     def crash(self) -> None:
-        """Stop in the middle of whatever it was doing; all that it knew is gone."""
+        """Stop immediately; everything it knew is lost."""
         self._life += 1
         self.is_up = False
         self._owed.clear()
@@ -138,7 +138,7 @@ class Host:
         self.clock.after(wait, begin)
 
     def lead(self, *, leads: bool) -> None:
-        """Return or take leadership."""
+        """Set whether this engine leads."""
         if self.is_up:
             self.send(LeadershipGained() if leads else LeadershipLost())
 
@@ -185,7 +185,7 @@ class Host:
         self._pay()
 
     def _pay(self) -> None:
-        """Deliver to the engine all that it has not heard of yet, the newest of each."""
+        """Deliver all pending changes to the engine, the newest of each object."""
         life = self._life
         owed, self._owed = self._owed, {}
         for entry in owed.values():
@@ -206,7 +206,7 @@ class Host:
     # ------------------------------------------------------------ what the engine does
 
     def send(self, event: Event) -> None:
-        """Deliver an event to the engine and carry out its instructions."""
+        """Deliver an event to the engine and execute its instructions."""
         life = self._life
         self.events_sent += 1
         for asked in self.engine.handle(event, self.now()):

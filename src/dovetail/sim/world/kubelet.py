@@ -1,4 +1,4 @@
-"""The simulated kubelets: bound pods become running and ready, pods that are to go stop, dead nodes say nothing.
+"""The simulated kubelets: bound pods become running and ready, terminating pods stop, dead nodes are silent.
 
 Decides only how long each step takes (drawn per pod from its shape). Knows nothing of why a pod comes or goes.
 """

@@ -1,8 +1,8 @@
 """Nodes that fall ill in the simulated cluster: a condition turns bad, and may turn good again.
 
-A node that is not ready takes no new pods and its pods serve nobody; with status Unknown its kubelet says nothing any
-more. Five minutes later its pods are to go, as Kubernetes does it where they tolerate no more. What becomes of such a
-node is for repair rules (spec section 19) to say. Sits in sim, beside the kubelets.
+A node that is not ready takes no new pods and its pods are not ready; with status Unknown its kubelet is silent. Five
+minutes later its pods are evicted, as Kubernetes does with the default tolerations. Repair rules (spec section 19)
+decide what happens to such a node. Sits in sim, beside the kubelets.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""The simulated API server: objects by kind, their versions, and who wants to hear of a change.
+"""The simulated API server: objects by kind, their versions, and listeners for changes.
 
 Decides nothing. It keeps the few indexes that make every reaction cost only what changed: pods by node, pods by owner,
-the NodeClaim of a node. Listeners are called at once and in the order in which they joined; whoever wants to act later
-asks the clock.
+the NodeClaim of a node. Listeners are called at once and in the order in which they were registered; use the clock to
+act later.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,16 +65,16 @@ class WorldStore:
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
-        """Stop hearing."""
+        """Remove a listener."""
         self._listeners.remove(listener)
 
     def new_uid(self) -> str:
-        """Return an identity that nothing else has."""
+        """Return a new unique uid."""
         self._uids += 1
         return f"uid-{self._uids:08d}"
 
     def put(self, item: AnyObject) -> AnyObject:
-        """Store an object, new or changed, under the next version; gives it back as stored."""
+        """Store an object, new or changed, under the next version; return it as stored."""
         self.versions += 1
         metadata = replace(item.metadata, resource_version=str(self.versions))
         if not metadata.uid:
@@ -89,7 +89,7 @@ class WorldStore:
         return item
 
     def remove(self, kind: str, key: str) -> AnyObject | None:
-        """Take an object away; None where it was not there."""
+        """Remove an object and return it; None if it was not there."""
         old = self.by_kind[kind].pop(key, None)
         if old is not None:
             self.versions += 1
@@ -127,7 +127,7 @@ class WorldStore:
                 yield items[key]
 
     def history(self) -> Iterable[Change]:
-        """Return all that is there, as if it had just come: for those who join late."""
+        """Return every object as a new one, for listeners that register late."""
         return [Change(KIND_OF[type(item)], key_of(item.metadata), None, item) for item in self.all()]
 
     def cluster(self) -> Cluster:

@@ -1,8 +1,8 @@
-"""What makes pods in the simulated cluster: ReplicaSets (of Deployments), StatefulSets, Jobs and DaemonSets.
+"""The workloads of the simulated cluster: ReplicaSets (of Deployments), StatefulSets, Jobs and DaemonSets.
 
-Each keeps the number of pods it is asked for, as Kubernetes' own controllers do: a pod that starts to terminate is made
-anew at once by a ReplicaSet, after it is gone by a StatefulSet, retried by a Job. A pod made in another's place carries
-its line on, so that a run can tell how often one replica was moved. Where pods land is not known here.
+Each keeps its desired number of pods, as Kubernetes' own controllers do: a terminating pod is replaced at once by a
+ReplicaSet, after it is gone by a StatefulSet, and retried by a Job. A replacement continues the line of the pod it
+replaces, so that a run can count how often one replica was moved. Doesn't know where pods go.
 """
 
 from collections import deque
@@ -53,7 +53,7 @@ _DAEMON_TOLERATIONS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a scenario says of a workload.
+    """A workload as a scenario defines it.
 
     `duration` is for Jobs: how long a pod works. `surges`: a Deployment of the same name makes it roll (`rollouts`).
     """
@@ -171,7 +171,7 @@ class Workloads:
         self.store.put(pod)
 
     def scale(self, kind: str, key: str, replicas: int) -> None:
-        """Ask for another number of pods."""
+        """Set the desired number of pods."""
         entry = self._sets[f"{kind}/{key}"]
         if entry.desired != replicas:
             entry.desired = replicas
@@ -183,7 +183,7 @@ class Workloads:
         self.scale(kind, key, 0)
 
     def desired(self, kind: str, key: str) -> int:
-        """Return how many pods the workload is asked for."""
+        """Return the desired number of pods."""
         return self._sets[f"{kind}/{key}"].desired
 
     def pods_of(self, kind: str, key: str) -> list[str]:
@@ -191,13 +191,13 @@ class Workloads:
         return list(self._sets[f"{kind}/{key}"].pods)
 
     def exceed(self, kind: str, key: str, extra: int) -> None:
-        """Allow a workload so many pods more than it is asked for, as a rolling update does."""
+        """Allow a workload more pods than desired, as a rolling update does."""
         entry = self._sets[f"{kind}/{key}"]
         entry.extra = extra
         self._ask(entry)
 
     def retire(self, pod: str) -> None:
-        """Stop one pod for good: another one has taken its place already."""
+        """Stop one pod without a replacement: another one has already taken its place."""
         self.ended.add(self.line_of[pod])
         self.kubelets.stop(pod)
 

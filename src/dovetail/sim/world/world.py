@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: puts its parts together, and is what scenarios, faults and checkers hold on to.
+"""The simulated cluster as a whole: connects its parts, and is what scenarios, faults and checkers use.
 
 A seed and a configuration give one world; every policy that is tried in it meets the same arrivals, curves and prices.
 Decides nothing by itself. Time passes only by `run`.
@@ -81,6 +81,7 @@ class World:
         self.sickness.on_leave = lambda node: self.outside(f"pods leave {node}, which is not ready")
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger
+        self.scheduler.on_still_stuck = self.provisioner.trigger_stuck
         self.provisioner.on_nominated = self._tell_nominations
         self.cloud.on_catalogue = self._tell_catalogue
         self.cloud.on_interruption = self._interrupted
@@ -99,11 +100,11 @@ class World:
     # ------------------------------------------------------------ who wants to hear
 
     def on_outside(self, listener: Callable[[str], None]) -> None:
-        """Register a listener for what no controller did: scaling, prices, images, stock, deaths, changed objects."""
+        """Register a listener for outside events: scaling, prices, images, stock, deaths, changed objects."""
         self._outside.append(listener)
 
     def on_evicted(self, listener: PodListener) -> None:
-        """Register a listener for each eviction, called just before it is carried out."""
+        """Register a listener for each eviction, called just before it happens."""
         self._on_evicted.append(listener)
 
     def on_forced(self, listener: PodListener) -> None:
@@ -115,7 +116,7 @@ class World:
         self._on_gone.append(listener)
 
     def on_lost(self, listener: Callable[[str, str], None]) -> None:
-        """Register a listener for each NodeClaim that nobody chose to end: `interrupted`, `died` or `expired`."""
+        """Register a listener for each NodeClaim that ended without a decision: `interrupted`, `died` or `expired`."""
         self._on_lost.append(listener)
 
     def _lost(self, claim: str, how: str) -> None:

@@ -1,8 +1,8 @@
-"""How Karpenter empties a node that is to end: taint, evict in waves through the budgets, wait, force at the deadline.
+"""How Karpenter drains a node: taint, evict in waves respecting PDBs, wait, force at the deadline.
 
 Waves and times as in Karpenter v1.15: ordinary pods first, then DaemonSet pods, then critical ones; an eviction that a
-PodDisruptionBudget refuses is asked for again with growing pauses; at least five seconds; a terminationGracePeriod ends
-the patience. Knows nothing of machines: it says when a node is empty.
+PodDisruptionBudget refuses is retried with growing pauses; at least five seconds; a terminationGracePeriod ends the
+wait. Knows nothing of machines: it reports when a node is empty.
 """
 
 from collections.abc import Callable

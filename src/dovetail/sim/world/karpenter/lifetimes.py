@@ -2,8 +2,8 @@
 
 Launch, registration, initialization; the conditions and times that Karpenter v1.15 writes (Launched, Registered,
 Initialized, Consolidatable, Drifted, InstanceTerminating, lastPodEventTime with its ten-second dedupe); its own expiry;
-launch and registration time-outs; garbage collection of machines that died. How a node is drained is `sim.draining`'s
-business, what to disrupt the engine's. Facts: Karpenter v1.15's source, read for its behaviour.
+launch and registration time-outs; garbage collection of machines that died. `draining` drains nodes; the engine decides
+what to disrupt. Facts: Karpenter v1.15's source, read for its behaviour.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Karpenter's disruption loop as v1.15 runs it: which methods it asks in a turn, and when it takes a rest.
+"""Karpenter's disruption loop as in v1.15: which methods it asks in a turn, and when it pauses.
 
 The decisions are `decide`'s; this says what Karpenter does not ask. A consolidation method that found nothing is not
 asked again until the cluster has changed in a way that counts (a pod bound or gone, a node come, ready or leaving, a
@@ -38,7 +38,7 @@ class ConsolidationState:
         store.listen(self._on_change)
 
     def version(self) -> int:
-        """Return a number that is another one after every such change, and after five minutes without one."""
+        """Return a number that changes with every such change, and after five minutes without one."""
         if self.clock.now - self._since >= LOOK_AGAIN:
             self._mark()
         return self._version

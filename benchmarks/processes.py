@@ -1,0 +1,62 @@
+"""Processes seen from outside: memory and CPU from /proc, what they did and when from their logs."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+Tree = dict[str, Any]
+WAIT_SECONDS = 240.0
+_TICK = os.sysconf("SC_CLK_TCK")
+_KIB_IN_MIB = 1024
+
+
+class Watched:
+    """A process seen from outside."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def mebibytes(self, field: str = "VmRSS") -> float:
+        """Return its memory now, or at its highest (VmHWM)."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(rf"{field}:\s+(\d+)", text)
+        return round(int(found.group(1)) / _KIB_IN_MIB, 1) if found else 0.0
+
+    def cpu_seconds(self) -> float:
+        """Return its CPU time so far, user and system."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+
+    def cores_over(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
+        """Return how much of one core it uses."""
+        began, cpu = time.monotonic(), self.cpu_seconds()
+        meanwhile()
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        return round((self.cpu_seconds() - cpu) / (time.monotonic() - began), 4)
+
+
+def lines_of(log: Path) -> list[Tree]:
+    """Return the complete lines of a log so far, without those that are no JSON object."""
+    text = log.read_text(errors="replace")
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return [json.loads(line) for line in whole if line.startswith("{")]
+
+
+def at_of(line: Tree) -> datetime:
+    """Return when a line was written."""
+    return datetime.fromisoformat(line["time"])
+
+
+def wait_for(check: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
+    """Ask again until the answer is true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := check()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,144 @@
+"""Which marks of steering are written when: by rate, by a ReplicaSet's minute, by a node's three, by right."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
+from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionSucceeded
+from dovetail.lifecycle.steering import MINUTE, OPENS_AFTER, RIGHT_MISSING, Steering
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.objects import Node, Pod
+from tests.support.conversation import pod
+
+NOW = 100 * MINUTE
+
+
+def victim(name: str, owner: str = "rs") -> Victim:
+    """Return a victim of an owner."""
+    return Victim(owner=owner, namespace="d", name=name, uid=name)
+
+
+def marked(name: str, owner: str = "rs", **more: Any) -> Pod:
+    """Return a pod that is marked."""
+    return pod(name, "n", owner, annotations={names.STEERING_MARK: "-100"}, **more)
+
+
+def closing(name: str) -> Node:
+    """Return a node that is closing."""
+    tree = {"metadata": {"name": name}, "spec": {"taints": [{"key": names.CLOSING_TAINT, "effect": "NoExecute"}]}}
+    return msgspec.convert(tree, Node, strict=False)
+
+
+def asked(steering: Steering, plan: SteeringPlan, store: Store, at: int = NOW, rate: int = 100) -> list[str]:
+    """Return the ids of what is written."""
+    return [write.id.removeprefix("steer/") for write in steering.wanted(plan, store, at, rate)]
+
+
+def store_of(*items: Node | Pod) -> Store:
+    """Return a store that has seen these."""
+    store = Store()
+    for item in items:
+        store.observe(item)
+    return store
+
+
+def test_order_of_writes() -> None:
+    """Nodes before pods, old marks off before new ones on; what is as it should be is left."""
+    store = store_of(closing("a"), closing("b"), marked("x", "one"), marked("y", "two"), pod("z", "n", "three"))
+    plan = SteeringPlan(closing=("b", "c"), victims=(victim("y", "two"), victim("z", "three")))
+    assert asked(Steering(), plan, store) == ["node/open/a", "node/close/c", "pod/unmark/d/x", "pod/mark/d/z"]
+    assert asked(Steering(), NOTHING, store) == ["node/open/a", "node/open/b", "pod/unmark/d/x", "pod/unmark/d/y"]
+
+
+def test_a_write_is_asked_for_once_and_again_where_nobody_answers() -> None:
+    """After half a minute; each time as if for the first time."""
+    steering, store, plan = Steering(), Store(), SteeringPlan(closing=("a",))
+    times = [at for at in range(100) if asked(steering, plan, store, NOW + at * 10**9)]
+    assert times == [0, 30, 60, 90]
+
+
+@pytest.mark.parametrize(("rate", "counts"), [(0, [0, 0, 0]), (1, [1, 0, 1]), (3, [3, 0, 3]), (5, [4, 1, 3])])
+def test_rate(rate: int, counts: list[int]) -> None:
+    """So many writes in a minute, and the rest after it."""
+    steering, store = Steering(), Store()
+    plan = SteeringPlan(closing=("a", "b", "c", "d"))
+    times = (NOW, NOW + MINUTE - 1, NOW + MINUTE)
+    assert [len(asked(steering, plan, store, at, rate)) for at in times] == counts
+
+
+def test_a_replica_set_changes_once_a_minute() -> None:
+    """Its mark moves when the minute is over: off the one, on the other; other owners' go at once."""
+    steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n"))
+    assert asked(steering, SteeringPlan(victims=(victim("x"),)), store) == ["pod/mark/d/x"]
+    store.observe(marked("x"))
+    store.observe(marked("o", "other"))
+    plan = SteeringPlan(victims=(victim("y"),))
+    assert asked(steering, plan, store, NOW + MINUTE - 1) == ["pod/unmark/d/o"]
+    assert asked(steering, plan, store, NOW + MINUTE) == ["pod/unmark/d/x", "pod/mark/d/y"]
+
+
+def test_a_mark_that_nobody_replaces_goes_at_once() -> None:
+    """The minute is for owners that have another victim; a pod that leaves takes its mark along."""
+    steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n"))
+    asked(steering, SteeringPlan(victims=(victim("x"),)), store)
+    store.observe(marked("x"))
+    leaving = msgspec.to_builtins(marked("z"))
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.observe(msgspec.convert(leaving, Pod, strict=False))
+    assert asked(steering, SteeringPlan(closing=("a",)), store, NOW + 1) == ["node/close/a", "pod/unmark/d/x"]
+
+
+def test_a_pod_of_two_owners_waits_for_both() -> None:
+    """One of them has changed within the minute."""
+    steering, store = Steering(), store_of(pod("x", "n", "one"))
+    asked(steering, SteeringPlan(victims=(victim("x", "one"),)), store)
+    tree = msgspec.to_builtins(marked("y", "one"))
+    second = {**tree["metadata"]["ownerReferences"][0], "uid": "two", "name": "two"}
+    tree["metadata"]["ownerReferences"] = [*tree["metadata"]["ownerReferences"], second]
+    store.observe(msgspec.convert(tree, Pod, strict=False))
+    store.observe(marked("z", "two"))
+    plan = SteeringPlan(victims=(victim("x", "one"), victim("z", "two")))
+    assert "pod/unmark/d/y" not in asked(steering, plan, store, NOW + MINUTE - 1)
+    assert "pod/unmark/d/y" in asked(steering, plan, store, NOW + MINUTE)
+
+
+@pytest.mark.parametrize(("after", "opens"), [(OPENS_AFTER - 1, False), (OPENS_AFTER, True)])
+def test_a_node_stays_closing_for_three_minutes(after: int, opens: bool) -> None:
+    """Where others are closing; where none is any more it opens at once."""
+    for plan, at_once in ((SteeringPlan(closing=("b",)), False), (NOTHING, True)):
+        steering, store = Steering(), Store()
+        asked(steering, SteeringPlan(closing=("a",)), store)
+        store.observe(closing("a"))
+        assert ("node/open/a" in asked(steering, plan, store, NOW + after)) == (opens or at_once)
+    assert asked(Steering(), SteeringPlan(closing=("b",)), store_of(closing("a")), OPENS_AFTER - 1) == ["node/close/b"]
+    assert "node/open/a" in asked(Steering(), SteeringPlan(closing=("b",)), store_of(closing("a")), OPENS_AFTER)
+
+
+def test_a_missing_right_bars_its_kind_for_ten_minutes() -> None:
+    """Other kinds go on, other failures bar nothing, and so do answers to what was never asked for."""
+    steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n", "two"))
+    plan = SteeringPlan(closing=("a",), victims=(victim("x"), victim("y", "two")))
+    first = asked(steering, plan, store)
+    assert first == ["node/close/a", "pod/mark/d/x", "pod/mark/d/y"]
+    assert not steering.answer(InstructionFailed(id="steer/node/close/z", failure=Failure.FORBIDDEN), NOW)
+    assert steering.answer(InstructionFailed(id="steer/pod/mark/d/x", failure=Failure.FORBIDDEN), NOW)
+    assert steering.answer(InstructionFailed(id="steer/pod/mark/d/y", failure=Failure.CONFLICT), NOW)
+    assert steering.answer(InstructionFailed(id="steer/node/close/a", failure=Failure.THROTTLED), NOW)
+    assert asked(steering, plan, store, NOW + 2 * MINUTE) == ["node/close/a"]
+    assert asked(steering, plan, store, NOW + RIGHT_MISSING - 1) == ["node/close/a"]
+    assert asked(steering, plan, store, NOW + RIGHT_MISSING) == ["pod/mark/d/x", "pod/mark/d/y"]
+    assert steering.answer(InstructionSucceeded(id="steer/pod/mark/d/x"), NOW)
+    assert Steering().wanted(plan, store, 0, 100) != []
+
+
+def test_what_was_changed_long_ago_is_forgotten() -> None:
+    """Ten minutes later, at that very time; a younger change is kept."""
+    steering, store = Steering(), store_of(pod("x", "n"))
+    asked(steering, SteeringPlan(closing=("a",), victims=(victim("x"),)), store)
+    asked(steering, SteeringPlan(closing=("b",)), store, NOW + RIGHT_MISSING - 1)
+    assert sorted(steering._closed_at) == ["a", "b"]
+    asked(steering, SteeringPlan(closing=("c",)), store, NOW + RIGHT_MISSING)
+    assert (sorted(steering._closed_at), steering._changed_at) == (["b", "c"], {})

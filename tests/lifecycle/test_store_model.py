@@ -1,0 +1,216 @@
+"""The store beside a plain one that keeps a dictionary and works everything out anew: whatever comes, changes, goes."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.commands.records import is_tainted
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool, Pod
+from tests.support.conversation import pod, pool
+
+DISRUPTED = {"key": names.DISRUPTION_TAINT, "value": names.DISRUPTION_TAINT_VALUE, "effect": "NoSchedule"}
+CLOSING = {"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}
+OTHER = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+
+
+def meta(name: str, **more: Any) -> dict[str, Any]:
+    """Return metadata."""
+    return {"name": name, "uid": more.pop("uid", ""), "resourceVersion": more.pop("version", ""), **more}
+
+
+def node(name: str, of: str = "web", *taints: dict[str, str], **more: Any) -> Node:
+    """Return a Node."""
+    tree = {"metadata": meta(name, labels={names.NODEPOOL: of} if of else {}, **more), "spec": {"taints": taints}}
+    return msgspec.convert(tree, Node, strict=False)
+
+
+def claim(name: str, on: str = "", **more: Any) -> NodeClaim:
+    """Return a NodeClaim."""
+    return msgspec.convert({"metadata": meta(name, **more), "status": {"nodeName": on}}, NodeClaim, strict=False)
+
+
+def thing(dice: Random) -> AnyObject:
+    """Return some object, of one of a few names."""
+    number = dice.randrange(4)
+    record = {names.COMMAND: "r"} if dice.random() < 0.3 else {}
+    match dice.randrange(4):
+        case 0:
+            taints = dice.sample([DISRUPTED, CLOSING, OTHER], dice.randrange(4))
+            return node(f"n{number}", dice.choice(["web", "two", ""]), *taints, annotations=record)
+        case 1:
+            return claim(f"c{number}", dice.choice([f"n{number}", ""]), annotations=record)
+        case 2:
+            return pool(f"p{number}", managed=dice.random() < 0.5)
+        case _:
+            marks = {names.STEERING_MARK: "1"} if dice.random() < 0.3 else {}
+            made = pod(
+                f"x{number}", dice.choice(["n0", "n1", ""]), phase=dice.choice(["Pending", "Failed"]), annotations=marks
+            )
+            leaving = dice.choice([None, "2026-01-01T00:00:00Z"])
+            tree = msgspec.to_builtins(made)
+            tree["metadata"] |= {"deletionTimestamp": leaving, "uid": ""}
+            return msgspec.convert(tree, Pod, strict=False)
+
+
+def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
+    """Compare all that the store says with what follows from the objects alone."""
+    items = [item for _, item in sorted(there.items())]
+    pods = [item for item in items if isinstance(item, Pod)]
+    nodes = [item for item in items if isinstance(item, Node)]
+    claims = [item for item in items if isinstance(item, NodeClaim)]
+    pools = [item for item in items if isinstance(item, NodePool)]
+    cluster = store.cluster()
+    assert (list(cluster.pods), list(cluster.nodes)) == (pods, nodes)
+    assert (list(store.nodes()), list(store.node_claims()), list(store.node_pools())) == (nodes, claims, pools)
+    assert store.cluster() is cluster
+    for name in ("n0", "n1", "", "n9"):
+        assert list(store.pods_on(name)) == ([p for p in pods if name and p.spec.node_name == name])
+        owners = [item for item in claims if name and item.status.node_name == name]
+        assert store.claim_of(name) in (owners or [None])
+    waiting = [
+        p for p in pods if not p.spec.node_name and p.metadata.deletion_timestamp is None and p.status.phase != "Failed"
+    ]
+    assert list(store.pending_pods()) == waiting
+    for of in ("web", "two", "", "none"):
+        assert store.nodes_of(of) == [n.metadata.name for n in nodes if n.metadata.labels.get(names.NODEPOOL, "") == of]
+    noted = [n.metadata.name for n in nodes if names.COMMAND in n.metadata.annotations or is_tainted(n)]
+    assert sorted(store.marked_nodes) == noted
+    assert sorted(store.marked_claims) == [c.metadata.name for c in claims if names.COMMAND in c.metadata.annotations]
+    closing = [n.metadata.name for n in nodes if any(t.key == names.CLOSING_TAINT for t in n.spec.taints)]
+    assert sorted(store.closing_nodes) == closing
+    steered = [("d", p.metadata.name) for p in pods if names.STEERING_MARK in p.metadata.annotations]
+    assert sorted(store.steered_pods) == steered
+    for name in ("n0", "c1", "n9"):
+        known = {item.metadata.name for item in [*nodes, *claims]}
+        assert store.has_machine(name) == (name in known)
+    assert "" not in store._pods_of_node
+    assert all(store._pods_of_node.values()), "no empty index is kept"
+    assert all(store._nodes_of_pool.values()), "no empty index is kept"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_store_is_what_was_seen(seed: int) -> None:
+    """Objects without a uid: the last report of a name counts."""
+    dice, store = Random(seed), Store()
+    there: dict[tuple[str, str, str], AnyObject] = {}
+    gone = 0
+    for _ in range(120):
+        item = thing(dice)
+        key = (type(item).__name__, item.metadata.namespace, item.metadata.name)
+        version, kind_version = store.version, store.version_of(type(item))
+        if dice.random() < 0.25:
+            was = there.pop(key, None)
+            assert store.vanish(*key) == was
+            gone += was is not None
+            changed = was is not None
+        else:
+            changed = there.get(key) != item
+            assert store.observe(item) == changed
+            there[key] = item
+        assert (store.version > version) == changed
+        assert (store.version_of(type(item)) > kind_version) == changed
+        assert store.count_gone() == gone
+        assert store.get(type(item), key[2], key[1]) == there.get(key)
+        check(store, there)
+    assert set(store.versions()) >= {"nodes", "pods", "node_claims", "node_pools"}
+
+
+def test_marks_have_a_version_of_their_own() -> None:
+    """It grows with every object that carries one, or carries it no longer, and with no other."""
+    store = Store()
+    for item, grows in (
+        (node("a"), False),
+        (node("b", "web", DISRUPTED), True),
+        (node("c", annotations={names.COMMAND: "r"}), True),
+        (claim("d"), False),
+        (claim("e", annotations={names.COMMAND: "r"}), True),
+        (node("f", "web", CLOSING), False),
+    ):
+        before = store.marks_version
+        store.observe(item)
+        assert (store.marks_version > before) == grows
+        before = store.marks_version
+        store.vanish(type(item).__name__, "", item.metadata.name)
+        assert (store.marks_version > before) == grows, "its end is one too"
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "taken"),
+    [
+        (("u", "9"), ("u", "10"), True),
+        (("u", "10"), ("u", "9"), False),
+        (("u", "10"), ("u", "10"), True),
+        (("u", "x9"), ("u", "8"), True),
+        (("u", "9"), ("u", "x8"), True),
+        (("u", "10"), ("v", "9"), True),
+        (("", "10"), ("", "9"), False),
+    ],
+)
+def test_which_of_two_reports_is_newer(known: tuple[str, str], new: tuple[str, str], taken: bool) -> None:
+    """By number, for the same object; what is no number counts as newer."""
+    store = Store()
+    assert store.observe(node("a", "old", uid=known[0], version=known[1]))
+    assert store.observe(node("a", "new", uid=new[0], version=new[1])) == taken
+    assert store.nodes_of("new") == (["a"] if taken else [])
+
+
+def test_only_the_version_moved() -> None:
+    """That is no news, but the next report is measured by it."""
+    store = Store()
+    store.observe(node("a", uid="u", version="1", generation=1))
+    version = store.version
+    assert not store.observe(node("a", uid="u", version="5", generation=2))
+    assert store.version == version
+    assert not store.observe(node("a", "two", uid="u", version="4"))
+    assert store.observe(node("a", "two", uid="u", version="6"))
+    for change in ({"labels": {"x": "y"}}, {"annotations": {"x": "y"}}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}):
+        before = claim("c", uid="c")
+        store.observe(before)
+        tree = msgspec.to_builtins(before)
+        tree["metadata"] |= change
+        assert store.observe(msgspec.convert(tree, NodeClaim, strict=False))
+
+
+def test_who_is_gone_stays_gone() -> None:
+    """By uid: also one whose end is reported before it was ever seen, or that was replaced under its name."""
+    store = Store()
+    assert store.vanish("Node", "", "a", "early") is None
+    assert not store.observe(node("a", uid="early"))
+    assert store.observe(node("a", uid="one"))
+    assert store.observe(node("a", uid="two"))
+    assert not store.observe(node("a", uid="one"))
+    assert store.vanish("Node", "", "a", "one") is None
+    assert store.vanish("Node", "", "a") is not None
+    assert not store.observe(node("a", uid="two"))
+    assert store.observe(node("a"))
+    assert store.vanish("Node", "", "a", "any") is not None, "one without a uid is the one that is meant"
+    assert store.observe(node("a"))
+
+
+def test_the_memory_of_those_that_are_gone_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is forgotten first."""
+    monkeypatch.setattr("dovetail.lifecycle.store._TOMBSTONES_MAX", 2)
+    store = Store()
+    for uid in ("one", "two"):
+        store.vanish("Node", "", "a", uid)
+    assert not store.observe(node("a", uid="one"))
+    store.vanish("Node", "", "a", "three")
+    assert not store.observe(node("a", uid="two"))
+    assert store.observe(node("a", uid="one"))
+
+
+def test_a_claim_that_loses_its_node_to_another_does_not_take_it_along() -> None:
+    """The node's claim is the one that was named last."""
+    store = Store()
+    store.observe(claim("old", "n"))
+    store.observe(claim("new", "n"))
+    store.vanish("NodeClaim", "", "old")
+    found = store.claim_of("n")
+    assert found is not None
+    assert found.metadata.name == "new"
+    store.observe(claim("new", ""))
+    assert store.claim_of("n") is None

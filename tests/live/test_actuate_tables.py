@@ -1,0 +1,153 @@
+"""The actuator of a real cluster, answer by answer: what is asked again, how often, and what is sent."""
+
+import asyncio
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.commands.seal import Seal
+from dovetail.lifecycle.effects.objects import CONFLICT_TRIES
+from dovetail.lifecycle.messages import (
+    CreateNodeClaim,
+    DeleteNodeClaim,
+    EvictPod,
+    Failure,
+    HoldNode,
+    Instruction,
+    InstructionFailed,
+    InstructionSucceeded,
+)
+from dovetail.live.actuate import Actuator, Answer
+from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.model.command import Replacement
+
+Tree = dict[str, Any]
+NODE = {"metadata": {"name": "n", "resourceVersion": "7"}}
+CLAIM = {"metadata": {"name": "c", "uid": "u", "resourceVersion": "7"}}
+HOLD = HoldNode(id="1", node="n")
+
+
+class Server:
+    """Gives the answers it was told to, in order, the last again and again; keeps what was asked."""
+
+    def __init__(self, *answers: Tree | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str, Any, Any]] = []
+        self.waits: list[int] = []
+
+    async def request(self, method: str, path: str, *, body: bytes | None = None, **more: Any) -> bytes:
+        """Answer."""
+        self.asked.append((method, path, None if body is None else msgspec.json.decode(body), more.get("params")))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.json.encode(answer)
+
+    def backoff(self, attempt: int, most: float) -> float:
+        """Return no pause, and note that one was wanted."""
+        self.waits.append(attempt)
+        return 0.0
+
+
+def error(status: int) -> ApiError:
+    """Return a refusal."""
+    return ApiError(status, "", "no")
+
+
+def carried_out(asked: Instruction, server: Server, **more: Any) -> tuple[Answer, Actuator]:
+    """Return the answer."""
+    actuator = Actuator(
+        client=cast("ApiClient", server), identity="tests", seal=Seal((b"sixteen bytes or more",)), **more
+    )
+    return asyncio.run(actuator.carry_out(asked)), actuator  # type: ignore[arg-type]
+
+
+def failure_of(answer: Answer) -> Failure | None:
+    """Return how it failed."""
+    return answer.failure if isinstance(answer, InstructionFailed) else None
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [(401, Failure.UNREACHABLE), (402, Failure.REFUSED), (499, Failure.REFUSED), (500, Failure.UNREACHABLE),
+     (501, Failure.UNREACHABLE), (405, Failure.REFUSED), (410, Failure.REFUSED)],
+)  # fmt: skip
+def test_what_a_status_means(status: int, failure: Failure) -> None:
+    """A server in trouble and an old token are asked again."""
+    answer, _ = carried_out(HOLD, Server(error(status)))
+    assert failure_of(answer) is failure
+
+
+def test_an_object_that_is_not_there() -> None:
+    """Reading it says so; nothing is written."""
+    server = Server(error(404))
+    answer, actuator = carried_out(HOLD, server)
+    assert isinstance(answer, InstructionSucceeded)
+    assert ([method for method, *_ in server.asked], actuator.writes) == (["GET"], 0)
+
+
+@pytest.mark.parametrize("status", [409, 404])
+def test_an_object_that_has_changed_is_read_again(status: int) -> None:
+    """A few times; then the answer is the server's."""
+    server = Server(NODE, error(status), NODE, {})
+    answer, actuator = carried_out(HOLD, server)
+    assert isinstance(answer, InstructionSucceeded)
+    assert [method for method, *_ in server.asked] == ["GET", "PATCH", "GET", "PATCH"]
+    assert (actuator.writes, server.waits) == (2, [1])
+    stubborn = Server(*[item for _ in range(20) for item in (NODE, error(status))])
+    answer, actuator = carried_out(HOLD, stubborn)
+    assert failure_of(answer) is (Failure.CONFLICT if status == 409 else Failure.NOT_FOUND)
+    assert actuator.writes == CONFLICT_TRIES
+    assert stubborn.waits == list(range(1, CONFLICT_TRIES))
+
+
+def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
+    """A refusal, and a creation whose collection is not there."""
+    server = Server(NODE, error(422), NODE, {})
+    answer, actuator = carried_out(HOLD, server)
+    assert (failure_of(answer), actuator.writes) == (Failure.REFUSED, 1)
+    assert [method for method, *_ in server.asked] == ["GET", "PATCH"]
+    create = CreateNodeClaim(
+        id="1", command_id="c", name="r", record="", replacement=Replacement(node_pool="p", instance_types=("m",))
+    )
+    server = Server(error(404), {"metadata": {"name": "p"}}, error(404))
+    answer, actuator = carried_out(create, server)
+    assert (failure_of(answer), actuator.writes) == (Failure.NOT_FOUND, 1)
+    server = Server(error(404), {"metadata": {"name": "p"}}, {"metadata": {"uid": "new"}})
+    answer, _ = carried_out(create, server)
+    assert answer == InstructionSucceeded(id="1", uid="new")
+    method, path, _, params = server.asked[-1]
+    assert (method, path.endswith("/nodeclaims"), params) == ("POST", True, {"fieldManager": "dovetail"})
+
+
+def test_an_eviction_names_its_pod() -> None:
+    """A subresource of the object itself."""
+    server = Server(CLAIM, {})
+    answer, _ = carried_out(EvictPod(id="1", command_id="c", namespace="d", name="x", uid="u"), server)
+    assert isinstance(answer, InstructionSucceeded)
+    method, path, body, _ = server.asked[-1]
+    assert (method, path) == ("POST", "/api/v1/namespaces/d/pods/x/eviction")
+    assert body["deleteOptions"] == {"preconditions": {"uid": "u"}}
+
+
+def test_a_deletion_is_bound_to_its_uid() -> None:
+    """Without a field manager; the uid is the answer, also where a bound was written before it."""
+    for drain, methods in ((None, ["GET", "DELETE"]), (60 * 10**9, ["GET", "PATCH", "DELETE"])):
+        server = Server(CLAIM, {}, {})
+        answer, actuator = carried_out(
+            DeleteNodeClaim(id="1", command_id="c", name="c", uid="u", drain_for=drain), server
+        )
+        assert answer == InstructionSucceeded(id="1", uid="u")
+        assert [method for method, *_ in server.asked] == methods
+        _, _, body, params = server.asked[-1]
+        assert (body["preconditions"], params) == ({"uid": "u"}, None)
+        assert actuator.writes == len(methods) - 1
+
+
+def test_who_no_longer_leads_writes_nothing() -> None:
+    """It is asked before every write."""
+    server = Server(NODE)
+    answer, actuator = carried_out(HOLD, server, may_act=lambda: False)
+    assert (failure_of(answer), actuator.writes) == (Failure.UNREACHABLE, 0)
+    assert [method for method, *_ in server.asked] == ["GET"]

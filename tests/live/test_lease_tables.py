@@ -1,0 +1,369 @@
+"""Leader election on a clock that the test moves: every answer of the server, every border of time."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from dovetail.live import clocks
+from dovetail.live.kubernetes.client import ApiClient, ApiError, MalformedError
+from dovetail.live.kubernetes.credentials import UnreachableError
+from dovetail.live.kubernetes.lease import LeaderElection
+
+Tree = dict[str, Any]
+Answer = Tree | bytes | Exception
+
+
+class Server:
+    """Gives the answers it was told to, in order; keeps what was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, Tree | None, int]] = []
+
+    async def request(self, method: str, path: str, *, body: bytes | None = None, tries: int = 0, **_: Any) -> bytes:
+        """Answer."""
+        assert "/leases" in path
+        self.asked.append((method, None if body is None else msgspec.json.decode(body), tries))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+
+    def malformed(self, path: str, why: str) -> MalformedError:
+        """Return what to raise."""
+        return MalformedError(why)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in a list, so that it can be set."""
+    now = [1000.0]
+    fake = SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0], clock_gettime=lambda which: now[0])
+    monkeypatch.setattr(clocks, "time", fake)
+    return now
+
+
+def election(*answers: Answer, **changes: Any) -> tuple[LeaderElection, Server, list[str]]:
+    """Return a candidate, its server, and what it was told or notes."""
+    server, told = Server(*answers), list[str]()
+
+    async def gained() -> None:
+        told.append("gained")
+
+    async def lost() -> None:
+        told.append("lost")
+
+    made = LeaderElection(
+        client=cast("ApiClient", server), namespace="d", name="x", identity="me", gained=gained, lost=lost,
+        note=told.append,
+    )  # fmt: skip
+    for key, value in changes.items():
+        setattr(made, key, value)
+    return made, server, told
+
+
+def lease(holder: str | None = None, version: str = "7", **spec: Any) -> Tree:
+    """Return a Lease as the server shows it."""
+    return {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder, **spec}}
+
+
+def error(status: int) -> ApiError:
+    """Return a refusal."""
+    return ApiError(status, "", "no")
+
+
+def renewed(age: float, clock: list[float]) -> clocks.Moment:
+    """Return the moment of the last renewal."""
+    return clocks.Moment(steady=clock[0] - age, wall=clock[0] - age)
+
+
+# ---------------------------------------------------------------- what may be done when
+
+
+@pytest.mark.parametrize(
+    ("leading", "age", "acts"),
+    [(True, 0.0, True), (True, 19.9, True), (True, 20.0, False), (False, 0.0, False), (True, None, False)],
+)
+def test_who_may_act(clock: list[float], leading: bool, age: float | None, acts: bool) -> None:
+    """A leader, for as long as nobody else can have taken over."""
+    made, _, _ = election(leading=leading, _renewed=None if age is None else renewed(age, clock))
+    assert made.may_act == acts
+    assert made.age == pytest.approx(float("inf") if age is None else age)
+
+
+@pytest.mark.parametrize(("silent", "alive"), [(0, True), (99.9, True), (100.0, False), (200.0, False)])
+def test_who_is_alive(clock: list[float], silent: float, alive: bool) -> None:
+    """One that has tried within a minute and twice the deadline."""
+    made, _, _ = election(_beat=clock[0] - silent)
+    assert made.is_alive == alive
+
+
+# ---------------------------------------------------------------- one attempt
+
+
+MINE = {"holderIdentity": "me", "leaseDurationSeconds": 30}
+
+
+def tried(made: LeaderElection) -> bool | None:
+    """Return how an attempt ends."""
+    return asyncio.run(made._try())
+
+
+def without_times(tree: Tree | None) -> Tree:
+    """Return what was written, without its times."""
+    assert tree is not None
+    spec = tree["spec"]
+    assert spec.get("acquireTime", spec["renewTime"]) == spec["renewTime"]
+    return {key: value for key, value in spec.items() if not key.endswith("Time")}
+
+
+def test_a_lease_that_is_not_there_is_made(clock: list[float]) -> None:
+    """With ourselves as its holder."""
+    made, server, _ = election(error(404), {"metadata": {"resourceVersion": "1"}})
+    assert tried(made) is True
+    assert [(method, tries) for method, _, tries in server.asked] == [("GET", 1), ("POST", 1)]
+    assert without_times(server.asked[1][1]) == {**MINE, "leaseTransitions": 0}
+    assert (server.asked[1][1] or {})["metadata"] == {"name": "x", "namespace": "d"}
+    assert "acquireTime" in (server.asked[1][1] or {})["spec"]
+    assert made._version == "1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "written"),
+    [
+        ({}, {**MINE, "leaseTransitions": 0}),
+        ({"renewTime": "then"}, {**MINE, "leaseTransitions": 1}),
+        ({"renewTime": "then", "leaseTransitions": 4}, {**MINE, "leaseTransitions": 5}),
+        ({"leaseTransitions": 4}, {**MINE, "leaseTransitions": 4}),
+        ({"holderIdentity": "", "renewTime": "then", "leaseTransitions": 4}, {**MINE, "leaseTransitions": 5}),
+        ({"holderIdentity": "me", "renewTime": "then", "leaseTransitions": 4}, MINE),
+    ],
+)
+def test_a_free_lease_is_taken(clock: list[float], spec: Tree, written: Tree) -> None:
+    """On the version that was read; a change of the holder is counted."""
+    made, server, _ = election({"metadata": {"resourceVersion": "7"}, "spec": spec}, lease("me", "8"), _noted="old")
+    assert tried(made) is True
+    method, body, tries = server.asked[1]
+    assert (method, tries, (body or {})["metadata"]) == ("PATCH", 1, {"resourceVersion": "7"})
+    assert without_times(body) == written
+    assert (made._version, made._noted) == ("8", "")
+
+
+def test_a_lease_without_a_spec_is_free(clock: list[float]) -> None:
+    """As it is right after somebody made it by hand."""
+    made, _, _ = election({"metadata": {"resourceVersion": "7"}}, lease("me", "8"))
+    assert tried(made) is True
+
+
+@pytest.mark.parametrize(
+    ("duration", "waited", "held"),
+    [
+        (10, 0, False),
+        (10, 9.9, False),
+        (10, 10, True),
+        (1, 1.9, False),
+        (1, 2.0, True),
+        (None, 1.9, False),
+        (None, 2.0, True),
+    ],
+)
+def test_a_lease_of_another_is_waited_for(clock: list[float], duration: int | None, waited: float, held: bool) -> None:
+    """For its duration as this process saw it, a retry at least, from the last change on."""
+    theirs = lease("other", leaseDurationSeconds=duration, renewTime="then")
+    made, server, _ = election(theirs, theirs, lease("me", "8"))
+    assert tried(made) is False
+    clock[0] += waited
+    assert tried(made) is held
+    assert [method for method, _, _ in server.asked] == ["GET", "GET", *(["PATCH"] if held else [])]
+
+
+def test_a_lease_without_a_duration_is_waited_for_one_retry(clock: list[float]) -> None:
+    """However short that is."""
+    theirs = lease("other", leaseDurationSeconds=0)
+    made, _, _ = election(theirs, theirs, lease("me", "8"), retry_period=0.25)
+    assert tried(made) is False
+    clock[0] += 0.25
+    assert tried(made) is True
+
+
+@pytest.mark.parametrize("change", [{"renewTime": "later"}, {"leaseTransitions": 5}, {"holderIdentity": "third"}])
+def test_a_lease_that_changes_is_waited_for_anew(clock: list[float], change: Tree) -> None:
+    """Its holder, its time or its number: somebody is there."""
+    theirs = lease("other", leaseDurationSeconds=10, renewTime="then", leaseTransitions=4)
+    changed = {**theirs, "spec": {**theirs["spec"], **change}}
+    made, _, _ = election(theirs, changed, changed, changed, lease("me"))
+    assert tried(made) is False
+    clock[0] += 9
+    assert tried(made) is False
+    clock[0] += 9.9
+    assert tried(made) is False
+    clock[0] += 0.1
+    assert tried(made) is True
+
+
+def test_a_leader_renews_with_one_call(clock: list[float]) -> None:
+    """On the version that the last one left."""
+    made, server, _ = election(lease("me", "9"), leading=True, _version="8", _noted="old", _renewed=renewed(0, clock))
+    assert tried(made) is True
+    [(method, body, tries)] = server.asked
+    assert (method, tries, (body or {})["metadata"]) == ("PATCH", 1, {"resourceVersion": "8"})
+    assert without_times(body) == MINE
+    assert (made._version, made._noted) == ("9", "")
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_leader_reads_where_somebody_wrote(clock: list[float], status: int) -> None:
+    """The Lease may still be ours, or another's by now."""
+    for holder, held in (("me", True), ("other", False)):
+        made, server, _ = election(
+            error(status), lease(holder, leaseDurationSeconds=5), lease("me", "9"),
+            leading=True, _version="8", _renewed=renewed(0, clock),
+        )  # fmt: skip
+        assert tried(made) is held
+        assert [method for method, _, _ in server.asked] == ["PATCH", "GET", *(["PATCH"] if held else [])]
+
+
+@pytest.mark.parametrize(
+    ("problem", "note"),
+    [
+        (error(403), "not allowed to use Leases in namespace d: add "),
+        (error(500), "the Lease can't be renewed (500: no); trying again"),
+        (error(409), ""),
+        (error(410), "the Lease can't be renewed (410: no); trying again"),
+        (UnreachableError("no route"), "the Lease can't be renewed (no route); trying again"),
+        (TimeoutError(), "the Lease can't be renewed (no answer in time); trying again"),
+        (b"{}x", "the Lease can't be renewed ("),
+    ],
+)
+def test_what_is_said_when_it_fails(clock: list[float], problem: Answer, note: str) -> None:
+    """Once; nobody knows who leads, and the next attempt reads first."""
+    made, server, told = election(problem, problem, leading=True, _version="8", _renewed=renewed(0, clock))
+    if isinstance(problem, ApiError) and problem.status == 409:
+        server.answers.insert(1, error(409))
+        server.answers.append(error(409))
+    assert tried(made) is None
+    assert made._version == ""
+    assert tried(made) is None
+    assert len(told) == (1 if note else 0)
+    assert not note or told[0].startswith(note)
+    assert [method for method, _, _ in server.asked][-1] == "GET"
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(30.0, 30), (0.2, 1), (1.6, 2), (0.0, 1)])
+def test_duration_that_is_written(clock: list[float], seconds: float, written: int) -> None:
+    """Whole seconds, one at least."""
+    made, server, _ = election(lease(), lease("me"), lease_duration=seconds)
+    assert tried(made) is True
+    assert (server.asked[1][1] or {})["spec"]["leaseDurationSeconds"] == written
+
+
+@pytest.mark.parametrize(
+    ("leading", "age", "patience"),
+    [(False, 0.0, 20.0), (True, 0.0, 10.0), (True, 15.0, 5.0), (True, 19.95, 0.1), (True, 30.0, 0.1)],
+)
+def test_how_long_an_attempt_may_take(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, leading: bool, age: float, patience: float
+) -> None:
+    """The deadline; for a leader what is left of it, half of it at most."""
+    waited: list[float] = []
+    real = asyncio.timeout
+
+    def timeout(seconds: float) -> Any:
+        waited.append(seconds)
+        return real(60)
+
+    made, _, _ = election(lease("me"), lease("me"), leading=leading, _renewed=renewed(age, clock))
+    monkeypatch.setattr("dovetail.live.kubernetes.lease.asyncio.timeout", timeout)
+    tried(made)
+    assert waited[0] == pytest.approx(patience)
+
+
+# ---------------------------------------------------------------- over time
+
+
+def lived(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, attempts: list[tuple[bool | None, float]], *release: Answer
+) -> tuple[list[str], list[float], Server, LeaderElection]:
+    """Let a candidate make these attempts, each with how long it takes; then stop it."""
+    made, server, told = election(*release)
+    slept: list[float] = []
+    left = list(attempts)
+
+    async def attempt() -> bool | None:
+        held, seconds = left.pop(0)
+        clock[0] += seconds
+        return held
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += max(0.0, seconds)
+        if not left:
+            raise asyncio.CancelledError
+
+    async def live() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LeaderElection, "_try", lambda self: attempt())
+            patch.setattr("dovetail.live.kubernetes.lease.asyncio.sleep", sleep)
+            await made.run()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(live())
+    return told, slept, server, made
+
+
+@pytest.mark.parametrize(
+    ("attempts", "told"),
+    [
+        ([(True, 0)], ["gained"]),
+        ([(True, 0), (True, 0)], ["gained"]),
+        ([(False, 0), (None, 0)], []),
+        ([(True, 0), (False, 0)], ["gained", "lost"]),
+        ([(True, 0), (None, 0)], ["gained"]),
+        ([(True, 0), (None, 17.9)], ["gained"]),
+        ([(True, 0), (None, 18.0)], ["gained", "lost"]),
+        ([(True, 0), (None, 9), (None, 9)], ["gained", "lost"]),
+        ([(True, 0), (None, 9), (True, 9), (None, 9)], ["gained"]),
+        ([(True, 0), (False, 0), (True, 0)], ["gained", "lost", "gained"]),
+    ],
+)
+def test_leadership_comes_and_goes(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, attempts: list[tuple[bool | None, float]], told: list[str]
+) -> None:
+    """It is lost to another at once, and where nobody answers at the deadline."""
+    said, slept, server, made = lived(clock, monkeypatch, attempts, lease("me"), lease(None))
+    assert said == told
+    assert not made.leading
+    assert slept == [pytest.approx(max(0.0, 2.0 - seconds)) for _, seconds in attempts]
+    leads = bool(told) and told[-1] == "gained"
+    assert [method for method, _, _ in server.asked] == (["GET", "PATCH"] if leads else [])
+
+
+@pytest.mark.parametrize(
+    ("answers", "writes"),
+    [
+        ((lease("me", "9"), lease(None)), True),
+        ((lease("other"),), False),
+        (({"metadata": {}},), False),
+        ((error(500),), False),
+        ((UnreachableError("gone"),), False),
+    ],
+)
+def test_a_leader_that_stops_gives_the_lease_back(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...], writes: bool
+) -> None:
+    """Only its own, and without a word where that fails."""
+    _, _, server, _ = lived(clock, monkeypatch, [(True, 0)], *answers)
+    assert [method for method, _, _ in server.asked] == ["GET", *(["PATCH"] if writes else [])]
+    if writes:
+        body = server.asked[1][1] or {}
+        assert body["spec"] == {"holderIdentity": None, "leaseDurationSeconds": 1}
+        assert body["metadata"] == {"resourceVersion": "9"}
+
+
+def test_a_beat_is_noted_at_every_attempt(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it begins."""
+    _, _, _, made = lived(clock, monkeypatch, [(False, 0), (False, 1)])
+    assert made._beat == 1002.0
