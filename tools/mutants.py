@@ -64,6 +64,7 @@ TESTS: Final = (
     "tests/live/test_fencing.py",
     "tests/sim/test_side_by_side.py",
     "tests/sim/test_rollouts.py",
+    "tests/sim/test_world_actuate.py",
     "tests/karpenter_features/test_static_pools.py",
     "tests/karpenter_features/test_terminate_first.py",
     "tests/golden/test_decisions.py",

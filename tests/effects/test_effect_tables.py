@@ -547,7 +547,7 @@ def test_trees_are_read_whatever_their_shape() -> None:
 def test_a_refusal_says_why() -> None:
     """In its own words, for the answer."""
     error = RefusedError(Failure.THROTTLED, "a PodDisruptionBudget says no")
-    assert (str(error), error.failure) == ("a PodDisruptionBudget says no", Failure.THROTTLED)
+    assert (error.detail, error.failure) == ("a PodDisruptionBudget says no", Failure.THROTTLED)
 
 
 # ---------------------------------------------------------------- NodeClaims
@@ -661,6 +661,8 @@ TYPES = Replacement(node_pool="p", instance_types=("m", "n"), requirements=(requ
         ({"limits": {"cpu": 10}, "used": {"cpu": 10}}, "NodePool p is at its limit of 10 cpu"),
         ({"limits": {"cpu": "10"}}, ""),
         ({"limits": {"cpu": None}, "used": {"cpu": "10"}}, ""),
+        ({"limits": {"cpu": []}, "used": {"cpu": "10"}}, ""),
+        ({"limits": {"cpu": "10"}, "used": {"cpu": []}}, ""),
         ({"limits": {"cpu": "much"}, "used": {"cpu": "10"}}, ""),
         ({"limits": {"memory": "1Gi"}, "used": {"cpu": "10"}}, ""),
         ({"requirements": [{"key": "team", "operator": "In", "values": ["red"]}]}, ""),

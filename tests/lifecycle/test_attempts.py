@@ -114,6 +114,7 @@ def test_what_is_known_is_forgotten_by_id() -> None:
     attempts.answer(InstructionSucceeded(id="a"), 0)
     versions.append(attempts.version)
     assert attempts.next_at() == 69 * SECOND
+    assert attempts.next_at(done=True) == 31 * SECOND
     attempts.forget("a")
     attempts.forget("unknown")
     versions.append(attempts.version)

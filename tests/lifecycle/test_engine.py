@@ -46,9 +46,11 @@ from dovetail.model.objects import (
     NodeClaim,
     NodePool,
     NodePoolSpec,
+    NodeSpec,
     ObjectMeta,
     Pod,
     PodSpec,
+    Taint,
 )
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import Gate
@@ -545,3 +547,31 @@ def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
     [deletion, *_] = driver.told(DeleteNodeClaim)
     assert isinstance(deletion, DeleteNodeClaim)
     assert deletion.node == "a"
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen without it meanwhile", "never seen without it"])
+def test_a_taint_that_comes_back_after_it_was_swept_is_swept_again(seen: bool) -> None:
+    """Somebody puts the same taint on a node again, right after ours was answered: it does not stay for ever."""
+    world = world_with(a="")
+    ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
+
+    def taint() -> None:
+        node = world.get(Node, "a")
+        assert node is not None
+        world.put(msgspec.structs.replace(node, spec=NodeSpec(taints=(ours,))))
+
+    taint()
+    driver = Driver(world, engine_for())
+    if not seen:
+        driver.lose = lambda event: (
+            isinstance(event, ObjectObserved) and isinstance(event.object, Node) and not event.object.spec.taints
+        )
+    driver.begin().run(3)
+    assert world.tainted() == []
+    taint()
+    for event in world.changes:
+        driver.send(event)
+    world.changes.clear()
+    driver.lose = lambda event: False
+    driver.run(120)
+    assert world.tainted() == []

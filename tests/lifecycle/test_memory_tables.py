@@ -158,7 +158,18 @@ def test_what_there_was_before() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "ready", "lacks"),
-    [(2, 2, 0), (2, 1, 1), (2, 0, 2), (3, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0), (3, 3, 0), (None, 1, 0)],
+    [
+        (2, 2, 0),
+        (2, 1, 1),
+        (2, 0, 2),
+        (3, 1, 1),
+        (1, 1, 0),
+        (1, 0, 1),
+        (0, 0, 0),
+        (3, 3, 0),
+        (None, 1, 0),
+        (None, 0, 0),
+    ],
 )
 def test_who_lacks_pods(replicas: int | None, ready: int, lacks: int) -> None:
     """Fewer than before, and than it wants now; an owner that is gone wants none."""
@@ -356,6 +367,7 @@ def test_an_action_that_held_ends_the_row() -> None:
         (1000, (None,), FIRST_WAIT),
         (1000, (None, 10), FIRST_WAIT),
         (None, (10,), FIRST_WAIT),
+        (None, (0,), FIRST_WAIT),
         (0, (0,), FIRST_WAIT),
     ],
 )

@@ -4,16 +4,19 @@ from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.objects import (
+    Affinity,
     BudgetSpec,
     Condition,
     Container,
     DisruptionSpec,
+    LabelSelectorSpec,
     Node,
     NodeClaim,
     NodeClaimStatus,
@@ -25,6 +28,8 @@ from dovetail.model.objects import (
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodAffinity,
+    PodAffinityTerm,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -192,6 +197,37 @@ def test_cost_action_waits_for_stabilization() -> None:
     taints = [(item.node, (at - T0).total_seconds()) for at, item in driver.log if isinstance(item, TaintNode)]
     assert [node for node, _ in taints] == ["empty", "big"]
     assert taints[1][1] >= taints[0][1] + 300
+
+
+@pytest.mark.parametrize("rooms", [0, 1, 2, 3])
+def test_room_that_has_come_refuses_no_more_commands_than_it_serves(rooms: int) -> None:
+    """Of replacements that are validated at one moment, those are found again for which there is room now.
+
+    One node's room used to refuse them all, and all of them waited for the next round.
+    """
+    world = RealWorld()
+    world.add_pool()
+    apart = PodAffinityTerm(label_selector=LabelSelectorSpec(match_labels={"app": "x"}), topology_key=names.HOSTNAME)
+    keep_apart = PodAffinity(required_during_scheduling_ignored_during_execution=(apart,))
+    for name in ("a", "b", "c"):
+        world.add_machine(name, "large")
+        world.add_pod(f"p-{name}", name, "1")
+        [pod] = [pod for pod in world.all(Pod) if pod.metadata.name == f"p-{name}"]
+        spec = msgspec.structs.replace(pod.spec, affinity=Affinity(pod_anti_affinity=keep_apart))
+        meta = msgspec.structs.replace(pod.metadata, labels={"app": "x"})
+        world.put(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+
+    def make_room() -> None:
+        for number in range(rooms):
+            world.add_machine(f"fresh-{number}", "small")
+            world.add_pod(f"q-{number}", f"fresh-{number}", "500m")
+
+    world.later(5, make_room)
+    delay = CALM.validation_delay // 10**9
+    driver = drive(world).run(delay + 1)
+    tainted = {item.node for item in driver.told(TaintNode) if isinstance(item, TaintNode)}
+    assert driver.ends() == ["refused"] * rooms
+    assert len(tainted) == 3 - rooms
 
 
 def test_quiet_cluster_is_not_planned_again() -> None:

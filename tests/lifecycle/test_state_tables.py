@@ -27,11 +27,12 @@ from dovetail.lifecycle.messages import (
     LeadershipGained,
     LeadershipLost,
     ObjectObserved,
+    ObjectVanished,
     OpenNode,
     ReleaseNode,
     Synced,
 )
-from dovetail.lifecycle.reports import CostActionUndone
+from dovetail.lifecycle.reports import CostActionUndone, RecordIgnored
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
@@ -580,3 +581,13 @@ def test_who_steers(case: str) -> None:
     ]
     expected = {"acts": [CloseNode], "off, but marked": [OpenNode]}.get(case, [])
     assert [type(item) for item in said][:1] == expected
+
+
+def test_an_ignored_record_is_told_again_where_its_object_was_gone() -> None:
+    """A namesake with the same bad record is another one."""
+    engine = leading()
+    item = msgspec.convert({"metadata": {"name": "n"}}, Node, strict=False)
+    again = ObjectObserved(object=item, distrusted="it has no id")
+    events = (again, again, ObjectVanished(kind="Node", namespace="", name="n"), again)
+    told = [any(isinstance(said, RecordIgnored) for said in engine.handle(event, NOW)) for event in events]
+    assert told == [True, False, False, True]

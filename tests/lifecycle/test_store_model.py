@@ -120,7 +120,7 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
 
 
 def test_marks_have_a_version_of_their_own() -> None:
-    """It grows with every object that carries one, and with no other."""
+    """It grows with every object that carries one, or carries it no longer, and with no other."""
     store = Store()
     for item, grows in (
         (node("a"), False),
@@ -133,6 +133,9 @@ def test_marks_have_a_version_of_their_own() -> None:
         before = store.marks_version
         store.observe(item)
         assert (store.marks_version > before) == grows
+        before = store.marks_version
+        store.vanish(type(item).__name__, "", item.metadata.name)
+        assert (store.marks_version > before) == grows, "its end is one too"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Stuck pods are tried again by shape, in the order in which they failed."""
 
+from dataclasses import replace
+
 import pytest
 
 from dovetail.sim.world.placement.shapes import PodShape, Stuck, shape_of
@@ -14,6 +16,7 @@ def _shapes() -> tuple[PodShape, PodShape]:
     return shape_of(town.pods["small"]), shape_of(town.pods["large"])
 
 
+@pytest.mark.parametrize("by_shape", [True, False])
 @pytest.mark.parametrize(
     ("placed", "tried"),
     [
@@ -25,14 +28,16 @@ def _shapes() -> tuple[PodShape, PodShape]:
         (("a", "b", "c", "d", "e"), ["a", "b", "c", "d", "e"]),
     ],
 )
-def test_a_shape_is_tried_until_one_of_it_finds_no_place(placed: tuple[str, ...], tried: list[str]) -> None:
+def test_a_shape_is_tried_until_one_of_it_finds_no_place(
+    placed: tuple[str, ...], tried: list[str], by_shape: bool
+) -> None:
     """The first of each shape is tried; those behind it only if it found a place; what is left keeps its order."""
     small, large = _shapes()
     stuck = Stuck()
     for key, shape in (("a", small), ("b", large), ("c", small), ("d", large), ("e", small)):
         stuck.add(key, shape)
     seen = []
-    for key, _ in stuck.tries():
+    for key, _ in stuck.tries(by_shape=by_shape):
         seen.append(key)
         if key in placed:
             stuck.drop(key)
@@ -40,14 +45,46 @@ def test_a_shape_is_tried_until_one_of_it_finds_no_place(placed: tuple[str, ...]
     assert list(stuck) == [key for key in "abcde" if key not in placed]
 
 
-def test_a_pod_that_goes_meanwhile_is_passed_over() -> None:
+@pytest.mark.parametrize("by_shape", [True, False])
+def test_a_pod_that_goes_meanwhile_is_passed_over(by_shape: bool) -> None:
     """A pod that another one's placing took out is yielded once, and the next of its shape after it."""
     small, large = _shapes()
     stuck = Stuck()
     for key, shape in (("a", small), ("b", large), ("c", large)):
         stuck.add(key, shape)
     seen = []
-    for key, _ in stuck.tries():
+    for key, _ in stuck.tries(by_shape=by_shape):
         seen.append(key)
         stuck.drop("b")
     assert seen == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("by_shape", "apart", "tried"),
+    [(False, False, ["a", "d"]), (True, False, ["a", "b", "d"]), (False, True, ["a", "b", "d"])],
+    ids=["one of a kind", "others keep away", "they look at pods themselves"],
+)
+def test_shapes_of_one_kind_share_a_queue_where_no_pod_has_a_say(by_shape: bool, apart: bool, tried: list[str]) -> None:
+    """Where other pods decide too, the first of each shape is tried, else the first of each kind."""
+    small, large = _shapes()
+    small = replace(small, looks_at_pods=apart)
+    stuck = Stuck()
+    for key, shape in (("a", small), ("b", replace(small)), ("c", small), ("d", large)):
+        stuck.add(key, shape)
+    assert [key for key, _ in stuck.tries(by_shape=by_shape)] == tried
+
+
+def test_what_was_added_later() -> None:
+    """What was added after a number is told apart from what was there; a pod that failed again counts as new."""
+    small, _ = _shapes()
+    stuck = Stuck()
+    for key in "abc":
+        stuck.add(key, small)
+    known = stuck.number
+    stuck.add("b", small)
+    assert stuck.added_after(known) == []
+    stuck.drop("a")
+    stuck.add("d", small)
+    stuck.add("a", small)
+    assert sorted(stuck.added_after(known)) == ["a", "d"]
+    assert sorted(stuck.added_after(0)) == ["a", "b", "c", "d"]

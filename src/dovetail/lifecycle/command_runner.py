@@ -5,13 +5,15 @@ consequences that outlive it (pools back off, cost actions wait, pods must come 
 sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, waits_for_drains
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.lookout import Lookout
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
@@ -58,6 +60,8 @@ class CommandRunner:
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] | None = None
+        self.lookout = Lookout()
+        self._better: list[tuple[int, Run]] = []
         self._rests_at: int | None = None
 
     # ------------------------------------------------------------ beginning
@@ -98,10 +102,7 @@ class CommandRunner:
         Restarted at once, they would refuse each other for ever.
         """
         runs = (self._state.runs.get(ident) for ident in self._gives_way.get(command.nodes, ()))
-        if any(run is not None and run.phase is Phase.VALIDATING for run in runs):
-            return True
-        self._gives_way.pop(command.nodes, None)
-        return False
+        return any(run is not None and run.phase is Phase.VALIDATING for run in runs)
 
     def _bind_to_claims(self, command: Command, ident: str = "") -> tuple[Candidate, ...] | None:
         state = self._state
@@ -119,7 +120,7 @@ class CommandRunner:
     def take_over(self) -> None:
         """Resume the commands of a predecessor, and remove marks that belong to no command."""
         state = self._state
-        due = self.sweeps.next_at()
+        due = self.next_at()
         if state.marks_seen == state.store.marks_version and (due is None or due > state.elapsed):
             return
         state.marks_seen = state.store.marks_version
@@ -147,26 +148,38 @@ class CommandRunner:
                 self.sweeps.ask(sweep.id, state.elapsed)
                 state.out.append(sweep)
 
+    def next_at(self) -> int | None:
+        """Return when marks that belong to no command are looked for again.
+
+        Those that were removed count too while they are seen: somebody may have put them on again.
+        """
+        return self.sweeps.next_at(done=True)
+
     # ------------------------------------------------------------ going on
 
     def advance(self, *, changed: bool) -> None:
-        """Advance every command as far as possible; `changed`: even those whose objects have not changed."""
+        """Advance commands as far as possible; `changed`: even if no Node, NodeClaim or NodePool has changed."""
         state, store = self._state, self._state.store
         key = (store.version_of(Node), store.version_of(NodeClaim), store.version_of(NodePool))
         changed = changed or key != self._advanced_at
+        if self._advanced_at is None or key[2] != self._advanced_at[2]:
+            self.lookout.all_changed()
         self._advanced_at = key
         view, facts = state.view(), state.facts_version
-        for run in tuple(state.runs.values()):
-            due = run.next_at()
-            if not changed and run.phase is not Phase.FOUND and (due is None or due > state.elapsed):
+        for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
+            asked = run.attempts.version
+            self._advance_one(run, view)
+            if run.is_over:
+                self.lookout.forget(run.id)
                 continue
-            if not waits_for_drains(run, view):
-                self._advance_one(run, view)
+            self.lookout.looked_at(run, store)
+            if run.attempts.version != asked:
+                self.lookout.is_new_for(run.id)
         self._rests_at = facts if changed and state.facts_version == facts else None
 
     def advance_again(self) -> None:
         """Advance every command again, unless none moved just now and nothing has happened since."""
-        if self._rests_at is None or self._rests_at != self._state.facts_version:
+        if self._rests_at != self._state.facts_version:
             self.advance(changed=True)
 
     def _advance_one(self, run: Run, view: View) -> None:
@@ -208,13 +221,17 @@ class CommandRunner:
             why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
             run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
-        question = state.question(without=run.id)
+        question = state.question(without=run.id, beside=self._to_come_again())
         if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
             return
         answer = self._decider.revalidate(run.command, question)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
+            if answer.instead is not None:
+                better = replace(run)
+                flight.adopt(better, answer.instead, run.candidates, state.now)
+                self._better.append((state.elapsed, better))
             return
         candidates = self._bind_to_claims(answer, run.id)
         if candidates is None:
@@ -222,6 +239,15 @@ class CommandRunner:
             return
         run.verdict = Signal.VALIDATED
         flight.adopt(run, answer, candidates, state.now)
+
+    def _to_come_again(self) -> list[Run]:
+        """Return commands refused at this very moment because less would do now, as they are to be found again.
+
+        The room that has come is for them. Without that, one node's room would refuse every command that is validated
+        at the same time, though it can serve only one of them.
+        """
+        self._better = [entry for entry in self._better if entry[0] == self._state.elapsed]
+        return [run for _, run in self._better]
 
     # ------------------------------------------------------------ ending
 

@@ -263,6 +263,8 @@ class Engine:
             state.note_claim(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
+        if isinstance(item, Node | NodeClaim):
+            self._commands.lookout.object_changed(meta.name)
         self._changed(item)
         if state.is_synced and isinstance(item, Pod):
             state.pod_events.note(known, item, state.elapsed)
@@ -273,6 +275,8 @@ class Engine:
         if event.kind == "NodeClaim":
             state.lose_claim(event.name, event.uid)
         gone = state.store.vanish(event.kind, event.namespace, event.name, event.uid)
+        if event.kind in ("Node", "NodeClaim"):
+            self._commands.lookout.object_changed(event.name)
         if isinstance(gone, Pod):
             state.pod_events.note(gone, None, state.elapsed)
         elif isinstance(gone, Node):
@@ -299,6 +303,7 @@ class Engine:
     def _look_at_all(self) -> None:
         state = self._state
         self._holds_until = state.elapsed + COME_FIRST
+        self._commands.lookout.all_changed()
         for node in state.store.nodes():
             self._holds.look_at(node.metadata.name)
         for pool in state.store.node_pools():
@@ -321,6 +326,7 @@ class Engine:
         run = state.runs.get(event.id.partition("/")[0])
         if run is not None:
             run.attempts.answer(event, state.elapsed)
+            self._commands.lookout.is_new_for(run.id)
         else:
             for asker in (self._holds, self._conditions, self._commands.sweeps, self._steering, state.aftercare):
                 asker.answer(event, state.elapsed)
@@ -405,8 +411,8 @@ class Engine:
     def _wake(self) -> None:
         """Ask to be woken at the earliest due time."""
         state = self._state
-        times = [at for at in (run.next_at() for run in state.runs.values()) if at is not None]
-        askers = (self._holds, self._conditions, self._commands.sweeps, state.regrowth, state.landing, state.aftercare)
+        times = self._commands.lookout.next_at()
+        askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
         times += [at for at in (asker.next_at() for asker in askers) if at is not None]
         times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
         # Everything due has just been done; only a round can be due at once.

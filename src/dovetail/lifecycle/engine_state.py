@@ -8,6 +8,7 @@ The engine's own clock (`elapsed`, nanoseconds) advances with `now`, but never g
 changing the wall clock neither extends nor ends a wait.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,10 +23,11 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
-from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
+from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
+from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.owners import owners_of
@@ -96,6 +98,7 @@ class EngineState:
         self.aftercare = Aftercare()
         self.waste = WasteBook()
         self.outcomes = Outcomes()
+        self.restlessness = Restlessness()
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
@@ -168,6 +171,8 @@ class EngineState:
 
     def promise(self, run: Run) -> None:
         """Record what a command promises, before its pods leave."""
+        if run.action in SAVING:
+            self.restlessness.took(run.source_pools, self.elapsed)
         if run.command is not None:
             pods = [pod for node in run.nodes for pod in self.store.pods_on(node) if is_reschedulable(pod)]
             movers = [
@@ -183,6 +188,7 @@ class EngineState:
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
+            self.restlessness.opened(labels.get(names.NODEPOOL, ""), self.elapsed, self.settings.quiet_before_haste)
         if names.INSTANCE_TYPE in labels and self.outcomes.is_coming(name):
             price = self._price_of(claim)
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
@@ -265,15 +271,18 @@ class EngineState:
         """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
         return flight.nominated(self.runs.values(), self.lingering, self.store)
 
-    def in_flight(self, without: str = "") -> InFlight:
-        """Return what commands in progress reserve; `without` excludes one of them."""
+    def in_flight(self, without: str = "", beside: Sequence[Run] = ()) -> InFlight:
+        """Return what commands in progress reserve; `without` excludes one of them.
+
+        `beside`: commands that were refused a moment ago, and are to come again in a better form.
+        """
         runs = list(self.runs.values())
         if without:
             # Commands that were decided later and still wait for validation must not change its verdict: otherwise two
             # commands would refuse each other again and again.
             at = next((index for index, run in enumerate(runs) if run.id == without), len(runs))
             runs = [run for index, run in enumerate(runs) if index < at or run.phase is not Phase.VALIDATING]
-            runs = [run for run in runs if run.id != without]
+            runs = [*(run for run in runs if run.id != without), *beside]
         launches = self.pacing.launches.active(self.elapsed)
         regrown = self.regrowth.held(self.store, self.elapsed)
         return InFlight(
@@ -299,8 +308,13 @@ class EngineState:
             drain_for=self._drain_for,
         )
 
-    def question(self, without: str = "") -> Question:
-        """Build the question for a round, or for the validation of the command `without`."""
+    def _restless(self) -> dict[str, datetime]:
+        """Return the pools whose load comes and goes, and until when they count as such."""
+        quiet = self.settings.quiet_before_haste
+        return {pool: self.wall(until) for pool, until in self.restlessness.until(quiet, self.elapsed).items()}
+
+    def question(self, without: str = "", beside: Sequence[Run] = ()) -> Question:
+        """Build the question for a round, or for validating the command `without`; `beside` as in `in_flight`."""
         reads_condition = self.settings.rules.consolidatable_condition
         events = {} if reads_condition else self.pod_events.times(self.now, self.elapsed)
         return Question(
@@ -308,12 +322,13 @@ class EngineState:
             catalogue=self.catalogue,
             settings=self.settings,
             now=self.now,
-            in_flight=self.in_flight(without),
+            in_flight=self.in_flight(without, beside),
             managed_pools=tuple(pool for pool in self.managed_pools() if pool not in self.pacing.refusals.until),
             cost_held_until=self.cost_held_until(),
             cost_held_by=self.pacing.settles_by(self.elapsed),
             pod_events=events,
             waste=self.waste.known(),
+            restless=self._restless(),
             may_surge=self.elapsed >= self.surges_from,
             unsettled=self.aftercare.unsettled(self.store),
             alert=self.alert,

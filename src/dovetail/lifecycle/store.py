@@ -25,6 +25,8 @@ _META_FIELDS: Final = tuple(
 )
 _TOMBSTONES_MAX: Final = 20_000
 _TERMINAL: Final = ("Succeeded", "Failed")
+_NOWHERE: Final = -1
+"""The place of an object that was not in the listing before (`Listing.origin`)."""
 
 
 class _Column:
@@ -50,11 +52,11 @@ class _Column:
         at = bisect_left(self.places, place)
         if at < len(self.places) and self.places[at] == place:
             self.items[at] = item
-            self._origin[at] = -1
+            self._origin[at] = _NOWHERE
         else:
             self.places.insert(at, place)
             self.items.insert(at, item)
-            self._origin.insert(at, -1)
+            self._origin.insert(at, _NOWHERE)
         self.by_place[place] = item
         self._changed()
 
@@ -198,15 +200,20 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
-            self.marked_claims.pop(item.metadata.name, None)
+            self._unmark(self.marked_claims, item.metadata.name)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             nodes = self._nodes_of_pool[pool]
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
-            self.marked_nodes.pop(item.metadata.name, None)
+            self._unmark(self.marked_nodes, item.metadata.name)
             self.closing_nodes.pop(item.metadata.name, None)
+
+    def _unmark(self, marked: dict[str, None], name: str) -> None:
+        if name in marked:
+            del marked[name]
+            self.marks_version += 1
 
     # ------------------------------------------------------------ asking
 

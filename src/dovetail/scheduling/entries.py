@@ -36,7 +36,7 @@ class SimulationOptions:
     """
 
     moved: Sequence[Pod] | None = None
-    closed: Mask | Sequence[int] | None = None
+    closed: Mask | Sequence[int] | frozenset[int] | None = None
     new_nodes_max: int | None = None
     include_pending: bool = True
     include_leaving: bool = True
@@ -49,6 +49,8 @@ class SimulationOptions:
         closed = self.closed
         if closed is None:
             return frozenset()
+        if isinstance(closed, frozenset):
+            return closed
         if isinstance(closed, np.ndarray) and closed.dtype == np.bool_:
             return frozenset(np.flatnonzero(closed).tolist())
         return frozenset(int(index) for index in closed)
@@ -95,12 +97,13 @@ class Lane:
 
 
 class Touched:
-    """A node that took pods in this simulation."""
+    """A node that took pods in this simulation; `shared`: in others as well, so whoever changes it takes a copy."""
 
-    __slots__ = ("attached", "entries", "left", "ports")
+    __slots__ = ("attached", "entries", "left", "ports", "shared")
 
     def __init__(self, left: list[int]) -> None:
         self.left = left
+        self.shared = False
         self.entries: list[Entry] = []
         self.ports: list[HostPort] = []
         self.attached: list[tuple[str, str]] = []

@@ -133,6 +133,9 @@ class Packer:
             cursors[0] = position
             return False
         cursors[0] = position
+        if here.shared:
+            here = touched[node] = here.copy()
+            left = here.left
         for column, amount in need:
             left[column] -= amount
         here.entries.append(entry)
@@ -314,11 +317,8 @@ class Packer:
         if node in self.removed or (not exempt and node in self.closed):
             return False
         here = self.touched.get(node)
-        if here is None:
-            return True
-        if any(here.left[column] < amount for column, amount in variant.need):
-            return False
-        return self._keeps_company(node, variant, here)
+        has_room = here is None or all(here.left[column] >= amount for column, amount in variant.need)
+        return has_room and (here is None or self._keeps_company(node, variant, here))
 
     def put_on(self, entry: Entry, node: int) -> bool:
         """Place a pod on this node, giving up as few preferences as necessary; False if it doesn't fit."""
@@ -342,8 +342,8 @@ class Packer:
 
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)
-        if touched is None:
-            touched = self.touched[node] = Touched(self.frame.row(node).copy())
+        if touched is None or touched.shared:
+            touched = self.touched[node] = touched.copy() if touched else Touched(self.frame.row(node).copy())
         left = touched.left
         for column, amount in variant.need:
             left[column] -= amount

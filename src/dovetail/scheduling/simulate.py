@@ -62,7 +62,7 @@ def _settle(
     snapshot: Snapshot, engine: Packer, entries: Sequence[Entry], leaving: Sequence[Entry], under_way: UnderWay
 ) -> Sequence[Entry]:
     """Put pods of leaving nodes where they were planned, with all pods prepared; return those without such a place."""
-    whole = len(leaving) > _FEW and len(leaving) == sum(len(pods) for _, pods in snapshot.leaving)
+    whole = len(leaving) > _FEW and len(leaving) == len(snapshot.leaving_entries)
     if not whole or snapshot.settings.ties:
         engine.prepare((*leaving, *entries))
         return settle(engine, leaving, under_way, snapshot.index)
@@ -117,7 +117,7 @@ def carried_by_nodes(snapshot: Snapshot) -> Mapping[int, int]:
 
 def _prepare(
     snapshot: Snapshot, candidates: Sequence[int], options: SimulationOptions
-) -> tuple[Packer, list[Entry], list[Entry]]:
+) -> tuple[Packer, list[Entry], Sequence[Entry]]:
     entries: list[Entry] = []
     others: list[Entry] = []
     moving: Leaving = []
@@ -134,7 +134,9 @@ def _prepare(
             queued, leaving = _entries(snapshot, index, own)
             entries.extend(queued)
             moving.extend(leaving)
-    if options.include_leaving:
+    if options.include_leaving and chosen.isdisjoint(snapshot.leaving_nodes):
+        others = snapshot.leaving_entries
+    elif options.include_leaving:
         for index, _ in snapshot.leaving:
             if index not in chosen:
                 others.extend(snapshot.movers(index).waiting)
@@ -171,12 +173,13 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pod
         else:
             new_nodes.append(node)
     states, landed = snapshot.states, {index: here.entries for index, here in engine.touched.items()}
+    own = {index: here.entries for index, here in engine.touched.items() if not here.shared}
     return SimulationResult(
         candidates=candidates,
         list_placements=lambda: _placements(states, landed),
         new_nodes=tuple(new_nodes),
         unplaced=tuple(unplaced) if not engine.stopped else (),
-        uninitialized=tuple(_uninitialized(snapshot, landed)),
+        list_uninitialized=lambda: tuple(_uninitialized(snapshot, own)),
         stopped_early=engine.stopped,
         pods_simulated=pods_simulated,
     )
@@ -195,7 +198,10 @@ def _placements(states: Sequence[StateNode], landed: Mapping[int, Sequence[Entry
 
 
 def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) -> Iterator[Unplaced]:
-    """Return pods, except those of leaving nodes, that go to uninitialized nodes, which are last in order."""
+    """Return pods, except those of leaving nodes, that go to uninitialized nodes, which are last in order.
+
+    Nodes shared with other simulations hold pods of leaving nodes only.
+    """
     for index in sorted(index for index in landed if index >= snapshot.initialized):
         name = snapshot.states[index].name
         for entry in landed[index]:

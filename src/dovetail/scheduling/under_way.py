@@ -45,6 +45,8 @@ class Settled:
         """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
+        for here in self._touched.values():
+            here.shared = True
         self._nodes = frozenset(scratch.touched)
 
     def serves(self, engine: Packer) -> bool:
@@ -53,9 +55,9 @@ class Settled:
 
     def put_into(self, engine: Packer) -> None:
         """Place the pods there, before any other."""
-        engine.touched.update((node, here.copy()) for node, here in self._touched.items())
-        for claim in self._launched:
-            engine.next_number()
+        engine.touched.update(self._touched)
+        engine.opened += len(self._launched)
+        for claim in self._launched if engine.limits_left else ():
             engine.charge(claim)
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from dovetail.decide.words import dollars
+from dovetail.model.command import Command
 from dovetail.model.money import Money
 from dovetail.model.verdicts import Figure, Gate
 
@@ -27,7 +28,10 @@ PRICE_GATES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The gate that refused a command, its numbers and its sentence."""
+    """The gate that refused a command, its numbers and its sentence.
+
+    `instead`: what would be done now with less than the command would launch; the room for that is there.
+    """
 
     gate: Gate
     why: str
@@ -36,6 +40,7 @@ class Refusal:
     required: Fraction = Fraction(0)
     simulated: bool = True
     due: datetime | None = None
+    instead: Command | None = None
 
     @property
     def is_price(self) -> bool:

@@ -115,7 +115,7 @@ class Attempts:
         """Return whether any last attempt failed in this way."""
         return any(attempt.failure is failure for attempt in self._by_id.values())
 
-    def next_at(self) -> int | None:
-        """Return when the next unanswered or failed one is due again."""
-        times = [attempt.again_at for attempt in self._by_id.values() if not attempt.succeeded]
+    def next_at(self, *, done: bool = False) -> int | None:
+        """Return when the next unanswered or failed one is due again; `done`: count those that succeeded too."""
+        times = [attempt.again_at for attempt in self._by_id.values() if done or not attempt.succeeded]
         return min(times, default=None)

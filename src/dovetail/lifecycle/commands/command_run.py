@@ -81,7 +81,6 @@ class Run:
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
-    drained_from: tuple[object, ...] = ()
     to_evict: dict[str, None] | None = None
     evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
@@ -172,30 +171,6 @@ class Run:
 
 
 # ---------------------------------------------------------------- what is seen
-
-
-def waits_for_drains(run: Run, view: View) -> bool:
-    """Return whether a draining command has nothing to do: no new objects or answers, and no time has come.
-
-    Nothing else advances such a command (`machine`), and a drain takes long. Otherwise record what it is compared with
-    next time.
-    """
-    if run.phase is not Phase.DRAINING:
-        return False
-    store = view.store
-    seen = (
-        run.attempts.version,
-        *(store.get(NodeClaim, name) for name in run.replacements),
-        *(store.get(Node, candidate.node) for candidate in run.candidates),
-        *(store.get(NodeClaim, candidate.claim) for candidate in run.candidates),
-    )
-    times = [at + LINGER for at in run.claim_gone_at.values()]
-    if run.retry_at is not None:
-        times.append(run.retry_at)
-    if seen == run.drained_from and not any(run.looked_at < at <= view.elapsed for at in times):
-        return True
-    run.drained_from = seen
-    return False
 
 
 def look(run: Run, view: View) -> None:

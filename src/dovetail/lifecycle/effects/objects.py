@@ -37,8 +37,7 @@ class RefusedError(Exception):
     """The world refuses a write for a reason that reading again does not change."""
 
     def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
+        self.failure, self.detail = failure, detail
 
 
 class Objects(Protocol):
@@ -71,7 +70,7 @@ def perform(asked: ClusterInstruction, objects: Objects, context: EffectContext)
                 except ConflictError as error:
                     detail = str(error)
                 except RefusedError as error:
-                    return InstructionFailed(id=asked.id, failure=error.failure, detail=str(error))
+                    return InstructionFailed(id=asked.id, failure=error.failure, detail=error.detail)
                 else:
                     return InstructionSucceeded(id=asked.id, uid=next(filter(None, uids), ""))
             case _:

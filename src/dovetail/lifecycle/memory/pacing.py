@@ -32,7 +32,7 @@ class BackOff:
 
         `first`: the length of the first pause, if it is not the usual one.
         """
-        if self.until.get(pool, -1) > elapsed:
+        if self.until.get(pool, 0) > elapsed:
             return None  # concurrent commands that fail together count as one failure
         count = self._failures.get(pool, 0) + 1
         self._failures[pool] = count

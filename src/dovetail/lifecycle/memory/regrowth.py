@@ -7,7 +7,7 @@ they try another cost action, twice as long each time. Other methods and other p
 `karpenter-1.15`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +42,8 @@ class Regrowth:
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
+        self._old: dict[str, None] = {}
+        """NodeClaims that all of the watched know; most are."""
         self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
     def begin(self, run: Run, store: Store) -> None:
@@ -51,6 +53,7 @@ class Regrowth:
             for pod in store.pods_on(node):
                 owners |= dict.fromkeys(owners_of(pod))
         known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
+        self._old = {name: None for name in known if name in self._old} if self._watched else known
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
         promised = 0 if run.command is None else run.command.savings
         self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known, promised=promised)
@@ -76,8 +79,9 @@ class Regrowth:
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
         """Return the pools that try no cost action now, and until when: waiting ones, and those being checked."""
         held: dict[str, int] = {}
+        news = _News.of(self._old, store) if self._watched else _NO_NEWS
         for watched in self._watched.values():
-            if _back_for(watched, store):
+            if _back_for(watched, store, news):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
                 held |= dict.fromkeys(watched.pools, until)
         return {**held, **self.waits.active(elapsed)}
@@ -92,7 +96,7 @@ class Regrowth:
         waits = []
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
-            back = _back_for(watched, store)
+            back = _back_for(watched, store, _News.of(self._old, store))
             first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
                 pause = self.waits.failed(pool, elapsed, first) if back else None
@@ -103,13 +107,31 @@ class Regrowth:
         return waits
 
 
-def _back_for(watched: _Watched, store: Store) -> list[NodeClaim]:
+@dataclass(frozen=True, slots=True)
+class _News:
+    """The NodeClaims of other controllers that some of the watched may not know, and the owners of pods that wait."""
+
+    claims: tuple[NodeClaim, ...]
+    waiting: frozenset[str]
+
+    @classmethod
+    def of(cls, old: Container[str], store: Store) -> "_News":
+        """Return what is new among all NodeClaims, but for old ones, which all of the watched know."""
+        new = [claim for claim in store.node_claims() if claim.metadata.name not in old and not is_ours(claim)]
+        waiting = frozenset(owner for pod in store.pending_pods() for owner in owners_of(pod))
+        return cls(tuple(new), waiting)
+
+
+_NO_NEWS: Final = _News((), frozenset())
+
+
+def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
     """Return the new NodeClaims of other controllers that have, or wait for, pods of the moved pods' owners."""
-    fresh = [claim for claim in store.node_claims() if claim.metadata.name not in watched.known and not is_ours(claim)]
-    waiting = any(owner in watched.owners for pod in store.pending_pods() for owner in owners_of(pod))
+    waiting = not news.waiting.isdisjoint(watched.owners)
     return [
         claim
-        for claim in fresh
+        for claim in news.claims
+        if claim.metadata.name not in watched.known
         if (waiting and not claim.status.node_name)
         or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in owners_of(pod))
     ]

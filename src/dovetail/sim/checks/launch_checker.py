@@ -93,7 +93,7 @@ class LaunchChecker(Checker):
         edge = self.world.now - self.watch.lag
         catalogue = self.world.cloud.seen_catalogue()
         self._last = snapshot = Snapshot.build(
-            self.store.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
+            self.watch.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
         )
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
         result = simulate(

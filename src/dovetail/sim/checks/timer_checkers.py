@@ -5,7 +5,7 @@ engine can only know what Karpenter wrote, or what happened since it started; an
 and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.api.policy import effective_policy
@@ -126,8 +126,8 @@ class _TimerChecker(Checker):
 
     def is_within(self, host: Host, node: Node, period: int) -> int | None:
         """Return how long ago the last pod event was, where the timer still runs for certain."""
-        passed = self.book.passed(node.metadata.name, host)
-        return passed if period and passed is not None and passed + self.watch.lag < period else None
+        passed = self.book.passed(node.metadata.name, host) if period else None
+        return passed if passed is not None and passed + self.watch.lag < period else None
 
 
 class GraceChecker(_TimerChecker):
@@ -177,22 +177,19 @@ class DestinationChecker(_TimerChecker):
         if record.method not in COST or record.id in self._commands:
             return
         self._commands.add(record.id)
-        hidden = [
-            name
-            for name, other in sorted(self.store.nodes.items())
-            if self.is_within(host, other, self.period(other, lambda policy: policy.grace_period)) is not None
-        ]
-        if not hidden:
-            return
         run = next((run for run in host.engine.runs if run.id == record.id), None)
         if run is not None and run.command is not None:
             own = {key for name in run.nodes for key, pod in self.store.pods_on.get(name, {}).items() if _started(pod)}
-            there = [place.node for place in run.command.placements if place.node in hidden and own & {*place.pods}]
+            used = [place.node for place in run.command.placements if not own.isdisjoint(place.pods)]
+            there = self._hidden(host, used)
             if there:
                 self.broken(f"{record.id} moves pods to {', '.join(there)}, within their grace period")
             return
+        hidden = self._hidden(host, sorted(self.store.nodes))
+        if not hidden:
+            return
         self._last = snapshot = Snapshot.build(
-            self.store.cluster(),
+            self.watch.cluster(),
             self.world.cloud.seen_catalogue(),
             DOVETAIL,
             self.world.clock.instant(),
@@ -209,3 +206,18 @@ class DestinationChecker(_TimerChecker):
                 f"{record.id} takes {', '.join(taken)} and launches {len(record.replacements)}; without room on "
                 f"{', '.join(hidden)}, within their grace period, its pods need {len(result.new_nodes)}"
             )
+
+    def _hidden(self, host: Host, nodes: Iterable[str]) -> list[str]:
+        """Return those of the nodes that are within their grace period for certain."""
+        periods: dict[str, int] = {}
+        found = []
+        for name in nodes:
+            node = self.store.nodes.get(name)
+            if node is None:
+                continue
+            pool = node.metadata.labels.get(names.NODEPOOL, "")
+            if pool not in periods:
+                periods[pool] = self.period(node, lambda policy: policy.grace_period)
+            if self.is_within(host, node, periods[pool]) is not None:
+                found.append(name)
+        return found

@@ -6,6 +6,8 @@ Each checker knows one promise (`sim.checks.checkers` and its neighbours); this 
 from typing import Any, Final
 
 from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.store import Store as View
+from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodePool, Pod
 from dovetail.sim.checks.budget_checker import BudgetChecker
 from dovetail.sim.checks.checkers import (
@@ -80,6 +82,8 @@ class Watch:
         self.violations: list[Violation] = []
         self._karpenters: set[str] = set()
         self._pools: dict[str, list[tuple[int, NodePool]]] = {}
+        self._view = View()
+        self._stale: dict[tuple[str, str], None] = {}
         self.pod_events = PodEventBook(self)
         self.checkers = [kind(self) for kind in ALL]
         self._hear_changes = [checker.changed for checker in self.checkers if _minds(checker, "changed")]
@@ -141,7 +145,20 @@ class Watch:
         """Return a pool as it is, and as it was within the last `lag`."""
         return self.lately(self._pools, name)
 
+    def cluster(self) -> Cluster:
+        """Return everything as decisions take it; only what has changed since the last time is looked at."""
+        for kind, key in self._stale:
+            item = self.world.store.by_kind[kind].get(key)
+            if item is None:
+                namespace, _, name = key.rpartition("/")
+                self._view.vanish(kind, namespace, name)
+            else:
+                self._view.observe(item)
+        self._stale.clear()
+        return self._view.cluster()
+
     def _changed(self, change: Change) -> None:
+        self._stale[change.kind, change.key] = None
         if change.kind == "NodePool" and change.new is not None:
             self.remember(self._pools, change.key, change.new)
         self.pod_events.changed(change)

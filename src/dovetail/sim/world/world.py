@@ -81,6 +81,7 @@ class World:
         self.sickness.on_leave = lambda node: self.outside(f"pods leave {node}, which is not ready")
         self.scheduler.on_bound = self.kubelets.start
         self.scheduler.on_unschedulable = self.provisioner.trigger
+        self.scheduler.on_still_stuck = self.provisioner.trigger_stuck
         self.provisioner.on_nominated = self._tell_nominations
         self.cloud.on_catalogue = self._tell_catalogue
         self.cloud.on_interruption = self._interrupted

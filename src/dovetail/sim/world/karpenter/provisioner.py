@@ -25,6 +25,7 @@ from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
+from dovetail.sim.world.placement.shapes import Stuck
 from dovetail.sim.world.store import Change, WorldStore
 
 IDLE: Final = SECOND
@@ -52,6 +53,7 @@ class Provisioner:
         self._waiting: dict[str, None] = {}
         self._waiting_nodes: dict[str, None] = {}
         self._leaving: dict[str, None] = {}
+        self._heard = 0
         self._since = -1
         self._last = -1
         self._stale: dict[tuple[str, str], None] = {}
@@ -65,6 +67,11 @@ class Provisioner:
         self._waiting.update(dict.fromkeys(keys))
         if len(self._waiting) > before:
             self._begin()
+
+    def trigger_stuck(self, stuck: Stuck) -> None:
+        """Start a batch for all that are still stuck, or keep it open; those of this batch are known already."""
+        after, self._heard = self._heard, stuck.number
+        self.trigger(stuck.added_after(after))
 
     def _trigger_node(self, name: str) -> None:
         """Include the pods of a draining node, again every ten seconds while it drains."""
@@ -87,7 +94,7 @@ class Provisioner:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
         waiting, nodes = self._waiting, self._waiting_nodes
-        self._waiting, self._waiting_nodes, self._since = {}, {}, -1
+        self._waiting, self._waiting_nodes, self._since, self._heard = {}, {}, -1, 0
         if any(self._needs_place(key) for key in waiting) or any(self._has_movable(name) for name in nodes):
             self._run()
         left = [key for key in waiting if self._needs_place(key)]

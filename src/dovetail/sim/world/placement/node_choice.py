@@ -94,12 +94,7 @@ class NodeChoice:
 
     def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
-        return not (
-            self.shapes.with_apart
-            or shape.required_near
-            or shape.required_apart
-            or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in shape.spread)
-        )
+        return not (self.shapes.with_apart or shape.looks_at_pods)
 
     def _sample(self, rows: Ints) -> Ints:
         """Return the adaptive share of nodes that the scheduler looks at in large clusters, going round."""

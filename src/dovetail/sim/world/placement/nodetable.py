@@ -4,7 +4,7 @@ Every column has one row per node and is kept up to date by what changed: a pod 
 gone. Decides nothing; `sim.scheduler` filters and scores on these columns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 GroupKey = tuple[object, ...]
+_Label = tuple[str, str] | None
+"""What groups and shapes are found by, so that few have to be compared: a label and its value; None: all are there."""
 
 
 def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> GroupKey:
@@ -88,7 +90,10 @@ class NodeTable:
         self.pods: dict[str, Row] = {}
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[GroupKey, NodeGroup] = {}
-        self._groups_of: dict[PodShape, tuple[NodeGroup, ...]] = {}
+        self._groups_of: dict[PodShape, list[NodeGroup]] = {}
+        self._pods_of: dict[PodShape, dict[str, Row]] = {}
+        self._groups_at: dict[_Label, list[NodeGroup]] = {}
+        self._shapes_at: dict[_Label, dict[PodShape, None]] = {}
         self._columns: dict[bytes, ShapeColumns] = {}
 
     # ------------------------------------------------------------ nodes
@@ -179,9 +184,10 @@ class NodeTable:
     def bind(self, key: str, shape: PodShape, node: str) -> None:
         """Add a pod to a node."""
         row = self.rows[node]
-        self.pods[key] = Row(shape, row, active=True)
+        groups = self.groups_of(shape)
+        self.pods[key] = self._pods_of[shape][key] = Row(shape, row, active=True)
         self._take(shape, row, 1)
-        for group in self.groups_of(shape):
+        for group in groups:
             group.every[row] += 1
             group.active[row] += 1
 
@@ -199,7 +205,7 @@ class NodeTable:
         if entry is None:
             return
         self.terminating(key)
-        del self.pods[key]
+        del self.pods[key], self._pods_of[entry.shape][key]
         self._take(entry.shape, entry.row, -1)
         self.grown.append(entry.row)
         for group in self.groups_of(entry.shape):
@@ -213,24 +219,34 @@ class NodeTable:
 
     # ------------------------------------------------------------ groups
 
-    def groups_of(self, shape: PodShape) -> tuple[NodeGroup, ...]:
+    def groups_of(self, shape: PodShape) -> Sequence[NodeGroup]:
         """Return all groups that count pods of this shape."""
         found = self._groups_of.get(shape)
         if found is None:
-            found = self._groups_of[shape] = tuple(g for g in self._groups.values() if g.picks(shape))
+            labels = (None, *shape.labels.items())
+            near = (group for label in labels for group in self._groups_at.get(label, ()))
+            found = self._groups_of[shape] = [group for group in near if group.picks(shape)]
+            self._pods_of[shape] = {}
+            for label in labels:
+                self._shapes_at.setdefault(label, {})[shape] = None
         return found
 
-    def group(self, key: GroupKey, picks: Callable[[PodShape], bool]) -> NodeGroup:
-        """Return the group under that key; a new one counts all bound pods first."""
+    def group(self, key: GroupKey, picks: Callable[[PodShape], bool], label: _Label = None) -> NodeGroup:
+        """Return the group under that key; a new one counts all bound pods first.
+
+        `label`: one that all shapes have that it picks; None: it may pick any.
+        """
         found = self._groups.get(key)
         if found is None:
             found = NodeGroup(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
-            for entry in self.pods.values():
-                if picks(entry.shape):
-                    found.every[entry.row] += 1
-                    found.active[entry.row] += entry.active
+            for shape in self._shapes_at.get(label, ()):
+                if picks(shape):
+                    self._groups_of[shape].append(found)
+                    for entry in self._pods_of[shape].values():
+                        found.every[entry.row] += 1
+                        found.active[entry.row] += entry.active
             self._groups[key] = found
-            self._groups_of.clear()
+            self._groups_at.setdefault(label, []).append(found)
         return found
 
     def picked_by(self, namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> NodeGroup:
@@ -239,7 +255,8 @@ class NodeTable:
         def picks(shape: PodShape) -> bool:
             return (namespaces is None or shape.namespace in namespaces) and selects(selector, shape.labels)
 
-        return self.group(selector_key(namespaces, selector), picks)
+        label = next(iter(selector.match_labels.items()), None)
+        return self.group(selector_key(namespaces, selector), picks, label)
 
     def of_term(self, shape: PodShape, term: PodAffinityTerm) -> NodeGroup:
         """Return the pods that an affinity term of a shape speaks of."""

@@ -21,8 +21,10 @@ _CYCLE: Final = SECOND // 100
 
 
 class Scheduler:
-    """Binds pending pods. `on_unschedulable` hears of all pods that found no place, each time they were tried.
+    """Binds pending pods.
 
+    `on_unschedulable` hears of pods that found no place, each time they were tried, `on_still_stuck` of all that are
+    stuck after those that were stuck before were tried again.
     `pace`: the time per pod. With 0 all pending pods are placed at once, which is fast and differs only if nodes appear
     one after the other.
     """
@@ -34,6 +36,7 @@ class Scheduler:
         self.choice = NodeChoice(store, shapes, dice)
         self.table = self.choice.table
         self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
+        self.on_still_stuck: Callable[[Stuck], None] = lambda stuck: None
         self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
         self.pace = 0
         self.waiting: dict[str, None] = {}
@@ -113,9 +116,9 @@ class Scheduler:
         self._cycle()
 
     def _retry_shapes(self) -> None:
-        """Try what is stuck again, as a cycle would, but only the first of each shape that finds no place."""
+        """Try what is stuck again, as a cycle would, but only the first of each queue that finds no place."""
         hopeless: set[bytes] = set()
-        for key, shape in self.stuck.tries():
+        for key, shape in self.stuck.tries(by_shape=bool(self.shapes.with_apart)):
             if shape.kind in hopeless:
                 continue
             pod = self.store.pods.get(key)
@@ -131,7 +134,7 @@ class Scheduler:
                 self._bind(key, pod, self.table.name_of(row))
                 self.stuck.drop(key)
         if self.stuck:
-            self.on_unschedulable(tuple(self.stuck))
+            self.on_still_stuck(self.stuck)
 
     # ------------------------------------------------------------ one cycle
 

@@ -6,6 +6,8 @@ Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen o
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import takewhile
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +29,7 @@ class PodShape:
     """What all pods of one template have in common. Told apart by identity.
 
     `kind`: the same for shapes that only other pods can tell apart: what a node is to one, it is to the others.
+    `looks_at_pods`: other pods have a say in where it may go.
     """
 
     namespace: str
@@ -42,6 +45,7 @@ class PodShape:
     daemon: bool = False
     survives_drain: bool = False
     do_not_disrupt: bool = False
+    looks_at_pods: bool = False
 
     @property
     def spread(self) -> tuple[TopologySpreadConstraint, ...]:
@@ -88,6 +92,8 @@ def shape_of(
     owners = pod.metadata.owner_references
     daemon = any(owner.kind == "DaemonSet" for owner in owners)
     grace = spec.termination_grace_period_seconds
+    affinity, spread = spec.affinity, spec.topology_spread_constraints
+    near, apart = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else (None, None)
     return PodShape(
         namespace=pod.metadata.namespace,
         labels=pod.metadata.labels,
@@ -102,6 +108,9 @@ def shape_of(
         daemon=daemon,
         survives_drain=tolerates(spec.tolerations, _DISRUPTED) or any(owner.kind == "Node" for owner in owners),
         do_not_disrupt=pod.metadata.annotations.get(names.DO_NOT_DISRUPT) == "true",
+        looks_at_pods=any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spread)
+        or bool(near is not None and near.required_during_scheduling_ignored_during_execution)
+        or bool(apart is not None and apart.required_during_scheduling_ignored_during_execution),
     )
 
 
@@ -153,57 +162,85 @@ def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
     )
 
 
-class Stuck:
-    """The keys of pods that found no node, by shape: thousands may be stuck, and few shapes are worth another try.
+_Queue = dict[str, tuple[int, PodShape]]
+_Name = TypeVar("_Name", PodShape, bytes)
 
-    Their order is that in which they failed last.
+
+class Stuck:
+    """The keys of pods that found no node, in queues: thousands may be stuck, and few are worth another try.
+
+    Their order is that in which they failed last. Each shape has a queue, and so has each kind: where no other pod has
+    a say in where they may go, and one of a kind finds no node, neither do the others.
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[str, PodShape] = {}
-        self._queues: dict[PodShape, dict[str, int]] = {}
-        self._number = 0
+        self._entries: _Queue = {}
+        self._by_shape: dict[PodShape, _Queue] = {}
+        self._by_kind: dict[bytes, _Queue] = {}
+        self.number = 0
+        """How many have been added so far."""
 
     def __len__(self) -> int:
         """Count them."""
-        return len(self._shapes)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all keys, in order."""
-        return iter(self._shapes)
+        return iter(self._entries)
 
     def add(self, key: str, shape: PodShape) -> None:
         """Put a pod at the end, unless it is there."""
-        if key not in self._shapes:
-            self._number += 1
-            self._shapes[key] = shape
-            self._queues.setdefault(shape, {})[key] = self._number
+        if key not in self._entries:
+            self.number += 1
+            entry = self._entries[key] = (self.number, shape)
+            self._by_shape.setdefault(shape, {})[key] = entry
+            self._by_kind.setdefault(shape.kind, {})[key] = entry
 
     def drop(self, key: str) -> None:
         """Take a pod out, if it is there."""
-        shape = self._shapes.pop(key, None)
-        if shape is not None:
-            queue = self._queues[shape]
-            del queue[key]
-            if not queue:
-                del self._queues[shape]
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            _take_out(self._by_shape, entry[1], key)
+            _take_out(self._by_kind, entry[1].kind, key)
 
     def clear(self) -> None:
         """Take all out."""
-        self._shapes.clear()
-        self._queues.clear()
+        self._entries.clear()
+        self._by_shape.clear()
+        self._by_kind.clear()
 
-    def tries(self) -> Iterator[tuple[str, PodShape]]:
-        """Yield the first pod of each shape, in order; then the next of that shape, if the last one was taken out."""
-        heads = [(*_first(queue), shape) for shape, queue in self._queues.items()]
+    def added_after(self, number: int) -> list[str]:
+        """Return the pods that were added when so many had been added before, the last first."""
+        return list(takewhile(lambda key: self._entries[key][0] > number, reversed(self._entries)))
+
+    def tries(self, *, by_shape: bool) -> Iterator[tuple[str, PodShape]]:
+        """Yield the first pod of each queue, in order; then the next of that queue, if the last one was taken out.
+
+        `by_shape`: pods of one kind may fare differently, so the queues are those of shapes.
+        """
+        heads = [
+            _first(queue) for shape, queue in self._by_shape.items() if queue and (by_shape or shape.looks_at_pods)
+        ]
+        if not by_shape:
+            firsts = (_first(queue) for queue in self._by_kind.values() if queue)
+            heads.extend(first for first in firsts if not first[2].looks_at_pods)
         heapify(heads)
         while heads:
             _, key, shape = heappop(heads)
             yield key, shape
-            if key not in self._shapes and shape in self._queues:
-                heappush(heads, (*_first(self._queues[shape]), shape))
+            if key not in self._entries:
+                apart = by_shape or shape.looks_at_pods
+                queue = self._by_shape.get(shape) if apart else self._by_kind.get(shape.kind)
+                if queue:
+                    heappush(heads, _first(queue))
 
 
-def _first(queue: dict[str, int]) -> tuple[int, str]:
-    key, number = next(iter(queue.items()))
-    return number, key
+def _first(queue: _Queue) -> tuple[int, str, PodShape]:
+    key, (number, shape) = next(iter(queue.items()))
+    return number, key, shape
+
+
+def _take_out(queues: dict[_Name, _Queue], name: _Name, key: str) -> None:
+    del queues[name][key]
+    if not queues[name]:
+        del queues[name]

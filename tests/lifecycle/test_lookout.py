@@ -1,0 +1,143 @@
+"""A command is looked at again when something of its own changed or its time has come, and only then."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import LINGER, Run
+from dovetail.lifecycle.commands.lookout import ALWAYS, Lookout
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate
+from dovetail.lifecycle.store import Store
+from dovetail.model.command import Action, Method
+from dovetail.model.objects import NodeClaim
+
+NOW = datetime(2026, 5, 13, tzinfo=UTC)
+LOOKED_AT = 1000 * SECOND
+
+
+def _item(kind: type[Any], name: str, **labels: str) -> Any:
+    return msgspec.convert({"metadata": {"name": name, "uid": f"u-{name}", "labels": labels}}, kind)
+
+
+def _store() -> Store:
+    store = Store()
+    claim = _item(NodeClaim, "r")
+    store.observe(msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, node_name="r-node")))
+    return store
+
+
+def _run(phase: Phase = Phase.DRAINING) -> Run:
+    candidates = tuple(
+        Candidate(node=name, claim=f"{name}-claim", uid=f"u-{name}-claim", pool="default") for name in ("a", "b")
+    )
+    return Run(
+        id="c1",
+        action=Action.REPLACE_COST,
+        method=Method.MULTI_NODE,
+        candidates=candidates,
+        replacements=("r",),
+        phase=phase,
+        began=NOW,
+    )
+
+
+def _asked(run: Run, _: Store, lookout: Lookout) -> None:
+    run.attempts.ask("c1/delete/a-claim", LOOKED_AT)
+    lookout.is_new_for(run.id)
+
+
+Change = Callable[[Run, Store, Lookout], object]
+CHANGES: dict[str, tuple[Change, bool]] = {
+    "nothing": (lambda run, store, lookout: None, False),
+    "another node": (lambda run, store, lookout: lookout.object_changed("other"), False),
+    "its node": (lambda run, store, lookout: lookout.object_changed("a"), True),
+    "its claim": (lambda run, store, lookout: lookout.object_changed("b-claim"), True),
+    "its replacement": (lambda run, store, lookout: lookout.object_changed("r"), True),
+    "its replacement's node": (lambda run, store, lookout: lookout.object_changed("r-node"), True),
+    "another command": (lambda run, store, lookout: lookout.is_new_for("c2"), False),
+    "an instruction was asked for": (_asked, True),
+    "pools or settings": (lambda run, store, lookout: lookout.all_changed(), True),
+}
+
+
+def _looked_at(run: Run, store: Store) -> Lookout:
+    """A lookout right after a look at a command."""
+    lookout = Lookout()
+    assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True) == [run], (
+        "the first look is never left out"
+    )
+    run.looked_at = LOOKED_AT
+    lookout.looked_at(run, store)
+    assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True) == ([run] if run.phase in ALWAYS else [])
+    return lookout
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.VALIDATING, Phase.WAITING, Phase.FINISHING])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_wakes_a_command(change: str, phase: Phase) -> None:
+    """Its nodes, their claims, its replacements and its instructions do, once; other objects don't."""
+    apply, wakes = CHANGES[change]
+    run, store = _run(phase), _store()
+    run.deadline = run.validate_at = LOOKED_AT + 100 * SECOND
+    lookout = _looked_at(run, store)
+    apply(run, store, lookout)
+    expected = [run] if wakes else []
+    assert lookout.chosen({run.id: run}, LOOKED_AT + SECOND, something_happened=True) == expected
+    assert lookout.chosen({run.id: run}, LOOKED_AT + SECOND, something_happened=True) == []
+
+
+@pytest.mark.parametrize(("after", "wakes"), [(1, False), (2, True), (3, True)])
+@pytest.mark.parametrize("something_happened", [True, False])
+def test_a_time_that_has_come(after: int, wakes: bool, something_happened: bool) -> None:
+    """A command is looked at from the moment on that it asked for, whether anything else has happened or not."""
+    run, store = _run(), _store()
+    run.retry_at = LOOKED_AT + 2 * SECOND
+    lookout = _looked_at(run, store)
+    assert lookout.next_at() == [run.retry_at]
+    now = LOOKED_AT + after * SECOND
+    assert lookout.chosen({run.id: run}, now, something_happened=something_happened) == ([run] if wakes else [])
+
+
+@pytest.mark.parametrize("phase", [Phase.TAINTING, Phase.VALIDATING, Phase.DRAINING])
+def test_a_node_that_has_lingered_long_enough(phase: Phase) -> None:
+    """A node that has outlived its NodeClaim for a minute no longer counts."""
+    run, store = _run(phase), _store()
+    run.deadline = run.validate_at = LOOKED_AT + 100 * SECOND
+    run.claim_gone_at["a"] = LOOKED_AT + SECOND - LINGER
+    lookout = _looked_at(run, store)
+    assert lookout.chosen({run.id: run}, LOOKED_AT + SECOND - 1, something_happened=True) == []
+    assert lookout.chosen({run.id: run}, LOOKED_AT + SECOND, something_happened=True) == [run]
+
+
+@pytest.mark.parametrize("phase", ALWAYS)
+def test_phases_in_which_pods_count(phase: Phase) -> None:
+    """There a command is looked at whenever something has happened; one that was found at every turn."""
+    run, store = _run(phase), _store()
+    run.deadline, run.looked_at = LOOKED_AT + 100 * SECOND, LOOKED_AT
+    lookout = _looked_at(run, store)
+    found = lookout.chosen({run.id: run}, LOOKED_AT + 1, something_happened=False)
+    assert found == ([run] if phase is Phase.FOUND else [])
+
+
+def test_news_wait_until_they_are_asked_for() -> None:
+    """What is new for a command is not lost where only times were asked about."""
+    run, store = _run(), _store()
+    lookout = _looked_at(run, store)
+    lookout.object_changed("a")
+    assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=False) == []
+    assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True) == [run]
+
+
+def test_a_command_that_is_over_is_forgotten() -> None:
+    """Nothing is kept of it."""
+    run, store = _run(), _store()
+    lookout = _looked_at(run, store)
+    lookout.forget(run.id)
+    lookout.object_changed("a")
+    assert lookout.next_at() == []
+    assert lookout.chosen({}, LOOKED_AT, something_happened=True) == []

@@ -1,0 +1,368 @@
+"""Evictions in order, last looks, what commands hold on to, and what predecessors left."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.lifecycle.commands import evictions, flight, resume, steps, surging
+from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.last_look import objection
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import (
+    Record,
+    read_record,
+)
+from dovetail.lifecycle.messages import (
+    ClearRecord,
+    DeleteNodeClaim,
+    EvictPod,
+    Failure,
+    UntaintNode,
+)
+from dovetail.lifecycle.store import Store
+from dovetail.model import names
+from dovetail.model.command import Action, Command, Method, Placement, Replacement
+from dovetail.model.objects import AnyObject, Node, NodeClaim, Pod
+from dovetail.scheduling.pods.surge import SURGE
+from tests.support.command_cases import (
+    DISRUPTED,
+    NOW,
+    STAMP,
+    answered,
+    candidate,
+    claim,
+    its_claim,
+    node,
+    record,
+    run,
+    view,
+)
+from tests.support.conversation import deployment, pod, replica_set
+
+# ---------------------------------------------------------------- evictions and surges
+
+
+def bare(name: str, **requests: str) -> Pod:
+    """Return a pod on node a that asks for these alone."""
+    tree = msgspec.to_builtins(pod(name, "a"))
+    tree["spec"]["containers"][0]["resources"]["requests"] = requests
+    return msgspec.convert(tree, Pod, strict=False)
+
+
+def test_who_is_evicted_in_which_order() -> None:
+    """Picky pods first, then by processors and memory, then by name; not who leaves, stays or was asked for."""
+    zone = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zone}}}
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    leaving = msgspec.to_builtins(pod("leaving", "a", "rs", cpu="9"))
+    leaving["metadata"]["deletionTimestamp"] = STAMP
+    items = [
+        pod("small", "a", cpu="1", memory="1Mi"), pod("much", "a", cpu="1", memory="2Mi"), pod("big", "a", cpu="2"),
+        pod("also", "a", cpu="1", memory="1Mi"), pod("selects", "a", cpu="1m", nodeSelector={"disk": "ssd"}),
+        pod("affine", "a", cpu="2m", affinity=required), pod("prefers", "a", cpu="3", affinity=preferred),
+        pod("daemon", "a", "ds", kind="DaemonSet", cpu="9"), pod("elsewhere", "b", cpu="9"),
+        pod("kept", "a", cpu="9", annotations={names.DO_NOT_DISRUPT: "true"}),
+        msgspec.convert(leaving, Pod, strict=False), pod("nothing", "a", cpu="0", memory="0"),
+        pod("least", "a", cpu="1m", memory="0"), bare("bare"), bare("amount", cpu="1n"), bare("mem", memory="1"),
+    ]  # fmt: skip
+    made = run("a", phase=Phase.EVICTING)
+    seen = view(*items, evicts=True)
+    order = []
+    while (found := evictions.next_pod(made, seen)) is not None:
+        order.append(found.metadata.name)
+        made.attempts.ask(evictions.evict_id(made, found), 0)
+    assert order == [
+        "affine", "selects", "prefers", "big", "much", "also", "small", "amount", "least", "mem", "bare", "nothing"
+    ]  # fmt: skip
+    assert evictions.evict_id(made, items[0]) == "mine/evict/d/small/small"
+    assert made.to_evict is not None
+    assert len(made.to_evict) == 12
+    seen.store.observe(pod("late", "a", cpu="5"))
+    assert evictions.next_pod(made, seen) is None, "who came since is the drain's"
+
+
+@pytest.mark.parametrize(
+    ("method", "evicts", "pods", "wanted"),
+    [
+        (Method.SINGLE_NODE, True, True, True),
+        (Method.MULTI_NODE, True, True, True),
+        (Method.DRIFTED, True, True, False),
+        (Method.SINGLE_NODE, False, True, False),
+        (Method.SINGLE_NODE, True, False, False),
+    ],
+)
+def test_when_evictions_come_first(method: Method, evicts: bool, pods: bool, wanted: bool) -> None:
+    """For cost commands with pods to move, where it is switched on."""
+    seen = view(*([pod("x", "a")] if pods else []), evicts=evicts)
+    assert evictions.is_wanted(run("a", method=method), seen) == wanted
+
+
+@pytest.mark.parametrize(
+    ("waited", "answer", "pending", "landed"),
+    [
+        (0, None, "", False),
+        (5999, None, "", False),
+        (6000, None, "", True),
+        (999, "", "", False),
+        (1000, "", "", True),
+        (1000, "", "rs", False),
+        (1000, "", "other", True),
+        (5999, "", "rs", False),
+        (6000, "", "rs", True),
+        (0, Failure.THROTTLED, "rs", True),
+    ],
+)
+def test_when_the_next_pod_goes(waited: int, answer: Failure | str | None, pending: str, landed: bool) -> None:
+    """A second at least, six at most, when nothing of the last one's owner waits; at once where it was refused."""
+    made = run("a", phase=Phase.EVICTING, phase_since=10 * SECOND)
+    first = pod("x", "a")
+    answered(made, evictions.evict_id(made, first), answer)
+    evictions.note(made, first, 10 * SECOND)
+    items = [pod("y", "a"), *([pod("w", "", pending)] if pending else []), pod("v", "", "third")]
+    seen = view(*items, elapsed=10 * SECOND + waited * SECOND // 1000, evicts=True)
+    found = evictions.next_pod(made, seen)
+    assert (found is not None) == landed
+    asked = steps.instructions(made, seen)
+    assert [type(order) for order in asked] == ([EvictPod] if landed else [])
+    if landed:
+        assert made.evicted_last == ("mine/evict/d/y/y", seen.elapsed, ("rs",))
+    assert evictions.is_over(made, seen) is False
+    alone = view(*items[1:], elapsed=seen.elapsed, evicts=True)
+    last = replace(made, evicted_last=(evictions.evict_id(made, first), 10 * SECOND, ("rs",)))
+    assert evictions.is_over(last, alone) == landed
+
+
+def test_evictions_end_with_the_patience_or_the_right() -> None:
+    """After three minutes, at that very time; or where one was forbidden."""
+    made = run("a", phase=Phase.EVICTING, phase_since=10 * SECOND)
+    assert not evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND - 1))
+    assert evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND))
+    answered(made, "mine/evict/d/y/y", Failure.FORBIDDEN)
+    assert evictions.is_over(made, view(pod("x", "a"), elapsed=10 * SECOND))
+    unasked = run("a", phase=Phase.EVICTING, evicted_last=("unknown", 0, ()))
+    assert evictions.next_pod(unasked, view(pod("y", "a"))) is not None
+
+
+def test_surges_come_first_where_they_are_wanted() -> None:
+    """For pods of Deployments that ask for it; by the ReplicaSet between."""
+    rolls = (deployment("app", **{SURGE: "true"}), replica_set("app-1", of="app"), pod("x", "a", "app-1"))
+    made = run("a")
+    assert surging.is_wanted(made, view(*rolls))
+    assert not surging.is_wanted(made, view(*rolls, surges=False))
+    assert not surging.is_wanted(run("b"), view(*rolls))
+    assert not surging.is_over(made, view(*rolls))
+    for lone in (pod("x", "a", ""), pod("x", "a", "app-1"), pod("x", "a", "other")):
+        assert not surging.waiting(made, view(deployment("app", **{SURGE: "true"}), replica_set("other"), lone))
+    assert surging.mark(made) == "2026-05-11T12:00:00Z mine"
+    assert list(surging.waiting(run("a"), view(*rolls))) == ["d/app"]
+
+
+ROLLS = "pod d/x on node a must leave by its Deployment's rolling update"
+PROTECTED = {names.DO_NOT_DISRUPT: "true"}
+
+
+@pytest.mark.parametrize(
+    ("order", "item", "why"),
+    [
+        ({}, pod("x", "a"), ""),
+        ({}, pod("x", "a", annotations=PROTECTED), "pod d/x on node a must not be disrupted"),
+        ({"spares_protected": False}, pod("x", "a", annotations=PROTECTED), ""),
+        ({"roll_first": (("d", "rs"),)}, pod("x", "a"), ROLLS),
+        ({"roll_first": (("d", "rs"),), "spares_protected": False}, pod("x", "a"), ""),
+        ({"roll_first": (("d", "other"),)}, pod("x", "a"), ""),
+        ({"roll_first": (("d", "rs"),)}, pod("x", "a", phase="Succeeded"), ""),
+        ({"only_empty": True}, pod("x", "a"), "node a is no longer empty: pod d/x is on it"),
+        ({"only_empty": True}, pod("x", "a", "ds", kind="DaemonSet"), ""),
+        ({"only_empty": True}, pod("x", "a", phase="Failed"), ""),
+    ],
+)  # fmt: skip
+def test_last_look(order: dict[str, Any], item: Pod, why: str) -> None:
+    """What the pods of a node object to, in the order they are told."""
+    asked = DeleteNodeClaim(id="1", command_id="mine", name="c", uid="u", node="a", **order)
+    assert objection(asked, [pod("first", "a", "ds", kind="DaemonSet"), item], NOW) == why
+
+
+# ---------------------------------------------------------------- plans and left-overs
+
+
+def test_what_commands_hold_on_to() -> None:
+    """Their nodes; their replacements and destinations, by claim and node; what pending pods are nominated for."""
+    command = Command(
+        action=Action.REPLACE_COST,
+        method=Method.SINGLE_NODE,
+        nodes=("a",),
+        placements=(Placement(node="dest", pods=()),),
+    )
+    made = run("b", "a", replacements=("r", "s"), command=command)
+    other = run("a", id="other")
+    assert [(entry.node, entry.command_id) for entry in flight.leaving([other, made])] == [
+        ("a", "mine"), ("a", "other"), ("b", "mine"),
+    ]  # fmt: skip
+    waiting = msgspec.to_builtins(pod("w"))
+    waiting["status"]["nominatedNodeName"] = "goal"
+    seen = view(claim("r", on="r-node"), claim("s"), pod("v"), msgspec.convert(waiting, Pod, strict=False))
+    found = flight.nominated([made, other], ["old"], seen.store)
+    assert found == ("dest", "goal", "old", "r", "r-node", "s")
+
+
+@pytest.mark.parametrize(
+    ("item", "phase", "launches", "places"),
+    [
+        (None, Phase.VALIDATING, True, []),
+        (None, Phase.TAINTING, True, []),
+        (None, Phase.LAUNCHING, True, []),
+        (None, Phase.WAITING, False, []),
+        (None, Phase.DELETING, False, []),
+        (claim("r"), Phase.WAITING, True, []),
+        (claim("r", provider="p"), Phase.WAITING, False, ["r"]),
+        (claim("r", provider="p", on="rn"), Phase.DRAINING, False, ["r", "rn"]),
+        (claim("r"), Phase.ROLLING_BACK, None, []),
+        (claim("r"), Phase.FINISHING, None, []),
+    ],
+)
+def test_what_is_under_way(item: NodeClaim | None, phase: Phase, launches: bool | None, places: list[str]) -> None:
+    """Pods that are still on the nodes: for a launch whose machine is unknown, or for the machine that is."""
+    spec = Replacement(node_pool="web", instance_types=("m",), pods=("d/x", "d/gone"))
+    command = Command(
+        action=Action.REPLACE_COST,
+        method=Method.SINGLE_NODE,
+        nodes=("a",),
+        replacements=(spec,),
+        placements=(Placement(node="dest", pods=("d/y", "d/gone")), Placement(node="none", pods=("d/gone",))),
+    )
+    made = run("a", phase=phase, replacements=("r",), command=command)
+    seen = view(pod("x", "a"), pod("y", "a"), *([] if item is None else [item]))
+    found = flight.under_way([run("b"), made], seen.store)
+    assert found.launches == ((replace(spec, pods=("d/x",)),) if launches else ())
+    kept = [] if launches is None else [Placement(node="dest", pods=("d/y",))]
+    assert list(found.placements) == [*(Placement(node=place, pods=("d/x",)) for place in places), *kept]
+
+
+def test_a_plan_has_a_name_for_every_replacement() -> None:
+    """One more or less would be a mistake of ours."""
+    spec = Replacement(node_pool="web", instance_types=("m",))
+    command = Command(
+        action=Action.REPLACE_COST, method=Method.SINGLE_NODE, nodes=("a",), replacements=(spec, spec)
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="zip"):
+        flight.under_way([run("a", replacements=("r",), command=command)], Store())
+
+
+def test_whether_pods_have_come() -> None:
+    """Others than those of the node itself; a replacement that is gone waits for none."""
+    assert flight.has_pods("r", Store())
+    assert not flight.has_pods("r", view(claim("r", on="n")).store)
+    daemons = (pod("d", "n", "ds", kind="DaemonSet"), pod("m", "n", "n", kind="Node"))
+    assert not flight.has_pods("r", view(claim("r", on="n"), *daemons).store)
+    assert flight.has_pods("r", view(claim("r", on="n"), *daemons, pod("x", "n")).store)
+    assert flight.has_pods("r", view(claim("r", on="n"), pod("x", "n", "")).store)
+
+
+@pytest.mark.parametrize(
+    ("item", "unlaunched"),
+    [
+        (claim("c"), True),
+        (claim("c", provider="p"), False),
+        (claim("c", on="n"), False),
+        (claim("c", leaving=True), False),
+    ],
+)
+def test_whether_a_machine_is_unknown(item: NodeClaim, unlaunched: bool) -> None:
+    """Of a claim that stays."""
+    assert flight.has_unlaunched(view(claim("other", provider="q"), item).store) == unlaunched
+
+
+@pytest.mark.parametrize(
+    ("items", "taken", "bound"),
+    [
+        ((node("a"), its_claim("a")), "", True),
+        ((node("a"),), "", False),
+        ((its_claim("a"),), "", False),
+        ((node("a"), its_claim("a")), "a", False),
+        ((node("a"), its_claim("a")), "b", True),
+    ],
+)
+def test_which_nodes_can_be_bound(items: tuple[AnyObject, ...], taken: str, bound: bool) -> None:
+    """With a claim, of a pool that is ours, in no other command."""
+    command = Command(action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=("a",))
+    seen = view(*items)
+    found = flight.bind_to_claims(command, seen.store, lambda name: name == taken, lambda of: of == "web")
+    assert found == ((candidate("a"),) if bound else None)
+    assert flight.bind_to_claims(command, seen.store, lambda name: False, lambda of: False) is None
+    unnamed = msgspec.to_builtins(its_claim("a"))
+    unnamed["metadata"]["uid"] = ""
+    blank = view(node("a"), msgspec.convert(unnamed, NodeClaim, strict=False))
+    assert flight.bind_to_claims(command, blank.store, lambda name: False, lambda of: True) is None
+
+
+def leftovers(*items: AnyObject, known: str = "") -> resume.Leftovers:
+    """Return what is found of these objects; `known` is a command that is carried on."""
+    return resume.find(view(*items).store, lambda found: found.id == known, lambda of: of == "web")
+
+
+def test_left_over_commands_are_found_once() -> None:
+    """By the latest of their records, on claims and candidates; those that are known are left out."""
+    early, late = record("one", "a", since=NOW), record("one", "a", since=NOW + timedelta(seconds=1))
+    found = leftovers(
+        node("a", DISRUPTED, **{names.COMMAND: early}),
+        claim("r", annotations={names.COMMAND: late}),
+        node("b", DISRUPTED, of="two"),
+        claim("z", annotations={names.COMMAND: "junk"}),
+    )
+    assert [(entry.id, entry.since) for entry in found.records] == [("one", NOW + timedelta(seconds=1)), ("two", NOW)]
+    assert found.sweeps == (ClearRecord(id="sweep/clear/z", command_id="", node_claim="z"),)
+    assert [entry.id for entry in leftovers(node("b", DISRUPTED, of="two"), known="two").records] == []
+    assert leftovers(claim("r", of="two"), known="two").records == ()
+    assert leftovers(node("b", DISRUPTED, of="two", leaving=True)).records == ()
+    same = record("one", "a", since=NOW, replacements=("later",))
+    pair = leftovers(claim("a", annotations={names.COMMAND: early}), claim("b", annotations={names.COMMAND: same}))
+    assert pair.records[0].replacements == (), "of two of one time the first"
+
+
+@pytest.mark.parametrize(
+    ("items", "sweep"),
+    [
+        ((node("a", DISRUPTED),), UntaintNode(id="sweep/untaint/a", command_id="", node="a")),
+        ((node("a", DISRUPTED, leaving=True),), None),
+        (
+            (node("a", **{names.COMMAND: record("one", "b")}),),
+            UntaintNode(id="sweep/untaint/a", command_id="one", node="a"),
+        ),
+        (
+            (node("a", DISRUPTED, **{names.COMMAND: record("one", "b")}), its_claim("a")),
+            UntaintNode(id="sweep/untaint/a", command_id="one", node="a"),
+        ),
+        (
+            (node("a", **{names.COMMAND: record("one", "b")}), its_claim("a")),
+            ClearRecord(id="sweep/clear/c-a", command_id="one", node_claim="c-a"),
+        ),
+        ((node("a", **{names.COMMAND: record("one", "b")}), its_claim("a", of="one")), None),
+    ],
+)  # fmt: skip
+def test_marks_that_are_swept(items: tuple[AnyObject, ...], sweep: object) -> None:
+    """A taint that nobody signed, and the copy of a record that counts for another node."""
+    found = leftovers(*items)
+    assert list(found.sweeps) == ([] if sweep is None else [sweep])
+
+
+def test_marks_of_other_pools_stay() -> None:
+    """Others may use the same key there."""
+    tree = msgspec.to_builtins(node("a", DISRUPTED))
+    tree["metadata"]["labels"] = {names.NODEPOOL: "other"}
+    assert leftovers(msgspec.convert(tree, Node, strict=False)).sweeps == ()
+
+
+@pytest.mark.parametrize(
+    ("ago", "left"), [(timedelta(seconds=10), 50 * SECOND), (timedelta(seconds=60), 0), (timedelta(seconds=90), 0),
+                      (timedelta(microseconds=3), 60 * SECOND - 3000), (timedelta(seconds=-5), 60 * SECOND)],
+)  # fmt: skip
+def test_a_command_is_taken_over_with_the_rest_of_its_time(ago: timedelta, left: int) -> None:
+    """Nodes that another command has are left to that one."""
+    found = read_record(record("one", "a", "b", since=NOW - ago, replacements=("r",)))
+    assert isinstance(found, Record)
+    made = resume.take_over(found, taken=lambda name: name == "a", now=NOW, elapsed=7 * SECOND, timeout=60 * SECOND)
+    assert (made.deadline, made.nodes, made.replacements) == (7 * SECOND + left, ("b",), ("r",))
+    assert (made.phase, made.began_at, made.phase_since) == (Phase.FOUND, 7 * SECOND, 7 * SECOND)

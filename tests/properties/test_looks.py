@@ -1,0 +1,53 @@
+"""Commands that the lookout leaves out would not have moved: a run is the same if every command is looked at."""
+
+import pytest
+
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.lookout import Lookout
+from dovetail.sim.checks.swarm import run_seed
+from dovetail.sim.run import run_scenario
+from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.world.clock import MINUTE
+from tests.support.sizes import size
+
+SAVED = {"looks": 0}
+
+
+class _All(Lookout):
+    """Chooses every command whenever something has happened."""
+
+    def chosen(self, runs: dict[str, Run], elapsed: int, *, something_happened: bool) -> list[Run]:
+        fewer = super().chosen(runs, elapsed, something_happened=something_happened)
+        found = list(runs.values()) if something_happened else fewer
+        SAVED["looks"] += len(found) - len(fewer)
+        return found
+
+
+@pytest.fixture
+def all_looked_at(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Return a patch that is not made yet."""
+    SAVED["looks"] = 0
+    return monkeypatch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 100 + size(test=6, ci=15, long=150)))
+def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None:
+    """Crashes, lost answers and vanished objects included."""
+    outcome = run_seed(seed)
+    all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
+    assert run_seed(seed) == outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "minutes"),
+    [("issue-7146", "recommended", 30), ("image-roll", "flat", 40), ("batch-churn", "threshold", 20)],
+)
+def test_a_run(name: str, policy: str, minutes: int, all_looked_at: pytest.MonkeyPatch) -> None:
+    """Evictions in order, replacements and drains included; and looks are left out."""
+    scenario = load_scenario(name)
+    chosen = next(entry for entry in scenario.policies if entry.name == policy)
+    result = run_scenario(scenario, chosen, 0, minutes * MINUTE)
+    all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
+    assert run_scenario(scenario, chosen, 0, minutes * MINUTE) == result
+    assert SAVED["looks"] > 0
