@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 _TITLES = {
@@ -45,10 +47,59 @@ def write_page(folder: Path) -> None:
         parts.append(
             "\n## Controller on a real API server\n\n[Figures and how they were taken](live.md). [Side by side with an earlier commit](side-by-side.md).\n"
         )
+    if (folder / "quality.json").exists():
+        parts += _quality(json.loads((folder / "quality.json").read_text()))
     if "kernel" in documents:
         (folder / "growth.svg").write_text(_growth(documents["kernel"]["rows"]))
         parts += ["\n## Growth\n", "![seconds of a full pass against nodes, both axes logarithmic](growth.svg)\n"]
     (folder / "README.md").write_text("\n".join(parts) + "\n")
+
+
+def _quality(document: dict[str, Any]) -> list[str]:
+    """Return the section on decisions: each policy against the optimum, and against Karpenter's bill and moves."""
+    rows: list[dict[str, Any]] = document["rows"]
+    parts = [
+        "\n## Quality of decisions\n",
+        f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n",
+        "What it means: [better decisions](../better-decisions.md).\n",
+    ]
+    clusters = _by_policy(row for row in rows if row["kind"] == "cluster")
+    if clusters:
+        first = next(iter(clusters.values()))
+        parts.append(
+            f"{len(first)} clusters with a known optimum; objective: dollars per hour at the end + 0.01 x moves.\n"
+        )
+        parts += ["| policy | mean gap | worst gap | dollars per hour | pods moved |", "|---|---|---|---|---|"]
+        best = [sum(row[key] for row in first) for key in ("optimumDollarsPerHour", "optimumPodsMoved")]
+        parts.append(f"| optimum | 0 % | 0 % | {best[0]:.2f} | {best[1]:,} |")
+        for policy, own in clusters.items():
+            gaps = [row["gapPercent"] for row in own]
+            rate, moved = (sum(row[key] for row in own) for key in ("dollarsPerHour", "podsMoved"))
+            parts.append(f"| {policy} | {mean(gaps):.1f} % | {max(gaps):.1f} % | {rate:.2f} | {moved:,} |")
+    courses = [row for row in rows if row["kind"] != "cluster"]
+    if courses:
+        parts.append("\nRecordings and scenarios, means over the seeds; bill and moves in percent of Karpenter's.\n")
+        parts.append("| | seeds | policy | bill | | pods moved | | moved more than once |")
+        parts.append("|---|---|---|---|---|---|---|---|")
+        theirs = {row["name"]: row for row in courses if row["policy"] == "karpenter-1.15"}
+        for row in courses:
+            of_theirs = [_share(row, theirs.get(row["name"]), key) for key in ("dollars", "podsMoved")]
+            parts.append(
+                f"| {row['name']} | {row['seeds']} | {row['policy']} | ${row['dollars']:.3f} | {of_theirs[0]} "
+                f"| {row['podsMoved']:,} | {of_theirs[1]} | {row['podsMovedMoreThanOnce']:,} |"
+            )
+    return parts
+
+
+def _by_policy(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["policy"], []).append(row)
+    return found
+
+
+def _share(row: dict[str, Any], theirs: dict[str, Any] | None, key: str) -> str:
+    return "" if theirs is None or not theirs[key] else f"{100 * row[key] / theirs[key]:.0f} %"
 
 
 def _cell(value: object) -> str:

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
@@ -59,3 +61,27 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         town.others.clear()
         town.pdb("guard", {"app": "web"}, allowed=allowed)
         assert (shell.verdicts()["a"] == "pdb") is stops
+
+
+@pytest.mark.parametrize(
+    ("come", "gone"),
+    [(("0",), ()), (("z",), ()), (("ab",), ("b",)), ((), ("a",)), (("0", "1"), ("a", "b")), (("c",), ("b", "a"))],
+    ids=lambda names: "+".join(names) or "none",
+)
+def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...], gone: tuple[str, ...]) -> None:
+    """The nodes that stay keep their facts at another place, and what is new is read: as the one without memory."""
+    shell = _Shell()
+    town = shell.town
+    town.now += timedelta(minutes=20)
+    shell.ask()
+    before = shell.decider.scene(town.question(catalogue=shell.catalogue)).by_name
+    for name in come:
+        town.node(name, "m")
+        town.pod(f"on-{name}", name, cpu="700m")
+    for name in gone:
+        town.remove(name)
+    question = town.question(catalogue=shell.catalogue)
+    context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
+    assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
+    assert all(context.by_name[name] is before[name] for name in before if name not in gone)
+    assert shell.decider.round(question).verdicts == Decider(memory=False).round(question).verdicts

@@ -50,6 +50,35 @@ def test_one_victim_per_replica_set_in_its_fullest_zone_on_the_node_that_ought_t
 
 
 @pytest.mark.parametrize(
+    ("restless", "price", "spread", "fewer", "victim"),
+    [
+        (False, 0.01, "", 1, "full-00"),
+        (True, 0.01, "", 1, "thin-00"),
+        (True, 0.01, "ScheduleAnyway", 1, "thin-00"),
+        (True, 0.01, "DoNotSchedule", 1, "full-00"),
+        (True, 0.01, "", 2, "full-00"),
+        (True, None, "", 1, "full-00"),
+    ],
+    ids=["quiet", "restless", "soft spread", "hard spread", "two fewer", "no price for waste"],
+)
+def test_in_a_restless_pool_a_closing_nodes_zone_may_have_one_pod_less(
+    restless: bool, price: float | None, spread: str, fewer: int, victim: str
+) -> None:
+    """Zone a has fewer pods than zone b; its node is closing. What comes next makes up for it, so it may lose one."""
+    town = Town(kind("m", "0.10", cpu=4), settings=PREFER)
+    priced = {} if price is None else {"disruptionPrice": price}
+    town.pool(disruption={"consolidationSavingsThreshold": 10, **priced})
+    spreads = [{"topologyKey": names.ZONE, "maxSkew": 1, "whenUnsatisfiable": spread}] if spread else []
+    for name, zone, count in (("thin", "a", 2), ("full", "b", 2 + fewer)):
+        town.node(name, "m", zone=zone)
+        town.fill(name, count, cpu="400m", spec={"topologySpreadConstraints": spreads})
+    until = {"default": town.now + timedelta(minutes=10)} if restless else {}
+    plan = town.round(restless=until).steering
+    assert plan.closing[:1] == ("thin",)
+    assert [entry.name for entry in plan.victims] == [victim]
+
+
+@pytest.mark.parametrize(
     "case",
     ["off", "karpenter-1.15", "young nodes", "nominated nodes", "another's pool", "Never"],
 )

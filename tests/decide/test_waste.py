@@ -99,8 +99,53 @@ def test_what_ends_by_itself_is_not_moved_in_haste(threshold: float, jobs: bool,
     first = town.round().commands
     assert (bool(first) and first[0].nodes == ("busy",)) == goes
     town.pods = {key: pod for key, pod in town.pods.items() if pod.spec.node_name == "busy"}
-    late = town.round(waste=_wasted("0.20"), every_method=True)
-    assert [command.nodes for entry in late.methods[3:] for command in entry.commands] == [("busy",)]
+    for amount, enough in (("0.399999", not jobs), ("0.40", True)):
+        late = town.round(waste=_wasted(amount), every_method=True)
+        found = [command.nodes for entry in late.methods[3:] for command in entry.commands]
+        assert found == ([("busy",)] if enough else []), "twice as much is asked for where pods of Jobs run"
+
+
+@pytest.mark.parametrize("settings", [DOVETAIL, VALUE], ids=["prefix", "value"])
+@pytest.mark.parametrize(
+    ("restless", "price", "threshold", "goes"),
+    [
+        ({}, 0.01, 0.004, True),
+        ({"default": 0.5}, 0.01, 0.004, False),
+        ({"default": 0.5}, 0.01, 0.0033, True),
+        ({"other": 0.5}, 0.01, 0.004, True),
+        ({"default": 0.0}, 0.01, 0.004, True),
+        ({"default": 0.5}, None, 0.004, True),
+    ],
+    ids=["quiet", "restless", "saves enough", "another pool", "no longer", "no price for waste"],
+)
+def test_a_restless_pool_asks_for_half_as_much_again_at_once(
+    settings: Settings, restless: dict[str, float], price: float | None, threshold: float, goes: bool
+) -> None:
+    """$0.10 for 20 pods, so $0.005 a pod: passes 0.004, not 0.006. Waste counts as ever, and the round looks again."""
+    town = _town(settings, price=price)
+    priced = {} if price is None else {"disruptionPrice": price}
+    town.pool(disruption={"consolidationSavingsThreshold": threshold, **priced}, limits={"nodes": "0"})
+    until = {pool: NOW + hours * HOUR for pool, hours in restless.items()}
+    found = town.round(restless=until)
+    assert bool(found.commands) == goes
+    if not goes:
+        verdict = next(entry for entry in found.verdicts if entry.node == "busy")
+        assert verdict.verdict == "waste"
+        assert "half as much again until" in verdict.gates[-1].why
+        assert found.next_change == NOW + HOUR / 2
+        late = town.round(restless=until, waste=_wasted("0.20"))
+        assert [command.nodes for command in late.commands] == [("busy",)]
+
+
+@pytest.mark.parametrize(("restless", "hours"), [(True, 20), (False, 18)])
+def test_ageing_is_seen_in_time_in_a_restless_pool(restless: bool, hours: int) -> None:
+    """What is asked for falls with age, and half as much again falls half as fast again: the round wakes in time."""
+    town = _town(price=1.0)
+    for name in ("busy", "rest"):
+        town.node(name, "m", age=timedelta(0), life="24h")
+    found = town.round(restless={"default": NOW + 100 * HOUR} if restless else {})
+    assert found.commands == ()
+    assert found.next_change == NOW + hours * HOUR
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,7 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
     "wasteFloor": ("waste_floor", _dollars),
     "jobsWait": ("jobs_wait", _flag),
+    "quietBeforeHaste": ("quiet_before_haste", _length(DAY)),
     "evictionsInOrder": ("evictions_in_order", _flag),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),

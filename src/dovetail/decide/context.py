@@ -23,6 +23,7 @@ from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chain, awaited, gates_of
 from dovetail.decide.gates.gate_results import GateContext
+from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
 from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
 from dovetail.decide.gates.price_refusals import Refusal
@@ -82,6 +83,7 @@ class RoundContext:
         self.gate_context = GateContext(
             settings=settings, now=question.now, managed_pools=managed, may_surge=question.may_surge, buffered=buffered
         )
+        self.haste = Haste(question)
         self.unscored: dict[str, Move | Refusal] = {}
         self.judged: dict[str, Move | Refusal] = {}
         self.scores: dict[tuple[str, ...], Mapping[str, float]] = {}
@@ -320,18 +322,11 @@ class RoundContext:
             price=facts.price,
             price_float=facts.price_float,
             offering_price=facts.offering_price,
-            required=UNPAYABLE if self.waits_for_jobs(facts) else Fraction(*facts.required_savings(self.now)),
+            required=UNPAYABLE if self.haste.waits_for_jobs(facts) else Fraction(*self.haste.asked_savings(facts)),
             wasted=0 if wasted is None else wasted.by(self.now),
-            least=self.settings.waste_floor * facts.disruption_cost(self.now)
-            if self.settings.waste_floor
-            else Fraction(0),
-            asked_waste=facts.asked_waste(self.now) if self.settings.rules.waste else None,
+            least=self.settings.waste_floor * facts.disruption_cost(self.now),
+            asked_waste=self.haste.asked_waste(facts),
         )
-
-    def waits_for_jobs(self, facts: NodeFacts) -> bool:
-        """Return whether only waste can remove a node, because its pods end by themselves (section 22)."""
-        policy = facts.policy
-        return self.settings.jobs_wait and policy is not None and policy.disruption_price is not None and facts.has_jobs
 
     def required_savings(self, facts: NodeFacts) -> tuple[int, int]:
         """Return what removing a node has to save now, as a ratio; 0 once it has wasted enough."""

@@ -26,7 +26,8 @@ class Question:
     node, if it was watched; for a captured cluster, only its objects say. `alert`: why the alert gate holds all pools
     (spec section 17); empty: it does not. `may_surge`: whether Deployments may be patched (spec section 20).
     `unsettled`: pools that wait for moved pods, and which. `waste`: what nodes have wasted so far, by name (section
-    22).
+    22). `restless`: pools in which nodes were opened again soon after others were removed, and until when they count
+    as such.
     """
 
     cluster: Cluster
@@ -42,6 +43,7 @@ class Question:
     unsettled: Mapping[str, str] = field(default_factory=dict)
     pod_events: Mapping[str, datetime] = field(default_factory=dict)
     waste: Mapping[str, Wasted] = field(default_factory=dict)
+    restless: Mapping[str, datetime] = field(default_factory=dict)
 
     def snapshot(self, previous: Snapshot | None = None) -> Snapshot:
         """Build the columnar form that simulations run on; results for unchanged objects are reused from `previous`.

@@ -2,10 +2,13 @@
 
 Nodes are ranked by the value of removing them per pod. The first ones, as many as the others have room for, are
 closing: new pods should prefer other nodes. One pod of each ReplicaSet is the next victim: on the node that should go
-first, in the fullest zone of that ReplicaSet. The current choice is kept unless another is clearly better, so that
-marks don't change every round. Proposes only; the engine writes, slowly. Sits in decide, beside the round.
+first, in the fullest zone of that ReplicaSet. In a restless pool the zone of a closing node may have one pod less,
+unless the pod's spread over zones is required: the next pod that comes makes up for it. The current choice is kept
+unless another is clearly better, so that marks don't change every round. Proposes only; the engine writes, slowly. Sits
+in decide, beside the round.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -37,7 +40,7 @@ def steer(context: RoundContext) -> SteeringPlan:
         return NOTHING
     ranked = sorted(filter(lambda facts: _is_open(context, facts), context.nodes), key=_rank)
     closing = _closing(context, ranked)
-    victims = () if _karpenter_marks(context) else _victims(ranked, frozenset(closing))
+    victims = () if _karpenter_marks(context) else _victims(context, ranked, frozenset(closing))
     return SteeringPlan(
         closing=tuple(facts.name for facts in closing),
         victims=victims,
@@ -84,8 +87,6 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     chosen: list[NodeFacts] = []
     for facts in ranked:
         place = context.index_of(facts)
-        if place < 0:
-            continue
         demand: Floats = np.zeros(count)
         for column, amount in context.snapshot.movers(place).demand.total.items():
             demand[column] = amount
@@ -98,7 +99,7 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     return chosen
 
 
-def _victims(ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]) -> tuple[Victim, ...]:
+def _victims(context: RoundContext, ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]) -> tuple[Victim, ...]:
     """Return the next victim of every ReplicaSet of two pods or more without foreign deletion costs."""
     pods: dict[str, list[tuple[Pod, NodeFacts]]] = {}
     for facts in ranked:
@@ -106,10 +107,11 @@ def _victims(ranked: Sequence[NodeFacts], closing: frozenset[NodeFacts]) -> tupl
             for owner in pod.metadata.owner_references:
                 if owner.kind == "ReplicaSet":
                     pods.setdefault(owner.uid, []).append((pod, facts))
+    restless = frozenset(facts for facts in closing if context.haste.restless_until(facts) is not None)
     found = []
     for owner_uid, members in pods.items():
         if len(members) > 1 and not any(_is_anothers(pod) for pod, _ in members):
-            pod = _victim(members, closing)
+            pod = _victim(members, closing, restless)
             meta = pod.metadata
             found.append(Victim(owner=owner_uid, namespace=meta.namespace, name=meta.name, uid=meta.uid))
     return tuple(sorted(found, key=lambda victim: (victim.namespace, victim.name)))
@@ -121,15 +123,23 @@ def _is_anothers(pod: Pod) -> bool:
     return cost is not None and cost != pod.metadata.annotations.get(names.STEERING_MARK)
 
 
-def _victim(members: Sequence[tuple[Pod, NodeFacts]], closing: frozenset[NodeFacts]) -> Pod:
-    zones: dict[str, int] = {}
-    for _, facts in members:
-        zones[facts.zone] = zones.get(facts.zone, 0) + 1
+def _victim(
+    members: Sequence[tuple[Pod, NodeFacts]], closing: frozenset[NodeFacts], restless: frozenset[NodeFacts]
+) -> Pod:
+    zones = Counter(facts.zone for _, facts in members)
     fullest = max(zones.values())
 
     def key(entry: tuple[Pod, NodeFacts]) -> tuple[bool, bool, float, str]:
         pod, facts = entry
         stays = STAYS if names.STEERING_MARK in pod.metadata.annotations else 1.0
-        return zones[facts.zone] < fullest, facts not in closing, -facts.savings_ratio * stays, pod.metadata.name
+        spare = 1 if facts in restless and not _must_spread(pod) else 0
+        uneven = zones[facts.zone] + spare < fullest
+        return uneven, facts not in closing, -facts.savings_ratio * stays, pod.metadata.name
 
     return min(members, key=key)[0]
+
+
+def _must_spread(pod: Pod) -> bool:
+    """Return whether the pod's zones may by no means become uneven."""
+    spreads = pod.spec.topology_spread_constraints
+    return any(one.topology_key == names.ZONE and one.when_unsatisfiable == "DoNotSchedule" for one in spreads)

@@ -35,9 +35,7 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
-    if all(policy.disruption_price is None for policy in context.policies.values()):
-        return {}
-    priced = [facts for facts in context.cost_order if facts.asked_waste(context.now) is not None]
+    priced = [facts for facts in context.cost_order if context.haste.asked_waste(facts) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
     if ValueBound(context, priced, free=True).at_most() <= SLACK:  # a packed cluster: a simulation would not find more
@@ -62,15 +60,16 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
-    asked = facts.asked_waste(context.now) if context.settings.rules.waste else None
-    if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
+    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
         return refusal
-    wasted = context.question.waste.get(facts.name)
-    amount = 0 if wasted is None else wasted.by(context.now)
+    (source,) = context.sources((facts,))
+    amount, asked = source.wasted, source.asked_waste
+    if asked is None:
+        return refusal
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"
-    haste = "pods of Jobs run on it" if context.waits_for_jobs(facts) else refusal.why.rstrip(".")
+    haste = _why_no_haste(context, facts, refusal)
     return replace(
         refusal,
         gate=Gate.WASTE,
@@ -84,3 +83,14 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
         },
         due=due,
     )
+
+
+def _why_no_haste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> str:
+    """Return why a node does not go at once."""
+    if context.haste.waits_for_jobs(facts):
+        return "pods of Jobs run on it"
+    until = context.haste.restless_until(facts)
+    why = refusal.why.rstrip(".")
+    if until is None:
+        return why
+    return f"{why}; half as much again until {clock(until)}, as nodes were opened in NodePool {facts.pool_name} lately"

@@ -23,10 +23,11 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
-from dovetail.lifecycle.memory.outcomes import Mover, Outcomes
+from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
+from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
 from dovetail.lifecycle.owners import owners_of
@@ -97,6 +98,7 @@ class EngineState:
         self.aftercare = Aftercare()
         self.waste = WasteBook()
         self.outcomes = Outcomes()
+        self.restlessness = Restlessness()
         self.pod_events = PodEvents()
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
@@ -169,6 +171,8 @@ class EngineState:
 
     def promise(self, run: Run) -> None:
         """Record what a command promises, before its pods leave."""
+        if run.action in SAVING:
+            self.restlessness.took(run.source_pools, self.elapsed)
         if run.command is not None:
             pods = [pod for node in run.nodes for pod in self.store.pods_on(node) if is_reschedulable(pod)]
             movers = [
@@ -184,6 +188,7 @@ class EngineState:
         name, labels = claim.metadata.name, claim.metadata.labels
         if self.is_synced and not is_ours(claim) and self.store.get(NodeClaim, name) is None:
             self.outcomes.came(name)
+            self.restlessness.opened(labels.get(names.NODEPOOL, ""), self.elapsed, self.settings.quiet_before_haste)
         if names.INSTANCE_TYPE in labels and self.outcomes.is_coming(name):
             price = self._price_of(claim)
             self.outcomes.opened(name, labels.get(names.NODEPOOL, ""), as_float(price or 0), self.elapsed)
@@ -303,6 +308,11 @@ class EngineState:
             drain_for=self._drain_for,
         )
 
+    def _restless(self) -> dict[str, datetime]:
+        """Return the pools whose load comes and goes, and until when they count as such."""
+        quiet = self.settings.quiet_before_haste
+        return {pool: self.wall(until) for pool, until in self.restlessness.until(quiet, self.elapsed).items()}
+
     def question(self, without: str = "", beside: Sequence[Run] = ()) -> Question:
         """Build the question for a round, or for validating the command `without`; `beside` as in `in_flight`."""
         reads_condition = self.settings.rules.consolidatable_condition
@@ -318,6 +328,7 @@ class EngineState:
             cost_held_by=self.pacing.settles_by(self.elapsed),
             pod_events=events,
             waste=self.waste.known(),
+            restless=self._restless(),
             may_surge=self.elapsed >= self.surges_from,
             unsettled=self.aftercare.unsettled(self.store),
             alert=self.alert,

@@ -115,6 +115,7 @@ class Settings:
     stabilization_ends: StabilizationEnds = StabilizationEnds.WINDOW
     evictions_in_order: bool = False
     jobs_wait: bool = False
+    quiet_before_haste: int = 0
     waste_floor: Money = 0
     steering: SteeringMode = SteeringMode.OFF
     steering_writes_per_minute: int = 60
@@ -166,6 +167,7 @@ RECOMMENDED: Final = Settings(
     evictions_in_order=True,
     steering=SteeringMode.PREFER,
     jobs_wait=True,
+    quiet_before_haste=30 * _MINUTE,
     waste_floor=10**16,
     pool_defaults=tuple(RECOMMENDED_DISRUPTION.items()),
 )

@@ -221,14 +221,14 @@ class SimulationResult:
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
     not initialized yet; they count as not placed (spec section 5). `stopped_early`: the simulation ended as soon as
     it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
-    `placements` are computed on first access: most simulations end in a refusal.
+    `placements` and `uninitialized` are computed on first access: most simulations end in a refusal.
     """
 
     candidates: tuple[int, ...]
     list_placements: Callable[[], tuple[NodePlacement, ...]] = field(default=tuple, repr=False)
     new_nodes: tuple[NewNode, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
-    uninitialized: tuple[Unplaced, ...] = ()
+    list_uninitialized: Callable[[], tuple[Unplaced, ...]] = field(default=tuple, repr=False)
     stopped_early: bool = False
     pods_simulated: int = 0
 
@@ -236,6 +236,11 @@ class SimulationResult:
     def placements(self) -> tuple[NodePlacement, ...]:
         """Return the pods that go to existing nodes, in the order of the nodes."""
         return self.list_placements()
+
+    @cached
+    def uninitialized(self) -> tuple[Unplaced, ...]:
+        """Return the pods that go to nodes that are not initialized yet."""
+        return self.list_uninitialized()
 
     @cached
     def blocking(self) -> tuple[Unplaced, ...]:

@@ -179,7 +179,7 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pod
         list_placements=lambda: _placements(states, landed),
         new_nodes=tuple(new_nodes),
         unplaced=tuple(unplaced) if not engine.stopped else (),
-        uninitialized=tuple(_uninitialized(snapshot, own)),
+        list_uninitialized=lambda: tuple(_uninitialized(snapshot, own)),
         stopped_early=engine.stopped,
         pods_simulated=pods_simulated,
     )

@@ -188,26 +188,31 @@ class Snapshot:
     @cached
     def pending(self) -> tuple[Pod, ...]:
         """Return pending pods that a new node could help."""
-        return tuple(pod for pod, _, why in self._waiting if not why)
+        return tuple(entry.pod for entry, why in self._waiting if not why)
 
     @cached
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
         """Return pending pods that no node could help, each with the reason."""
-        return tuple((pod, why) for pod, _, why in self._waiting if why)
+        return tuple((entry.pod, why) for entry, why in self._waiting if why)
 
     @cached
-    def _waiting(self) -> tuple[tuple[Pod, PodClass, str], ...]:
-        """Return pending pods, each with its class and why no node could help it, if so."""
-        bindings, pods, known = self.bindings, self.cluster.pods, self._memory.ignored
+    def _waiting(self) -> tuple[tuple[Entry, str], ...]:
+        """Return pending pods, prepared for placement, each with why no node could help it, if so."""
+        bindings, pods, known, memory = self.bindings, self.cluster.pods, self._memory.ignored, self._memory.pending
         found = []
         for place in bindings.unbound_places:
             pod = pods[place]
-            if filters.is_provisionable(pod):
-                cls = bindings.class_at(place)
-                why = None if cls.info.volumes else known.get(cls.info.id)
-                if why is None:
-                    why = known[cls.info.id] = self.why_ignored(pod)
-                found.append((pod, cls, why))
+            cls, entry = bindings.class_at(place), memory.get(id(pod))
+            if entry is None or entry.pod is not pod or entry.cls is not cls:
+                if not filters.is_provisionable(pod):
+                    continue
+                entry = Entry(pod, cls, exempt=True, pending=True)
+            why = None if cls.info.volumes else known.get(cls.info.id)
+            if why is None:
+                why = known[cls.info.id] = self.why_ignored(pod)
+            found.append((entry, why))
+        memory.clear()
+        memory.update((id(entry.pod), entry) for entry, _ in found)
         return tuple(found)
 
     def why_ignored(self, pod: Pod) -> str:
@@ -256,7 +261,7 @@ class Snapshot:
     @cached
     def queued(self) -> list[Entry]:
         """Return the pending pods and the virtual ones of buffers, prepared for placement."""
-        return [Entry(pod, cls, exempt=True, pending=True) for pod, cls, why in self._waiting if not why] + self.virtual
+        return [entry for entry, why in self._waiting if not why] + self.virtual
 
     @cached
     def virtual(self) -> list[Entry]:

@@ -23,7 +23,7 @@ from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.snapshot import Snapshot
 
 Pools = frozenset[str] | None
-"""Which pools are ours; None: all."""
+"""Which pools are managed; None: all."""
 
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
@@ -83,12 +83,14 @@ class Reading:
     planned: frozenset[str]
     events: Mapping[str, datetime]
 
-    def is_of_the_same_nodes(self, other: "Reading") -> bool:
-        """Return whether both have the same number of nodes under the same rules."""
-        return (
-            len(self.states) == len(other.states)
-            and _are_the_same(self.pools, other.pools)
-            and _are_the_same(self.policies, other.policies)
+    def has_the_same_rules(self, other: "Reading") -> bool:
+        """Return whether the nodes of both are under the same rules."""
+        return _are_the_same(self.pools, other.pools) and _are_the_same(self.policies, other.policies)
+
+    def has_the_same_nodes(self, other: "Reading") -> bool:
+        """Return whether both have nodes of the same names in the same order."""
+        return len(self.states) == len(other.states) and all(
+            state is was or state.name == was.name for state, was in zip(self.states, other.states, strict=True)
         )
 
 
@@ -178,13 +180,21 @@ class FactsCache:
 
     def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:
         """Return the previous facts, by index, and the indexes at which they may be outdated."""
-        if self._last is None or not reading.is_of_the_same_nodes(self._last[0]):
+        if self._last is None or not self._last[1] or not reading.has_the_same_rules(self._last[0]):
             return None
         before, found = self._last
+        states_before, pods_before = before.states, before.pods_on
+        if not reading.has_the_same_nodes(before):
+            places = {state.name: place for place, state in enumerate(states_before)}
+            # A node that was not there gets the facts of another one first: its state differs, so they are outdated.
+            at = [places.get(state.name, 0) for state in reading.states]
+            found = tuple([found[place] for place in at])
+            states_before = tuple([states_before[place] for place in at])
+            pods_before = tuple([pods_before[place] for place in at])
         planned, counted, known = reading.planned | before.planned, self._sums, self._nodes
         if reading.events is not before.events:
             planned |= {node for node, _ in reading.events.items() ^ before.events.items()}
-        pairs = zip(reading.states, before.states, reading.pods_on, before.pods_on, strict=True)
+        pairs = zip(reading.states, states_before, reading.pods_on, pods_before, strict=True)
         changed = [
             place
             for place, (state, was, pods, had) in enumerate(pairs)

@@ -120,9 +120,9 @@ def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
     """Return the value of removing a node without a replacement, in dollars per hour."""
     if free:
         return facts.price / UNIT - context.settings.waste_floor / UNIT * facts.disruption_cost_float(context.now)
-    if context.waits_for_jobs(facts):
+    if context.haste.waits_for_jobs(facts):
         return -float(UNPAYABLE)
-    required, unit = facts.required_savings(context.now)
+    required, unit = context.haste.asked_savings(facts)
     return facts.price / UNIT - required / (unit * UNIT)
 
 

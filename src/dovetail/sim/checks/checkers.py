@@ -16,7 +16,7 @@ from dovetail.sim.checks.promises import COST, Checker, is_tainted, record_on
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.eviction import is_healthy
 from dovetail.sim.world.host import Host
-from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape
 from dovetail.sim.world.store import Change
 
@@ -38,6 +38,7 @@ class PdbChecker(Checker):
         self._healthy: dict[str, int] = {}
         self._counted: dict[str, tuple[str, ...]] = {}
         self._guards: dict[PodShape, tuple[str, ...]] = {}
+        self._index: BudgetIndex | None = None
 
     def changed(self, change: Change) -> None:
         """Follow which pods are healthy; start over when a budget is new or different."""
@@ -45,6 +46,7 @@ class PdbChecker(Checker):
             old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
             if old is None or new is None or old.spec != new.spec:
                 self._guards.clear()
+                self._index = None
                 self._healthy.clear()
                 self._counted.clear()
                 for key, pod in self.store.pods.items():
@@ -64,11 +66,9 @@ class PdbChecker(Checker):
         shape = self.world.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
-            found = self._guards[shape] = tuple(
-                name
-                for name, budget in sorted(self.store.pdbs.items())
-                if budget.metadata.namespace == shape.namespace and selects(budget.spec.selector, shape.labels)
-            )
+            if self._index is None:
+                self._index = BudgetIndex(self.store.pdbs)
+            found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
         return found
 
     def evicted(self, key: str, pod: Pod) -> None:

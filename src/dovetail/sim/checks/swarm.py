@@ -123,6 +123,7 @@ class Trial:
             stabilization_ends=dice.choice(tuple(StabilizationEnds)),
             steering=dice.choice(tuple(SteeringMode)),
             jobs_wait=dice.random() < 0.5,
+            quiet_before_haste=dice.choice((0, 30 * MINUTE)),
         )
 
     def _line(self, name: str) -> Line:

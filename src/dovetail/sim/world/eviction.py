@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
 from dovetail.sim.world.kubelet import Kubelets
-from dovetail.sim.world.placement.matching import selects
+from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import Change, WorldStore
 
@@ -53,6 +53,7 @@ class Evictions:
         self.on_evicted: Callable[[str, Pod], None] = lambda key, pod: None
         self._watched: dict[str, _Watched] = {}
         self._guards: dict[PodShape, tuple[str, ...]] = {}
+        self._index: BudgetIndex | None = None
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
@@ -63,12 +64,9 @@ class Evictions:
         shape = self.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
-            found = self._guards[shape] = tuple(
-                name
-                for name in sorted(self.store.pdbs)
-                if self.store.pdbs[name].metadata.namespace == shape.namespace
-                and selects(self.store.pdbs[name].spec.selector, shape.labels)
-            )
+            if self._index is None:
+                self._index = BudgetIndex(self.store.pdbs)
+            found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
         return found
 
     def evict(self, key: str) -> EvictionAnswer:
@@ -114,14 +112,18 @@ class Evictions:
     def _hear_budget(self, key: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
         if new is None:
             self._watched.pop(key, None)
-            self._guards.clear()
+            self._forget_guards()
         elif old is None or old.spec != new.spec:
-            self._guards.clear()
+            self._forget_guards()
             self._watched[key] = _Watched()
             for name, pod in self.store.pods.items():
                 if key in self.guards_of(name, pod):
                     self._count(key, name, pod)
             self._write(key)
+
+    def _forget_guards(self) -> None:
+        self._guards.clear()
+        self._index = None
 
     def _count(self, name: str, key: str, pod: Pod | None) -> bool:
         """Count a pod as it is now; return whether that changes anything for its budget."""

@@ -10,6 +10,7 @@ from dovetail.model.objects import (
     LabelSelectorSpec,
     NodeSelector,
     NodeSelectorTerm,
+    PodDisruptionBudget,
     PodSpec,
     SelectorRequirement,
     Taint,
@@ -49,6 +50,23 @@ def selects(selector: LabelSelectorSpec | None, labels: Labels) -> bool:
         if labels.get(key) != wanted:
             return False
     return all(admits(entry, labels.get(entry.key)) for entry in selector.match_expressions)
+
+
+class BudgetIndex:
+    """PodDisruptionBudgets by namespace and a label that they select by: few have to be compared with a pod."""
+
+    def __init__(self, budgets: Mapping[str, PodDisruptionBudget]) -> None:
+        self._budgets = budgets
+        self._near: dict[tuple[str, tuple[str, str] | None], list[str]] = {}
+        for name, budget in budgets.items():
+            wanted = budget.spec.selector.match_labels if budget.spec.selector is not None else {}
+            place = (budget.metadata.namespace, next(iter(wanted.items()), None))
+            self._near.setdefault(place, []).append(name)
+
+    def over(self, namespace: str, labels: Labels) -> tuple[str, ...]:
+        """Return the keys of the budgets that pods with these labels are under, in order."""
+        near = (name for label in (None, *labels.items()) for name in self._near.get((namespace, label), ()))
+        return tuple(sorted(name for name in near if selects(self._budgets[name].spec.selector, labels)))
 
 
 def _term_matches(term: NodeSelectorTerm, labels: Labels, name: str) -> bool:
