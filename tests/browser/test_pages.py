@@ -163,8 +163,9 @@ def test_plots_are_linked(pages: dict[str, Path]) -> None:
         page.get_by_role("button", name="all", exact=True).click()
         assert "all 40m shown" in page.locator(".zoom").inner_text()
         page.get_by_role("group", name="Policies").get_by_role("button", name="grace-period").click()
-        page.wait_for_timeout(100)
-        assert page.locator(".plot-stage svg path.line").count() == 4 * (policies - 1)
+        lines = page.locator(".plot-stage svg path.line")
+        lines.nth(4 * (policies - 1)).wait_for(state="detached", timeout=30_000)
+        assert lines.count() == 4 * (policies - 1)
         assert browser.problems == []
 
 

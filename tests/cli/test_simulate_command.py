@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
+from tests.support.demo import demo
 
 QUICK = """\
 name: quick
@@ -119,17 +120,15 @@ def test_list_names_the_shipped_scenarios(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_demo_writes_the_page_and_ends_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.xdist_group("demo")
+def test_demo_writes_the_page_and_ends_in_a_sentence() -> None:
     """No cluster, no network: a table, a sentence, a page in the current folder, its path."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == 0
-    said = capsys.readouterr().out
-    page = tmp_path / "dovetail-demo.html"
-    assert str(page) in said
-    assert "more than once" in said
-    assert page.stat().st_size > 10_000
+    found = demo()
+    assert f"{found.folder}/dovetail-demo.html" in found.text
+    assert "more than once" in found.text
+    [(name, page)] = found.pages.items()
+    assert name == "dovetail-demo.html"
+    assert len(page) > 10_000
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -92,11 +92,11 @@ def test_karpenters_chart_puts_its_crd_back_and_ours_goes_over_it(
             path = client.path_of({**pool(), "metadata": {"name": "touched"}})
             labels = {"metadata": {"labels": {"written": "true"}}}
             assert client.request("PATCH", path, labels, kind="application/merge-patch+json")[0] == 200
-            note = eventually(lambda: _line(controller.lines(), "lacks our fields"))
+            note = eventually(lambda: _line(controller.lines(), "lacks Dovetail's fields"))
             assert "consolidationGracePeriod" in note
             assert "dovetail crds | kubectl apply --server-side" in note
             assert [_server_side(client, tree, force=True) for tree in ours] == [200, 200]
-            eventually(lambda: _line(controller.lines(), "has our fields"))
+            eventually(lambda: _line(controller.lines(), "has Dovetail's fields"))
         eventually(lambda: _grace(client, "still") == "30m")
         assert _grace(client, "touched") is None, "written meanwhile: lost, as the page says"
 

@@ -194,7 +194,7 @@ def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane],
             eventually(lambda: inside.engine.acts)
             assert inside.metrics.registry.get_sample_value("dovetail_crd_has_our_fields") == 1
             api.install_crds(karpenters_own())
-            eventually(lambda: "lacks our fields" in inside.text.getvalue())
+            eventually(lambda: "lacks Dovetail's fields" in inside.text.getvalue())
             assert "budgets.topologyKey" in inside.text.getvalue()
             assert inside.metrics.registry.get_sample_value("dovetail_crd_has_our_fields") == 0
             refused = pool("refused", consolidationGracePeriod="1h")

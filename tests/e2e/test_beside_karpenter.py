@@ -334,7 +334,7 @@ def test_karpenters_own_crds_put_back(beside: Beside, tmp_path: Path) -> None:
     web, old = _one_node(world, consolidateAfter="0s", consolidationPolicy="WhenEmpty")
     (node,) = world.nodes()
     with history_of(beside.plane) as history, controller(tmp_path, "dovetail", *beside.flags()) as process:
-        process.wait_for("lacks our fields")
+        process.wait_for("lacks Dovetail's fields")
         eventually(lambda: _all_held(world))
         world.patch(web, {"metadata": {"annotations": {"dovetail.dev/disruption": "expireAfter: 3s"}}})
         eventually(lambda: history.first("Node", lambda e: e.name == node and e.is_tainted))

@@ -1,4 +1,4 @@
-"""Where we answer otherwise than the golden files, case by case, each with its reason: nothing else may differ."""
+"""Where Dovetail differs from the golden files, case by case, each with its reason: nothing else may differ."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ VOLUMES = Deviation(
     cases={"027": 10, "045": 8},
     rule="zone of bound volumes",
     reason=(
-        "In the recordings a bound PersistentVolume does not bind its pod to the volume's zone. We infer why: "
+        "In the recordings a bound PersistentVolume does not bind its pod to the volume's zone. The likely reason: "
         "Karpenter asks for the volume with a namespace in the key; a cluster's cached client drops that for "
         "objects without a namespace, a test client does not and finds nothing, and Karpenter then places the "
         "pod without its volumes' requirements and counts it where it runs. With the lookup broken in just "
         "that way the reference packer gives every recorded answer (tests/golden/test_placements.py), which "
-        "fits, but how the recordings were made is not recorded. We keep a pod in the zone of its volume."
+        "fits, but how the recordings were made is not recorded. Dovetail keeps a pod in the zone of its volume."
     ),
 )
 

@@ -121,7 +121,7 @@ def test_seal() -> None:
     """The first key seals, any opens; a key has sixteen bytes; a text that is no record stays as it is."""
     sealed = SEAL.sealed(record())
     assert isinstance(Seal((b"the first key of all",)).opened(sealed), Record)
-    assert Seal((b"the second key of all",)).opened(sealed) == "its seal is not ours"
+    assert Seal((b"the second key of all",)).opened(sealed) == "its seal is not Dovetail's"
     assert isinstance(Seal((b"the second key of all", b"the first key of all")).opened(sealed), Record)
     assert SEAL.opened(record()) == "it is not sealed"
     assert SEAL.sealed("junk") == "junk"

@@ -118,7 +118,7 @@ def test_a_change_of_keys() -> None:
     both = Seal((new, old))
     assert isinstance(both.opened(before), Record)
     assert both.sealed(PLAIN) == Seal((new,)).sealed(PLAIN)
-    assert Seal((new,)).opened(before) == "its seal is not ours"
+    assert Seal((new,)).opened(before) == "its seal is not Dovetail's"
 
 
 @pytest.mark.parametrize("keys", [(), (b"short",), (b"long enough, certainly", b"")])

@@ -46,7 +46,9 @@ def with_client(args: argparse.Namespace, work: "Callable[[ApiClient], Awaitable
         raise InputError(f"the API server does not answer ({error}); check the kubeconfig's address") from None
     except ApiError as error:
         if error.status == 401:
-            raise InputError("the API server does not know us (401); renew the kubeconfig's credentials") from None
+            raise InputError(
+                "the API server refused the credentials (401); renew the kubeconfig's credentials"
+            ) from None
         raise InputError(f"the API server refused: {error}") from None
     return found[0]
 

@@ -15,7 +15,7 @@ from dovetail.model import names
 from dovetail.model.objects import Node
 
 COME_FIRST: Final = 30 * SECOND
-"""How long decisions wait for the holds of a pool that has just become ours."""
+"""How long decisions wait for the holds of a newly managed pool."""
 
 
 class Holds:

@@ -105,7 +105,7 @@ def watch_crd(first: CrdState) -> "Callable[[Controller], Awaitable[None]]":
             elif now.note:
                 controller.log.warning(now.note)
             else:
-                controller.log.info("the CRD nodepools.karpenter.sh has our fields")
+                controller.log.info("the CRD nodepools.karpenter.sh has Dovetail's fields")
 
     return crd
 

@@ -34,8 +34,8 @@ async def load_seal(client: ApiClient, namespace: str) -> Seal:
         except ApiError as error:
             if error.status == 403:
                 rule = SECRET.rule("get, patch", SECRET_NAME)
-                message = f"not allowed to use Secret {namespace}/{SECRET_NAME}: add {rule} to our role there ({error})"
-                raise KeyRefusedError(message) from None
+                refused = f"not allowed to use Secret {namespace}/{SECRET_NAME}"
+                raise KeyRefusedError(f"{refused}: add {rule} to Dovetail's role there ({error})") from None
             if error.status != 409:
                 raise
     raise KeyRefusedError(f"Secret {namespace}/{SECRET_NAME} keeps changing; delete it, and it is made anew")

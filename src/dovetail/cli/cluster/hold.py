@@ -8,7 +8,7 @@ from dovetail.api.findings import InputError
 from dovetail.cli.cluster.pool_commands import add_pool_command, change_pools, check_pools
 
 _HOLD = """\
-Puts karpenter.sh/do-not-disrupt on the pools' nodes, with a mark of ours (dovetail.dev/hold). Nodes on which a person
+Puts karpenter.sh/do-not-disrupt on the pools' nodes, with Dovetail's mark (dovetail.dev/hold). Nodes on which a person
 already put it are left alone. Karpenter's own expiry is forceful and no hold stops it. The controller places holds by
 itself for the pools that it manages; this command needs no running controller.
 
@@ -16,9 +16,9 @@ examples:
   dovetail hold batch web
 """
 _RELEASE = """\
-Takes our hold off again; what a person put on a node stays. With --all everything of ours goes, in all pools: holds,
-and the taints and records of commands that a controller left when it stopped. Run it before you uninstall (the chart
-does); with --stop-controller a controller that still runs steps down first, so that it puts nothing back.
+Removes Dovetail's holds; what a person put on a node stays. With --all it removes everything of Dovetail, in all
+pools: holds, and the taints and records of commands that a controller left when it stopped. Run it before you uninstall
+(the chart does); with --stop-controller a running controller steps down first, so that it puts nothing back.
 
 examples:
   dovetail release batch

@@ -65,7 +65,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--lease-namespace", metavar="NS", help="where the Lease lives; default: the pod's, or kube-system"
     )
-    parser.add_argument("--identity", help="who we are on the Lease; default: the host's name and process")
+    parser.add_argument("--identity", help="the name on the Lease; default: the host's name and process")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--journal", metavar="FILE", help="append every event and instruction, for replay")
     parser.add_argument(

@@ -23,7 +23,7 @@ from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.snapshot import Snapshot
 
 Pools = frozenset[str] | None
-"""Which pools are ours; None: all."""
+"""Which pools are managed; None: all."""
 
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]

@@ -48,7 +48,7 @@ class Seal:
             return "it is not sealed"
         given = record.seal.encode("utf-8", "surrogatepass")
         if not any(hmac.compare_digest(_digest(key, record).encode(), given) for key in self.keys):
-            return "its seal is not ours"
+            return "its seal is not Dovetail's"
         return record
 
 

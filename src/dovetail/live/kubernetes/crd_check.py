@@ -70,12 +70,12 @@ def judge_crd(tree: dict[str, Any]) -> CrdState:
         missing = tuple(name for name in _OURS if name not in disruption)
         missing += tuple(f"budgets.{name}" for name in _OURS_OF_A_BUDGET if name not in budget)
     except (KeyError, TypeError):
-        return CrdState(known=False, missing=(), note=f"the CRD {NAME} has a shape that we don't know: observing only")
+        return CrdState(known=False, missing=(), note=f"the CRD {NAME} has an unknown shape: observing only")
     note = ""
     if missing:
         note = (
-            f"the CRD {NAME} lacks our fields ({', '.join(missing)}): Karpenter's own was put back; the annotation "
-            "dovetail.dev/disruption goes on working, or run: "
+            f"the CRD {NAME} lacks Dovetail's fields ({', '.join(missing)}): Karpenter's own was put back; "
+            "the annotation dovetail.dev/disruption goes on working, or run: "
             "dovetail crds | kubectl apply --server-side --force-conflicts -f -"
         )
     return CrdState(known=True, missing=missing, note=note)

@@ -117,7 +117,9 @@ class LeaderElection:
             # A conflict means that another candidate wrote between the read and the write: read again next time.
             if error.status == 403:
                 rule = LEASE.rule("get, create, patch")
-                self._warn(f"not allowed to use Leases in namespace {self.namespace}: add {rule} to our role there")
+                self._warn(
+                    f"not allowed to use Leases in namespace {self.namespace}: add {rule} to Dovetail's role there"
+                )
             elif error.status != 409:
                 self._warn(f"the Lease can't be renewed ({error}); trying again")
             return None

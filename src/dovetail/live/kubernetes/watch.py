@@ -286,4 +286,4 @@ def denial(resource: Resource, error: ApiError) -> str:
         name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         install = ": install Karpenter's CRDs, or `dovetail crds`" if resource.group == "karpenter.sh" else ""
         return f"the cluster has no {name} in {resource.version}{install}{loss}"
-    return f"not allowed to watch {resource.plural}: add {resource.rule('get, list, watch')} to our role{loss}"
+    return f"not allowed to watch {resource.plural}: add {resource.rule('get, list, watch')} to Dovetail's role{loss}"

@@ -212,7 +212,7 @@ class SurgeChecker(Checker):
         self._rolling.clear()
 
     def evicted(self, key: str, pod: Pod) -> None:
-        """Look whether the pod's Deployment surges and wants it alone, on a node that a command of ours takes."""
+        """Look whether the pod's Deployment surges and wants it alone, on a node that a command removes."""
         if not self.store.by_kind["Deployment"]:
             return
         surge = Surges.build(self.store.cluster()).of(pod)
@@ -229,7 +229,7 @@ class SurgeChecker(Checker):
             self._rolling.pop(surge.name, None)
 
     def _is_ours(self, name: str) -> bool:
-        """Return whether a command of ours takes a node."""
+        """Return whether a command of Dovetail removes a node."""
         node = self.store.nodes.get(name)
         record = None if node is None else record_on(node)
         return record is not None and not self.watch.is_karpenters(record.id)

@@ -34,7 +34,7 @@ class SteeringChecker(Checker):
         old, new = cast("Pod", change.old).metadata.annotations, cast("Pod", change.new).metadata.annotations
         theirs = names.POD_DELETION_COST in old and old.get(names.STEERING_MARK) != old[names.POD_DELETION_COST]
         if theirs and new.get(names.POD_DELETION_COST) != old[names.POD_DELETION_COST]:
-            self.broken(f"the deletion cost of {change.key} was {old[names.POD_DELETION_COST]} and not ours to change")
+            self.broken(f"the deletion cost of {change.key} was {old[names.POD_DELETION_COST]} and Dovetail changed it")
 
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Count the writes of a minute; the rate is per engine, and one may take over from another."""
