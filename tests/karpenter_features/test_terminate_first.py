@@ -44,6 +44,7 @@ CASES = {
     "full, gate off": ("", 0, names.RESERVED, "r-1", None),
     "a slot is free: replace first": ("TerminateFirstDrift=true", 1, names.RESERVED, "r-1", "replaceDrifted"),
     "the node holds no reservation": ("TerminateFirstDrift=true", 0, names.ON_DEMAND, "", None),
+    "the label alone is no reservation": ("TerminateFirstDrift=true", 0, names.ON_DEMAND, "r-1", None),
     "a reservation of another name": ("TerminateFirstDrift=true", 0, names.RESERVED, "r-2", None),
     "no label": ("TerminateFirstDrift=true", 0, names.RESERVED, "", None),
 }

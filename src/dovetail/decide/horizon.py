@@ -4,9 +4,8 @@ A shell need not ask again until an event or this time. If in doubt, the time is
 decide, above the methods, below the round.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from fractions import Fraction
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -26,12 +25,9 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
             times.extend(_crossing(context, nodes, refusal))
         if refusal.due is not None:
             times.append(refusal.due)
-    soonest = min((when for when in times if when > now), default=None)
     for facts in context.nodes:
-        for when in node_times(facts, context):
-            if when > now and (soonest is None or when < soonest):
-                soonest = when
-    return soonest
+        times.extend(node_times(facts, context))
+    return min((when for when in times if when > now), default=None)
 
 
 def _scene_times(context: RoundContext) -> Iterator[datetime]:
@@ -60,7 +56,7 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
     rules = context.settings.rules
     times = facts.times if rules.retires_expired else facts.turns
-    return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
+    return (*times, *facts.window_edges(context.now)) if rules.pod_windows else times
 
 
 def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:
@@ -69,13 +65,9 @@ def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refu
     Design: savings-threshold: nodes get easier to move as they age.
     """
     missing = refusal.required - refusal.savings
-    falls = [context.haste.falls_by(facts) for facts in nodes]
-    amount, per = falls[0] if len(falls) == 1 else _sum_up(falls)
-    if amount > 0 and missing > 0:
+    (amount, per), *others = (context.haste.falls_by(facts) for facts in nodes)
+    for falls, span in others:
+        amount, per = amount * span + falls * per, per * span
+    if amount > 0:
         wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
         yield later(context.now, wait)
-
-
-def _sum_up(falls: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    total = sum((Fraction(amount, per) for amount, per in falls), Fraction(0))
-    return total.numerator, total.denominator

@@ -69,7 +69,7 @@ def _stop(
         return Refusal(gate=Gate.NOT_EMPTY, why=f"{facts.name}: it is not empty any more.", figures={"pods": count})
     if facts.name in turn:
         return _as_refusal(facts, turn[facts.name])
-    if left.get(facts.pool_name, 0) <= 0:
+    if left[facts.pool_name] <= 0:
         return _as_refusal(facts, budget_result(context, command.method, facts.pool_name))
     return None
 
@@ -98,7 +98,7 @@ def _as_refusal(facts: NodeFacts, result: GateResult) -> Refusal:
 
 def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate the removal of an expired or drifted node again."""
-    if any(is_static(facts) for facts in nodes):
+    if is_static(nodes[0]):
         return leaving.alone(context, command.method, nodes[0])
     move = plain_move(context, nodes)
     if isinstance(move, Refusal):

@@ -135,20 +135,13 @@ def _buffers(context: RoundContext) -> tuple[BufferRow, ...]:
 
 def _judged_moves(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:
     """Yield the cost actions of a round by pool, as Karpenter counts them: only the last batch that was tried."""
-    alike: dict[str, JudgedMove] = {}
     for method in (Method.MULTI_NODE, Method.SINGLE_NODE):
         run = runs.get(method)
         if run is None:
             continue
         refused = run.refused if method is Method.SINGLE_NODE else run.refused[-1:] if not run.commands else ()
         for nodes, _ in refused:
-            if len(nodes) == 1 and (nodes[0].name,) not in context.scores:  # true of nearly all
-                pool = nodes[0].pool_name
-                if pool not in alike:
-                    alike[pool] = next(_by_pool(context, (nodes[0].name,), approved=False))
-                yield alike[pool]
-            else:
-                yield from _by_pool(context, tuple(facts.name for facts in nodes), approved=False)
+            yield from _by_pool(context, tuple(facts.name for facts in nodes), approved=False)
         for command in run.commands:
             yield from _by_pool(context, command.nodes, approved=True)
 

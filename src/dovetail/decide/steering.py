@@ -8,6 +8,7 @@ unless another is clearly better, so that marks don't change every round. Propos
 in decide, beside the round.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -86,8 +87,6 @@ def _closing(context: RoundContext, ranked: Sequence[NodeFacts]) -> list[NodeFac
     chosen: list[NodeFacts] = []
     for facts in ranked:
         place = context.index_of(facts)
-        if place < 0:
-            continue
         demand: Floats = np.zeros(count)
         for column, amount in context.snapshot.movers(place).demand.total.items():
             demand[column] = amount
@@ -127,9 +126,7 @@ def _is_anothers(pod: Pod) -> bool:
 def _victim(
     members: Sequence[tuple[Pod, NodeFacts]], closing: frozenset[NodeFacts], restless: frozenset[NodeFacts]
 ) -> Pod:
-    zones: dict[str, int] = {}
-    for _, facts in members:
-        zones[facts.zone] = zones.get(facts.zone, 0) + 1
+    zones = Counter(facts.zone for _, facts in members)
     fullest = max(zones.values())
 
     def key(entry: tuple[Pod, NodeFacts]) -> tuple[bool, bool, float, str]:

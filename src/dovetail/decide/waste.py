@@ -35,8 +35,6 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
-    if all(policy.disruption_price is None for policy in context.policies.values()):
-        return {}
     priced = [facts for facts in context.cost_order if context.haste.asked_waste(facts) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
@@ -62,11 +60,12 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
-    asked = context.haste.asked_waste(facts)
-    if refusal.gate is not Gate.SAVINGS_THRESHOLD or asked is None:
+    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
         return refusal
-    wasted = context.question.waste.get(facts.name)
-    amount = 0 if wasted is None else wasted.by(context.now)
+    (source,) = context.sources((facts,))
+    amount, asked = source.wasted, source.asked_waste
+    if asked is None:
+        return refusal
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"

@@ -20,14 +20,14 @@ from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import DisruptionPolicy
-from dovetail.model.timing.duration import NEVER, DurationError, later, parse_go_duration, parse_simple
+from dovetail.model.timing.duration import DurationError, later, parse_go_duration, parse_simple
 from dovetail.scheduling.pods.surge import Surge
 
 
 @lru_cache(maxsize=1024)
 def read_expiry(text: str | None) -> int | None:
     """Read a NodeClaim's own expireAfter; None: never. An unreadable value never expires."""
-    if not text or text == NEVER:
+    if text is None:
         return None
     try:
         return parse_simple(text, "smhd")

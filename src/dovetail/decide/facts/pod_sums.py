@@ -48,15 +48,14 @@ class PodSums:
         self.all += amount
         if flags & TERMINAL:
             return
-        if amount > 0 and not flags & DAEMON:
-            self.tracked += amount
+        if not flags & DAEMON:
+            self.tracked += max(amount, 0)
         if flags & RESCHEDULABLE:
             self.reschedulable.append(pod)
             if names.DISRUPTION_WINDOW in pod.metadata.annotations:
                 self._note_window(pod)
             self.moving += amount
-            if amount > 0:
-                self.positive += amount
+            self.positive += max(amount, 0)
 
     def _note_window(self, pod: Pod) -> None:
         entry = read_pod_window(pod.metadata.annotations[names.DISRUPTION_WINDOW])
@@ -111,10 +110,9 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> Pod
         meta = pod.metadata
         if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded or asks_all):
             sums.ask(pod, guards, surges, now)
-        if flags & RESCHEDULABLE and bindings.class_at(place).info.claims and sums.claiming is None:
-            movers = snapshot.movers(index)
-            pairs = zip(movers.pods, movers.classes, strict=True)
-            sums.claiming = next((mover for mover, cls in pairs if cls.info.claims), None)
-    if sums.surges:
-        sums.count_surges(snapshot.states[index].name)
+    if any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
+        movers = snapshot.movers(index)
+        pairs = zip(movers.pods, movers.classes, strict=True)
+        sums.claiming = next((mover for mover, cls in pairs if cls.info.claims), None)
+    sums.count_surges(snapshot.states[index].name)
     return sums

@@ -54,7 +54,8 @@ class Reader:
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
         found = self._seen()
-        found.extend(self._facts(-1, state_node(node, None)) for node in self._unseen())
+        unseen = [state_node(node, None) for node in self._unseen()]
+        found.extend(self._read(self._inputs(state, PodSums())) for state in unseen)
         return tuple(sorted(found, key=attrgetter("name")))
 
     def _seen(self) -> list[NodeFacts]:
@@ -74,16 +75,12 @@ class Reader:
 
     def _unseen(self) -> list[Node]:
         """Return the Nodes that the scheduler does not see."""
-        nodes, joined = self.snapshot.cluster.nodes, [s.node for s in self.snapshot.states if s.node is not None]
-        if len(joined) == len(nodes):
-            return []
-        seen = {state.name for state in self.snapshot.states}
-        seen.update(node.metadata.name for node in joined)
-        return [node for node in nodes if node.metadata.name not in seen]
+        states = self.snapshot.states
+        seen = {state.name for state in states}
+        seen.update(state.node.metadata.name for state in states if state.node is not None)
+        return [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
 
     def _sum_up(self, index: int, name: str) -> PodSums:
-        if index < 0:
-            return PodSums()
         pods = self.snapshot.pods_on[index]
         known = self.memory.sums_of(name, pods) if self.memory is not None else None
         if known is None:
@@ -93,25 +90,27 @@ class Reader:
         return known
 
     def _facts(self, index: int, state: StateNode) -> NodeFacts:
-        claim, name = state.claim, state.name
-        pool_name = state.labels.get(names.NODEPOOL, "")
-        nominated = name in self.nominated or (claim is not None and claim.metadata.name in self.nominated)
-        inputs: Inputs = (
-            state,
-            self._sum_up(index, name),
-            self.pools.get(pool_name),
-            self.policies.get(pool_name),
-            self.leaving.get(name),
-            nominated,
-            self.pod_events.get(name),
-        )
-        if self.memory is None or index < 0:
+        inputs = self._inputs(state, self._sum_up(index, state.name))
+        if self.memory is None:
             return self._read(inputs)
         known = self.memory.facts_of(inputs)
         if known is None:
             known = self._read(inputs)
             self.memory.keep_facts(inputs, known, self.now)
         return known
+
+    def _inputs(self, state: StateNode, sums: PodSums) -> Inputs:
+        claim, name = state.claim, state.name
+        pool_name = state.labels.get(names.NODEPOOL, "")
+        return (
+            state,
+            sums,
+            self.pools.get(pool_name),
+            self.policies.get(pool_name),
+            self.leaving.get(name),
+            name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            self.pod_events.get(name),
+        )
 
     def _read(self, inputs: Inputs) -> NodeFacts:
         state, sums, pool, policy, _, nominated, seen = inputs

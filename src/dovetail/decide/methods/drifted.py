@@ -91,9 +91,7 @@ def _by_domain(
 def _run_as_karpenter(context: RoundContext, found: list[NodeFacts]) -> MethodRun:
     left = context.left(METHOD)
     held = {
-        facts.name: budget_result(context, METHOD, facts.pool_name)
-        for facts in found
-        if left.get(facts.pool_name, 0) <= 0
+        facts.name: budget_result(context, METHOD, facts.pool_name) for facts in found if left[facts.pool_name] <= 0
     }
     static = [facts for facts in found if is_static(facts)]
     commands = _static_commands(context, static, left)
@@ -114,7 +112,7 @@ def _static_commands(context: RoundContext, static: list[NodeFacts], left: dict[
         members = [facts for facts in static if facts.pool_name == pool]
         node_pool = members[0].pool
         assert node_pool is not None
-        if left.get(pool, 0) <= 0 or scaling_down(context, node_pool):
+        if scaling_down(context, node_pool):
             continue
         early = [facts for facts in members if may_terminate_first(context, facts)]
         if early:

@@ -32,7 +32,7 @@ def first_command(
     taken, held = take_within(context, method, empties, left)
     others = [facts for facts in candidates if not goes_without_pods(facts)]
     for facts in others:
-        if left.get(facts.pool_name, 0) <= 0:
+        if left[facts.pool_name] <= 0:
             held[facts.name] = budget_result(context, method, facts.pool_name)
     if taken:
         return bare_command(context, method, taken), held

@@ -117,7 +117,7 @@ def take_within(
     """Take candidates in order while their pool has budget; return the result for the others."""
     taken, waiting = [], []
     for facts in candidates:
-        if left.get(facts.pool_name, 0) > 0:
+        if left[facts.pool_name] > 0:
             left[facts.pool_name] -= 1
             taken.append(facts)
         else:

@@ -7,7 +7,6 @@ which order. Sits in decide, above price and balanced, below the methods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -140,7 +139,7 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
         return refusal
     own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     for node in own if context.settings.rules.checks_launches else ():
-        if not any(node.worst_launch_price(kind) for kind in node.instance_types):
+        if price.least_price(node) is None:
             # A claim that can't be launched makes Karpenter's whole provisioner wait.
             why = f"NodePool {node.pool} can launch no machine for its pods now: nothing that fits is available."
             return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": node.pool})
@@ -149,9 +148,8 @@ def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refu
         return backing_off
     paid = sum(facts.price for facts in nodes)
     for node in own:
-        launches = [node.worst_launch_price(kind) for kind in node.instance_types]
-        paid -= min((launch.amount for launch in launches if launch is not None), default=0)
-    approved = Approved(savings=paid, savings_float=0.0, required=Fraction(0))
+        paid -= price.least_price(node) or 0
+    approved = Approved(savings=paid, savings_float=0.0)
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=own, approved=approved)
 
 
@@ -259,7 +257,7 @@ def bare_command(
     `saves`: false if other nodes replace these later.
     """
     saved = sum(facts.price for facts in nodes) if saves and not replacements else 0
-    approved = Approved(savings=saved, savings_float=0.0, required=Fraction(0))
+    approved = Approved(savings=saved, savings_float=0.0)
     return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
 
 

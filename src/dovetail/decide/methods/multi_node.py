@@ -77,7 +77,9 @@ def bisect(attempt: Try, largest: int) -> int:
 
 def search(attempt: Try, largest: int, asked: dict[int, Move | Refusal], pods: Sequence[int]) -> int:
     """Return the size of the best batch: all of it if that passes, else by bisection and some larger sizes."""
-    if largest >= 2 and isinstance(attempt(largest), Move):
+    if largest < 2:
+        return 0
+    if isinstance(attempt(largest), Move):
         return largest
     return look_further(attempt, bisect(attempt, largest), largest, asked, pods)
 

@@ -15,7 +15,6 @@ from dovetail.decide.methods.method import MethodRun, held_back
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
-from dovetail.model.verdicts import Gate
 
 METHOD = Method.SINGLE_NODE
 
@@ -27,15 +26,15 @@ def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
     pools: dict[str, list[NodeFacts]] = {}
     for facts in context.cost_order:
         pools.setdefault(facts.pool_name, []).append(facts)
-    turns = max((len(members) for members in pools.values()), default=0)
-    return tuple(members[turn] for turn in range(turns) for members in pools.values() if turn < len(members))
+    turns = range(len(context.cost_order))
+    return tuple(members[turn] for turn in turns for members in pools.values() if turn < len(members))
 
 
 def run(context: RoundContext) -> MethodRun:
     """Return the first command that is worth it."""
     found = candidates(context)
     left = context.left(METHOD)
-    held = held_back(context, METHOD, [facts for facts in found if left.get(facts.pool_name, 0) <= 0])
+    held = held_back(context, METHOD, [facts for facts in found if left[facts.pool_name] <= 0])
     if context.stabilizing:
         return MethodRun(method=METHOD, candidates=found, held=held)
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
@@ -62,7 +61,7 @@ def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
         asks = balanced.asks(facts)
         hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if asks else None
         known = hopeless or _judge(context, facts)
-        if isinstance(known, Refusal) and known.gate is Gate.SAVINGS_THRESHOLD:
+        if isinstance(known, Refusal):
             known = as_waste(context, facts, known)
         context.judged[facts.name] = known
     return known

@@ -92,10 +92,11 @@ def _refuse_unready(pool: NodePool) -> Refusal | None:
 
 def _refuse_half_full(context: RoundContext, method: Method, pool: NodePool) -> Refusal | None:
     """Refuse while missing nodes use up the budget."""
-    name, replicas = pool.metadata.name, pool.spec.replicas or 0
+    name, replicas = pool.metadata.name, pool.spec.replicas
+    assert replicas is not None
     there = sum(1 for facts in context.nodes if facts.pool_name == name and (facts.marked or facts.initialized))
-    missing, left = max(0, replicas - there), context.left(method).get(name, 0)
-    if not missing or missing < left:
+    missing = replicas - there
+    if missing <= 0 or missing < context.left(method)[name]:
         return None
     return Refusal(
         gate=Gate.NEW_NODES,
@@ -125,14 +126,16 @@ def scaling_down(context: RoundContext, pool: NodePool) -> bool:
         for facts in context.nodes
         if facts.claim is not None and facts.pool_name == pool.metadata.name and not facts.marked
     )
-    return staying > (pool.spec.replicas or 0)
+    assert pool.spec.replicas is not None
+    return staying > pool.spec.replicas
 
 
 def may_terminate_first(context: RoundContext, facts: NodeFacts) -> bool:
     """Return whether Karpenter deletes the node before its replacement comes (gate TerminateFirstDrift)."""
     pool = facts.pool
+    assert pool is not None
     features = context.snapshot.surroundings.features
-    if pool is None or not features.has(FeatureGate.TERMINATE_FIRST_DRIFT) or _refuse_unready(pool) is not None:
+    if not features.has(FeatureGate.TERMINATE_FIRST_DRIFT) or _refuse_unready(pool) is not None:
         return False
     if static_room(context, pool) == 0:
         return True

@@ -47,9 +47,7 @@ def run(context: RoundContext) -> MethodRun:
 
 def tripped_pools(context: RoundContext) -> Iterator[tuple[str, int, int]]:
     """Yield the pools in which too many nodes have a covered condition, with that number and the total."""
-    for pool, policy in sorted(context.policies.items()):
-        if not policy.repair:
-            continue
+    for pool in sorted(context.policies):
         nodes: Sequence[NodeFacts] = [facts for facts in context.nodes if facts.pool_name == pool and facts.claim]
         sick = sum(facts.sickness is not None for facts in nodes)
         if sick > -(-BREAKER_PERCENT * len(nodes) // 100):

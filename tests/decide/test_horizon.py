@@ -1,0 +1,176 @@
+"""When a round could answer differently, by time alone: each source of such a time (design savings-threshold)."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.api.pod_windows import read_pod_window
+from dovetail.decide.facts.cost import UNIT
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.haste import Haste
+from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.horizon import next_change, node_times, window_times
+from dovetail.decide.in_flight import InFlight
+from dovetail.model.objects import NodeClaim, ObjectMeta, Pod
+from dovetail.model.policies.controls import AllowWindow, Health, PendingLimit
+from dovetail.model.policies.policy import Budget, DisruptionPolicy
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.timing.windows import window
+from dovetail.model.verdicts import Gate
+from tests.support.design_world import stamp
+from tests.support.nodes import NOW, facts_of, minutes
+
+MINUTE = 60 * 10**9
+HOUR = 60 * MINUTE
+AT_16, AT_17, NEVER = (window(f"0 {hour} * * *", HOUR) for hour in (16, 17, 18))
+
+
+def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = None, **parts: Any) -> Any:
+    """What `next_change` asks a round's context for."""
+    rates = parts.pop("rates", [])
+    pods = parts.pop("pods", ())
+    question: Any = SimpleNamespace(settings=DOVETAIL, now=NOW, restless=parts.pop("restless", {}))
+    return SimpleNamespace(
+        **{
+            "now": NOW,
+            "question": question,
+            "haste": Haste(question),
+            "nodes": nodes,
+            "settings": DOVETAIL,
+            "stabilized_until": None,
+            "in_flight": InFlight(),
+            "ledger": SimpleNamespace(rate_times=lambda: rates),
+            "policies": {} if policy is None else {"default": policy},
+            "waiting": SimpleNamespace(pods=pods),
+            **parts,
+        }
+    )
+
+
+def _node(idle: float, **facts: Any) -> NodeFacts:
+    """A node whose consolidateAfter of ten minutes began so many minutes ago."""
+    return facts_of(policy=DisruptionPolicy(consolidate_after=10 * MINUTE), last_event=NOW - minutes(idle), **facts)
+
+
+WAITING = msgspec.convert(
+    {
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "lastTransitionTime": stamp(NOW - minutes(3)),
+                }
+            ],
+        }
+    },
+    Pod,
+    strict=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("scene", "after"),
+    [
+        (_scene(), None),
+        (_scene(stabilized_until=NOW + minutes(4)), 4),
+        (_scene(stabilized_until=NOW), None),
+        (_scene(in_flight=InFlight(back_off={"a": NOW + minutes(6), "b": NOW + minutes(5)})), 5),
+        (_scene(in_flight=InFlight(regrown={"a": NOW + minutes(6)})), 6),
+        (_scene(restless={"a": NOW + minutes(6)}), 6),
+        (_scene(rates=[NOW - minutes(1), NOW + minutes(7)]), 7),
+        (_scene(policy=DisruptionPolicy(windows=(AllowWindow(index=0, window=AT_16),))), 30),
+        (
+            _scene(
+                policy=DisruptionPolicy(health=Health(pending_pods=PendingLimit(count=1, lasting=5 * MINUTE))),
+                pods=(WAITING,),
+            ),
+            2,
+        ),
+        (_scene([_node(10), _node(9), _node(8)]), 1),
+        (_scene([_node(8), _node(9)]), 1),
+        (_scene([_node(8)], stabilized_until=NOW + minutes(1)), 1),
+        (_scene([_node(9)], stabilized_until=NOW + minutes(2)), 1),
+        (_scene([_node(10)]), None),
+    ],
+)
+def test_the_soonest_counts(scene: Any, after: float | None) -> None:
+    """Of all times that are still to come. In minutes."""
+    assert next_change(scene, []) == (None if after is None else NOW + minutes(after))
+
+
+def test_windows_of_budgets() -> None:
+    """Those that can be read and still open or close."""
+    budgets = (
+        Budget(index=0, nodes="1"),
+        Budget(index=1, nodes="1", window=AT_16),
+        Budget(index=2, nodes="1", window=AT_17, problem="odd"),
+        Budget(index=3, nodes="1", window=window("0 0 30 2 *", HOUR)),
+    )
+    policy = DisruptionPolicy(budgets=budgets, windows=(AllowWindow(index=0, window=NEVER),))
+    assert list(window_times(policy, NOW)) == [NOW + minutes(30), NOW + minutes(150)]
+
+
+def test_times_of_a_node() -> None:
+    """Its timers, its expiry where Dovetail retires, its pods' windows where they count."""
+    claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
+    pods = ((Pod(), read_pod_window("0 16 * * *; 1h")),)
+    node = _node(9, claim=claim, expire_after=HOUR, pod_windows=pods)
+    assert node_times(node, _scene()) == (NOW + minutes(1), NOW + minutes(60), NOW + minutes(30))
+    assert node_times(node, _scene(settings=KARPENTER_1_15)) == (NOW + minutes(1),)
+
+
+def _ageing(units: int, threshold: int = 10) -> NodeFacts:
+    """A node that lives an hour and asks for `threshold x units`, so much less every hour."""
+    policy = DisruptionPolicy(savings_threshold=threshold)
+    return facts_of(policy=policy, expire_after=HOUR, pod_costs=units * UNIT, last_event=None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gate", "required", "savings", "after"),
+    [
+        ([_ageing(6)], Gate.SAVINGS_THRESHOLD, 40, 30, 10),
+        ([_ageing(6)], Gate.WASTE, 40, 30, 10),
+        ([_ageing(6)], Gate.PRICE, 40, 30, None),
+        ([_ageing(6), _ageing(6)], Gate.SAVINGS_THRESHOLD, 40, 30, 5),
+        ([_ageing(6), _ageing(0)], Gate.SAVINGS_THRESHOLD, 40, 30, 10),
+        ([_ageing(0)], Gate.SAVINGS_THRESHOLD, 40, 30, None),
+        ([_ageing(-6)], Gate.SAVINGS_THRESHOLD, 40, 30, None),
+        ([_ageing(6)], Gate.SAVINGS_THRESHOLD, 30, 30, None),
+        ([_ageing(6)], Gate.SAVINGS_THRESHOLD, 31, 30, 1),
+        ([_ageing(1, threshold=7)], Gate.SAVINGS_THRESHOLD, 31, 30, 60 / 7),
+    ],
+)
+def test_ageing_crosses_the_threshold(
+    nodes: list[NodeFacts], gate: Gate, required: int, savings: int, after: float | None
+) -> None:
+    """What is asked for falls by 60 an hour for six pods; together by the sum; rounded up to a microsecond."""
+    refusal = Refusal(gate=gate, why="", savings=savings, required=Fraction(required))
+    found = next_change(_scene(), [(tuple(nodes), refusal)])
+    if after is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert 0 <= (found - NOW).total_seconds() - after * 60 < 1e-6
+
+
+def test_the_least_that_falls() -> None:
+    """One unit of money in an hour is something; a part of one that is missing takes as long."""
+    node = facts_of(policy=DisruptionPolicy(savings_threshold=1), expire_after=HOUR, pod_costs=UNIT, last_event=None)
+    refusal = Refusal(gate=Gate.WASTE, why="", savings=0, required=Fraction(1, 2))
+    assert next_change(_scene(), [((node,), refusal)]) == NOW + minutes(30)
+    least = facts_of(policy=DisruptionPolicy(savings_threshold=1), expire_after=HOUR, pod_costs=1, last_event=None)
+    tiny = Refusal(gate=Gate.WASTE, why="", savings=0, required=Fraction(1, UNIT))
+    assert next_change(_scene(), [((least,), tiny)]) == NOW + minutes(60)
+
+
+def test_when_a_refusal_is_due() -> None:
+    """It says so itself."""
+    refusal = Refusal(gate=Gate.PRICE, why="", due=NOW + minutes(9))
+    assert next_change(_scene(), [((_ageing(6),), refusal)]) == NOW + minutes(9)

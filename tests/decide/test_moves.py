@@ -1,0 +1,523 @@
+"""From nodes to a command, step by step, with a context that answers as the test says (spec sections 5 and 8)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.balanced import PoolTotals
+from dovetail.decide.gates.budgets import Allowance, DomainAllowance
+from dovetail.decide.gates.price import Approved
+from dovetail.decide.gates.price_refusals import Refusal, below_threshold
+from dovetail.decide.in_flight import InFlight
+from dovetail.decide.methods import moves, multi_node
+from dovetail.decide.methods.method import blocked_move, budget_result, domain_result, held_back, take_within
+from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, refuse_unplaced, score
+from dovetail.model.command import Action, Method
+from dovetail.model.objects import ObjectMeta, Pod
+from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.verdicts import Gate, GateResult
+from dovetail.scheduling.entries import ALL_TYPES
+from dovetail.scheduling.result import LaunchPrice, NewNode, NodePlacement, SimulationResult, Unplaced
+from tests.support.launches import DOLLAR, kind_at, new_node, source
+from tests.support.nodes import NOW, facts_of, minutes
+
+HOUR = 3600 * 10**9
+CHEAP, DEAR, GONE = kind_at("cheap", 2), kind_at("dear", 4), kind_at("gone")
+
+
+def _node(name: str = "n", price: int = 5, **facts: Any) -> NodeFacts:
+    return facts_of(name=name, price=price * DOLLAR, price_float=float(price), offering_price=float(price), **facts)
+
+
+def _launch(amount: int) -> LaunchPrice:
+    return LaunchPrice(amount=amount * DOLLAR, as_float=float(amount), capacity_type="", zone="")
+
+
+class _Context:
+    """A round's context that answers as it is told, and notes what it is asked."""
+
+    def __init__(self, *new_nodes: NewNode, settings: Settings = DOVETAIL, most: int = 1, **parts: Any) -> None:
+        self.settings, self.now, self.new_nodes_max = settings, NOW, most
+        self.simulation = SimulationResult(candidates=(), new_nodes=new_nodes, **parts.pop("simulation", {}))
+        self.in_flight = InFlight(back_off=parts.pop("back_off", {}))
+        self.required: Fraction = parts.pop("required", Fraction(0))
+        self.least: Any = parts.pop("least", [(0, None, False)])
+        self.several: bool | None = None
+        self.simulated: list[tuple[Sequence[NodeFacts], bool, Any]] = []
+        self.unready = SimpleNamespace(destination=lambda _: parts.get("unready"))
+        self.bounds = SimpleNamespace(
+            replacements_at_least=lambda _: self.least[0][:2], replacement_at_least=self._replacement_at_least
+        )
+        self.kept: list[Refusal] = []
+        self.standing: Any = SimpleNamespace(keep=lambda _, refusal: self.kept.append(refusal))
+        self.scores: dict[tuple[str, ...], Any] = {}
+        self.totals = {
+            "default": PoolTotals(
+                cost=Fraction(10 * DOLLAR), disruption=Fraction(10), cost_float=10.0, disruption_float=10.0
+            )
+        }
+        self.snapshot = SimpleNamespace(frame=SimpleNamespace(machines=SimpleNamespace(named=lambda names: names)))
+
+    def _replacement_at_least(self, _: int, *, several: bool) -> Any:
+        self.several = several
+        return self.least
+
+    def index_of(self, _: NodeFacts) -> int:
+        return 0
+
+    def sources(self, nodes: Sequence[NodeFacts]) -> Any:
+        made = [source(facts.name, facts.price // DOLLAR) for facts in nodes]
+        return [replace(entry, required=self.required / len(made)) for entry in made]
+
+    def required_savings(self, _: NodeFacts) -> tuple[int, int]:
+        return self.required.numerator, self.required.denominator
+
+    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: Any = ALL_TYPES) -> SimulationResult:
+        self.simulated.append((nodes, for_cost, launchable))
+        return self.simulation
+
+    def disruption_cost(self, nodes: Sequence[NodeFacts]) -> float:
+        return float(len(nodes))
+
+
+def _cost(context: _Context, *nodes: NodeFacts, **how: Any) -> Move | Refusal:
+    return cost_move(context, nodes or (_node(),), **how)  # type: ignore[arg-type]
+
+
+def _told(outcome: Move | Refusal) -> Any:
+    if isinstance(outcome, Refusal):
+        return outcome.gate.value, outcome.figures, outcome.simulated
+    return [node.instance_types[0].name for node in outcome.new_nodes], outcome.approved.savings // DOLLAR
+
+
+# ---------------------------------------------------------------- to save money
+
+
+def test_a_move_that_saves() -> None:
+    """Simulated once, for cost, with all types or with those that are named."""
+    context = _Context(new_node(CHEAP))
+    outcome = _cost(context)
+    assert _told(outcome) == (["cheap"], 3)
+    assert [(cost, types) for _, cost, types in context.simulated] == [(True, ALL_TYPES)]
+    outcome = _cost(context, launchable=("cheap",))
+    assert isinstance(outcome, Move)
+    assert (outcome.launchable, context.simulated[-1][2]) == (("cheap",), ("cheap",))
+    assert _told(_cost(_Context())) == ([], 5)
+
+
+@pytest.mark.parametrize(
+    ("most", "early", "count", "said"),
+    [
+        (1, False, 2, "would need 2 new nodes; a cost action may open one."),
+        (1, True, 2, "would need at least 2 new nodes; a cost action may open one."),
+        (2, False, 3, "would need 3 new nodes; a cost action may open 2."),
+    ],
+)
+def test_too_many_new_nodes(most: int, early: bool, count: int, said: str) -> None:
+    """More than a cost action may open."""
+    nodes = [new_node(CHEAP)] * count
+    outcome = _cost(_Context(*nodes, most=most, simulation={"stopped_early": early}), _node(price=20))
+    assert _told(outcome) == ("new-nodes", {"newNodes": count, "newNodesMax": most}, True)
+    assert isinstance(outcome, Refusal)
+    assert outcome.why.endswith(said)
+    assert _told(_cost(_Context(*nodes[1:], most=most), _node(price=20)))[1] == 20 - 2 * (count - 1)
+
+
+def test_a_pool_that_fits_nothing() -> None:
+    """No type fits a new node."""
+    outcome = _cost(_Context(new_node(CHEAP), new_node(), most=2))
+    assert _told(outcome) == ("price", {"types": 0}, True)
+
+
+@pytest.mark.parametrize(("until", "held"), [(1, True), (0, False), (-1, False)])
+def test_a_pool_that_backs_off(until: int, held: bool) -> None:
+    """Where the last replacement did not come nothing is launched until its time."""
+    for back_off, stops in (({"default": NOW + minutes(until)}, held), ({"other": NOW + minutes(9)}, False)):
+        context = _Context(new_node(CHEAP), back_off=back_off)
+        for outcome in (_cost(context), plain_move(context, (_node(),))):  # type: ignore[arg-type]
+            assert isinstance(outcome, Refusal) is stops
+            if isinstance(outcome, Refusal):
+                assert outcome.gate is Gate.BACK_OFF
+
+
+POD = Pod(metadata=ObjectMeta(name="p", namespace="d"))
+
+
+def _unplaced(name: str, *, claims: bool = False) -> Unplaced:
+    tree: dict[str, Any] = {"metadata": {"name": name, "namespace": "d"}}
+    if claims:
+        tree["spec"] = {"resourceClaims": [{"name": "x", "resourceClaimName": "y"}]}
+    return Unplaced(pod=msgspec.convert(tree, Pod, strict=False), forgiven=False, explain=lambda: "so")
+
+
+@pytest.mark.parametrize(
+    ("homeless", "waiting", "told"),
+    [
+        ([], [], None),
+        ([_unplaced("a")], [], ("simulation", {"pod": "d/a", "pods": 1})),
+        ([_unplaced("a"), _unplaced("b")], [_unplaced("c")], ("simulation", {"pod": "d/a", "pods": 2})),
+        ([_unplaced("a"), _unplaced("b", claims=True)], [], ("dynamic-resources", {"pod": "d/b", "pods": 2})),
+        ([], [_unplaced("c"), _unplaced("d")], ("uninitialized-destination", {"pod": "d/c", "pods": 2})),
+    ],
+)
+def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced], told: Any) -> None:
+    """Who has none at all comes first, resource claims before all."""
+    result = SimulationResult(candidates=(), unplaced=tuple(homeless), uninitialized=tuple(waiting))
+    refusal = refuse_unplaced(result, DOVETAIL)
+    assert (None if refusal is None else (refusal.gate.value, refusal.figures)) == told
+    if told and told[0] == "simulation":
+        assert refusal is not None
+        more = " (and 1 more)" if len(homeless) == 2 else ""
+        assert refusal.why == f"Pod d/a{more} finds no place: so."
+    context = _Context(simulation={"unplaced": tuple(homeless), "uninitialized": tuple(waiting)})
+    for outcome in (_cost(context), plain_move(context, (_node(),))):  # type: ignore[arg-type]
+        assert isinstance(outcome, Refusal) is (told is not None)
+
+
+# ---------------------------------------------------------------- what is hopeless
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"least": [(2, None, False)]}, ("new-nodes", {"newNodes": 2, "newNodesMax": 1}, False)),
+        ({"least": [(1, None, False)]}, None),
+        ({"least": [(1, 2, False)]}, "price"),
+        ({"least": [(1, 1, False)]}, None),
+        ({"unready": (POD, "x")}, ("uninitialized-destination", {"pod": "d/p", "pods": 1}, False)),
+        ({"required": Fraction(3 * DOLLAR)}, "savings-threshold"),
+        ({"required": Fraction(2 * DOLLAR)}, None),
+    ],
+)
+def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) -> None:
+    """Too many nodes, none cheaper, a machine that is still starting, too little even at best: two dollars."""
+    least = [
+        (number, None if launch is None else _launch(launch), stands)
+        for number, launch, stands in parts.get("least", [(0, None, False)])
+    ]
+    nodes = [_node(str(each), 2 if count == 1 else 1) for each in range(count)]
+    context = _Context(**{**parts, "least": least})
+    outcome = _cost(context, *nodes)
+    assert bool(context.simulated) is (told is None)
+    if told is None:
+        assert isinstance(outcome, Move)
+    else:
+        assert isinstance(outcome, Refusal)
+        assert not outcome.simulated
+        assert outcome.gate.value == told if isinstance(told, str) else _told(outcome) == told
+        assert outcome.gate is not Gate.NEW_NODES or "need at least 2 new nodes" in outcome.why
+        context = _Context(**{**parts, "least": least})
+        _cost(context, *nodes, in_full=True)
+        assert context.simulated
+
+
+def test_several_new_nodes_may_be_dearer_each() -> None:
+    """What one machine costs says nothing where several may come."""
+    for most, refused in ((1, True), (2, False)):
+        context = _Context(least=[(1, _launch(9), False)], most=most)
+        assert isinstance(_cost(context, _node("a"), _node("b", 4)), Refusal) is refused
+        context = _Context(least=[(1, None, False)], most=most)
+        _cost(context)
+        assert context.several is not refused
+
+
+def test_refusals_that_stand_are_kept() -> None:
+    """Those that the bound says hold in other rounds too."""
+    for stands in (True, False):
+        context = _Context(least=[(0, None, False), (2, None, stands)])
+        outcome = _cost(context)
+        assert context.kept == ([outcome] if stands else [])
+        context = _Context(least=[(2, None, stands)])
+        context.standing = None
+        assert isinstance(_cost(context), Refusal)
+
+
+def test_the_last_launch_counts_for_the_threshold() -> None:
+    """The least machine that a node's pods need lowers what it saves at best; Karpenter asks for no threshold."""
+    least, required = [(1, _launch(1), False)], Fraction(3 * DOLLAR)
+    assert _told(_cost(_Context(least=least, required=required), _node(price=3)))[0] == "savings-threshold"
+    assert isinstance(_cost(_Context(least=least, required=required), _node(price=4)), Move)
+    context = _Context(least=least, required=required, settings=KARPENTER_1_15)
+    assert isinstance(_cost(context, _node(price=3)), Move)
+    unready = _Context(unready=(POD, "x"), required=Fraction(9 * DOLLAR))
+    assert _told(_cost(unready))[0] == "uninitialized-destination"
+
+
+# ---------------------------------------------------------------- Balanced
+
+
+@pytest.mark.parametrize(("policies", "scored"), [((True, True), True), ((False, True), True), ((False, False), False)])
+def test_scores(policies: tuple[bool, bool], scored: bool) -> None:
+    """Where a pool involved asks for it; the score is noted."""
+    kinds = {True: ConsolidationPolicy.BALANCED, False: ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED}
+    nodes = tuple(
+        _node(str(at), policy=DisruptionPolicy(consolidation_policy=kinds[each])) for at, each in enumerate(policies)
+    )
+    nodes = tuple(sorted(nodes, key=lambda facts: not facts.policy or facts.policy.consolidation_policy != kinds[True]))
+    approved = Approved(savings=DOLLAR // 2, savings_float=0.5)
+    move = Move(nodes=nodes, simulation=SimulationResult(candidates=()), new_nodes=(), approved=approved)
+    context = _Context()
+    refusal = score(context, move)  # type: ignore[arg-type]
+    assert (refusal is not None) is scored
+    assert list(context.scores.values()) == ([{"default": pytest.approx(0.25)}] if scored else [])
+
+
+# ---------------------------------------------------------------- nodes that have to go
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "savings"),
+    [
+        (DOVETAIL, [], 5),
+        (DOVETAIL, [new_node(GONE, CHEAP, DEAR)], 3),
+        (DOVETAIL, [new_node(CHEAP), new_node(DEAR)], -1),
+        (DOVETAIL, [new_node(CHEAP), new_node(GONE)], None),
+        (KARPENTER_1_15, [new_node(CHEAP), new_node(GONE)], 3),
+    ],
+)
+def test_nodes_that_have_to_go(settings: Settings, nodes: list[NewNode], savings: int | None) -> None:
+    """On as many new nodes as it takes; what can't be launched makes it wait, but not for Karpenter."""
+    context = _Context(*nodes, settings=settings)
+    outcome = plain_move(context, (_node(),))  # type: ignore[arg-type]
+    if savings is None:
+        assert _told(outcome) == ("new-nodes", {"nodePool": "default"}, True)
+    else:
+        assert isinstance(outcome, Move)
+        assert (outcome.approved.savings, outcome.new_nodes) == (savings * DOLLAR, tuple(nodes))
+    assert [cost for _, cost, _ in context.simulated] == [False]
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_a_command_of_a_move() -> None:
+    """Action, placements without virtual pods, what it saves and had to save."""
+    real = Pod(metadata=ObjectMeta(name="p", namespace="d"))
+    places = (NodePlacement(index=0, node="x", pods=(real,)), NodePlacement(index=1, node="y", pods=()))
+    simulation = SimulationResult(candidates=(), list_placements=lambda: places)
+    approved = Approved(savings=7, savings_float=0.0, required=Fraction(5, 2))
+    nodes = (_node("a", pods=2), _node("b", pods=1))
+    for new_nodes, action in (((), Action.DELETE_COST), ((new_node(CHEAP),), Action.REPLACE_COST)):
+        move = Move(nodes=nodes, simulation=simulation, new_nodes=new_nodes, approved=approved, launchable=("t",))
+        command = command_of(_Context(), Method.SINGLE_NODE, move)  # type: ignore[arg-type]
+        assert (command.action, command.nodes, command.pods) == (action, ("a", "b"), 3)
+        assert [(entry.node, entry.pods) for entry in command.placements] == [("x", ("d/p",))]
+        assert (command.savings, command.required_savings, command.disruption_cost) == (7, 2, 2.0)
+        assert command.launchable == ("t",)
+
+
+def test_a_bare_command() -> None:
+    """It saves the price where nothing comes for it."""
+    nodes = (_node("a"), _node("b", 4))
+    made = moves.replacement_of(new_node(CHEAP))
+    context: Any = _Context()
+    assert bare_command(context, Method.EMPTY, nodes).savings == 9 * DOLLAR
+    assert bare_command(context, Method.EMPTY, nodes, saves=False).savings == 0
+    command = bare_command(context, Method.DRIFTED, nodes, (made,))
+    assert (command.savings, command.action, command.required_savings) == (0, Action.REPLACE_DRIFTED, 0)
+    assert bare_command(context, Method.DRIFTED, nodes).action is Action.DELETE_DRIFTED
+
+
+# ---------------------------------------------------------------- what budgets hold
+
+
+def _ledger(allowance: Allowance, left: int = 0) -> Any:
+    return SimpleNamespace(now=NOW, ledger=SimpleNamespace(allowance=lambda pool, reason: allowance))
+
+
+FLAT = Budget(index=1, nodes="10%", amount=10, is_percent=True)
+RATE = Budget(index=0, nodes="2", amount=2, per=HOUR)
+
+
+@pytest.mark.parametrize(
+    ("allowance", "said", "figures"),
+    [
+        (
+            Allowance(allowed=1, used=2, budget=FLAT),
+            "NodePool blue has no budget left for Drifted: budget 2 (nodes: 10%) allows 1, 2 used.",
+            {"allowed": 1, "used": 2, "left": 0},
+        ),
+        (Allowance(allowed=0, used=0), "for Drifted: allows 0, 0 used.", {"allowed": 0, "used": 0, "left": 0}),
+        (
+            Allowance(allowed=0, used=0, budget=replace(FLAT, problem="odd")),
+            "Budget 2 of NodePool blue can't be read (odd): it allows nothing.",
+            {"allowed": 0, "used": 0, "left": 0},
+        ),
+        (
+            Allowance(allowed=0, used=0, budget=replace(RATE, problem="odd")),
+            "Budget 1 of NodePool blue can't be read (odd): it allows nothing.",
+            {"allowed": 0, "used": 0, "left": 0},
+        ),
+        (
+            Allowance(allowed=2, used=2, budget=RATE, free_at=NOW + minutes(5)),
+            "budget 1 allows 2 per 1h, 2 began to leave. The next may go at 2026-05-13T15:35:00Z, in 5m.",
+            {"allowed": 2, "used": 2, "left": 0, "per": "1h", "nextAt": "2026-05-13T15:35:00Z"},
+        ),
+        (
+            Allowance(allowed=2, used=2, budget=RATE),
+            "budget 1 allows 2 per 1h, 2 began to leave.",
+            {"allowed": 2, "used": 2, "left": 0, "per": "1h", "nextAt": None},
+        ),
+    ],
+)
+def test_why_a_budget_holds(allowance: Allowance, said: str, figures: dict[str, Any]) -> None:
+    """Which one, what it allows, and when the next may go."""
+    result = budget_result(_ledger(allowance), Method.DRIFTED, "blue")
+    assert result.why.endswith(said)
+    assert result.figures == {"nodePool": "blue", "reason": "Drifted", **figures}
+    assert not result.passed
+
+
+def test_a_hold_is_told_as_it_is() -> None:
+    """What holds the pool is the reason."""
+    held = GateResult(gate=Gate.HEALTH, passed=False, why="x")
+    assert budget_result(_ledger(Allowance(allowed=0, used=0, held=held)), Method.DRIFTED, "blue") is held
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"active": False, "active_domain": "b"}, "goes one zone at a time and is in b now; this node is in a."),
+        ({"active": False, "domain": ""}, "and is in (no label) now; this node is in (no label)."),
+        (
+            {"in_line": True},
+            "Others in zone a of NodePool blue drifted earlier and go first: nodes 1 of 3, 2 in flight.",
+        ),
+        ({}, "zone a of NodePool blue has no drift budget left: nodes 1 of 3, 2 in flight."),
+    ],
+)
+def test_why_a_domain_holds(entry: dict[str, Any], said: str) -> None:
+    """Not its turn, others first, or nothing left."""
+    budget = Budget(index=0, nodes="1", amount=1, topology_key="zone")
+    parts = {"budget": budget, "domain": "a", "nodes": 3, "in_flight": 2, "left": 0, "active": True, **entry}
+    assert domain_result("blue", DomainAllowance(**parts)).why.endswith(said)
+
+
+def test_taking_within_budgets() -> None:
+    """In order, while something is left; the others are told why."""
+    context = _ledger(Allowance(allowed=1, used=0))
+    nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "c1")]
+    left = {"a": 1, "b": 2, "c": 0}
+    taken, held = take_within(context, Method.EMPTY, nodes, left)
+    assert ([facts.name for facts in taken], sorted(held)) == (["a1", "b1"], ["a2", "c1"])
+    assert left == {"a": 0, "b": 1, "c": 0}
+    assert held_back(context, Method.EMPTY, []) == {}
+
+
+def test_a_blocked_batch() -> None:
+    """One node is told as it was refused, several as a batch of their pools."""
+    refusal = below_threshold(DOLLAR, DOLLAR, Fraction(5 * DOLLAR, 2), replaced=False)
+    one = blocked_move([facts_of(pool_name="a")], refusal)
+    assert (one.why, one.required) == (refusal.why, 5 * DOLLAR // 2)
+    two = blocked_move([facts_of(pool_name="a"), facts_of(pool_name="a")], refusal)
+    assert two.why.startswith("As one batch, 2 nodes of NodePool a would save $1.00/h")
+    assert "NodePools a, b would" in blocked_move([facts_of(pool_name="b"), facts_of(pool_name="a")], refusal).why
+
+
+# ---------------------------------------------------------------- sizes of batches
+
+
+class _Sizes:
+    """Batches of these sizes pass; notes what is tried."""
+
+    def __init__(self, *good: int) -> None:
+        self.good = good
+        self.asked: dict[int, Any] = {}
+        self.tried: list[int] = []
+
+    def __call__(self, size: int) -> Any:
+        self.tried.append(size)
+        passes = size in self.good
+        move = Move(
+            nodes=(),
+            simulation=SimulationResult(candidates=()),
+            new_nodes=(),
+            approved=Approved(savings=0, savings_float=0.0),
+        )
+        self.asked[size] = move if passes else Refusal(gate=Gate.PRICE, why="")
+        return self.asked[size]
+
+
+@pytest.mark.parametrize(
+    ("good", "largest", "best", "tried"),
+    [
+        (range(9), 8, 8, [5, 7, 8]),
+        (range(6), 8, 5, [5, 7, 6]),
+        ((), 8, 0, [5, 3, 2]),
+        ((2,), 8, 2, [5, 3, 2]),
+        ((2,), 2, 2, [2]),
+        ((), 1, 0, []),
+    ],
+)
+def test_bisection(good: Sequence[int], largest: int, best: int, tried: list[int]) -> None:
+    """From the middle, up after a batch that passes and down after one that does not."""
+    attempt = _Sizes(*good)
+    assert multi_node.bisect(attempt, largest) == best
+    assert attempt.tried == tried
+
+
+def _search(attempt: _Sizes, largest: int, pods: int = 1) -> int:
+    return multi_node.search(attempt, largest, attempt.asked, [pods] * largest)
+
+
+def test_the_whole_batch_comes_first() -> None:
+    """Where it passes nothing else is tried; a batch has two nodes at least."""
+    attempt = _Sizes(2, 8)
+    assert (_search(attempt, 8), attempt.tried) == (8, [8])
+    for largest in (0, 1):
+        attempt = _Sizes(0, 1)
+        assert (_search(attempt, largest), attempt.tried) == (0, [])
+    attempt = _Sizes(2)
+    assert (_search(attempt, 2), attempt.tried) == (2, [2])
+
+
+def test_sizes_that_bisection_passed_over() -> None:
+    """The larger ones, from above, each once."""
+    attempt = _Sizes(4, 6)
+    assert _search(attempt, 8) == 6
+    assert attempt.tried == [8, 5, 3, 2, 7, 6]
+    attempt = _Sizes(2)
+    assert _search(attempt, 8) == 2
+    assert sorted(attempt.tried) == [2, 3, 4, 5, 6, 7, 8]
+    attempt = _Sizes()
+    assert _search(attempt, 3) == 0
+    assert sorted(attempt.tried) == [2, 3]
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(12, 11), (40, None)])
+def test_only_so_many_more_are_tried(monkeypatch: pytest.MonkeyPatch, largest: int, expected: int | None) -> None:
+    """Spread over all that are left, the largest and the smallest among them."""
+    monkeypatch.setattr(multi_node, "FURTHER_MAX", 4)
+    attempt = _Sizes()
+    multi_node.look_further(attempt, 0, 8, {8: 1, 5: 1, 3: 1}, [1] * 8)  # type: ignore[dict-item]
+    assert attempt.tried == [7, 6, 4, 2]
+    attempt = _Sizes()
+    multi_node.look_further(attempt, 0, largest, {}, [1] * largest)
+    step = (largest - 2) / 3
+    assert attempt.tried == [largest - round(index * step) for index in range(4)]
+    assert len(attempt.tried) == 4
+    attempt = _Sizes()
+    multi_node.look_further(attempt, 5, 9, {}, [1] * 9)
+    assert attempt.tried == [9, 8, 7, 6]
+
+
+def test_only_so_many_pods_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is too dear is passed over, a smaller one may still be tried; exactly enough is enough."""
+    monkeypatch.setattr(multi_node, "FURTHER_PODS_MAX", 10)
+    attempt = _Sizes()
+    assert multi_node.look_further(attempt, 0, 6, {}, [2] * 6) == 0
+    assert attempt.tried == [5]
+    attempt = _Sizes()
+    multi_node.look_further(attempt, 0, 4, {}, [2, 2, 1, 4])
+    assert attempt.tried == [4]
+    attempt = _Sizes(2)
+    assert multi_node.look_further(attempt, 0, 3, {}, [1, 2, 4]) == 2
+    assert attempt.tried == [3, 2]

@@ -1,0 +1,221 @@
+"""Steering by its figures, with a context that answers as the test says (spec section 23)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.steering import STAYS, YOUNG, steer
+from dovetail.model import names
+from dovetail.model.objects import Node, NodeClaim, ObjectMeta, OwnerReference, Pod, Taint, TopologySpreadConstraint
+from dovetail.model.policies.policy import DisruptionPolicy
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, SteeringMode
+from tests.support.nodes import NOW, facts_of
+
+PREFER = replace(DOVETAIL, steering=SteeringMode.PREFER)
+OLD = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW - YOUNG))
+
+
+def _pod(name: str, owner: str = "rs", kind: str = "ReplicaSet", **annotations: str) -> Pod:
+    reference = OwnerReference(kind=kind, name=owner, uid=owner)
+    meta = ObjectMeta(name=name, namespace="d", uid=name, owner_references=(reference,), annotations=annotations)
+    return Pod(metadata=meta)
+
+
+def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **facts: Any) -> NodeFacts:
+    """A node that is worth so much, old enough, with pods."""
+    node = Node()
+    if closing:
+        taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
+        node = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(taint,)))
+    parts = {"node": node, "claim": OLD, "price_float": worth, "reschedulable": pods or (_pod(name, name),), **facts}
+    return facts_of(name=name, **parts)
+
+
+def _context(
+    *nodes: NodeFacts, room: dict[str, Any] | None = None, asks: dict[str, Any] | None = None, **parts: Any
+) -> Any:
+    """A context in which nodes have 10 of each of two amounts free, and their pods ask for 4 of each."""
+    rooms = [(room or {}).get(facts.name, (10, 10)) for facts in nodes]
+    wants = [(asks or {}).get(facts.name, (4, 4)) for facts in nodes]
+    is_open = [facts.name not in parts.get("shut", ()) for facts in nodes]
+    frame = SimpleNamespace(room=np.array(rooms or [(0, 0)]), open=np.array(is_open or [True]))
+    gates = parts.get("gates", ())
+    return SimpleNamespace(
+        now=NOW,
+        nodes=nodes,
+        haste=SimpleNamespace(restless_until=lambda facts: parts.get("restless", {}).get(facts.name)),
+        settings=parts.get("settings", PREFER),
+        gate_context=SimpleNamespace(managed_pools=parts.get("managed")),
+        index_of=lambda facts: [each.name for each in nodes].index(facts.name),
+        snapshot=SimpleNamespace(
+            frame=frame,
+            movers=lambda place: SimpleNamespace(demand=SimpleNamespace(total=dict(enumerate(wants[place])))),
+            surroundings=SimpleNamespace(features=SimpleNamespace(has=lambda gate: gate in gates)),
+        ),
+    )
+
+
+def _closing(*nodes: NodeFacts, **parts: Any) -> str:
+    return " ".join(steer(_context(*nodes, **parts)).closing)
+
+
+@pytest.mark.parametrize(
+    ("facts", "parts", "steered"),
+    [
+        ({}, {}, True),
+        ({"claim": None}, {}, False),
+        ({"claim": NodeClaim()}, {}, False),
+        ({"claim": NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW - YOUNG + timedelta(seconds=1)))}, {}, False),
+        ({"initialized": False}, {}, False),
+        ({"marked": "x"}, {}, False),
+        ({"nominated": True}, {}, False),
+        ({"policy": None}, {}, False),
+        ({"policy": DisruptionPolicy(consolidate_after=None)}, {}, False),
+        ({"policy": DisruptionPolicy(consolidate_after=0)}, {}, True),
+        ({"policy": DisruptionPolicy(static=True)}, {}, False),
+        ({}, {"managed": frozenset({"default"})}, True),
+        ({}, {"managed": frozenset({"other"})}, False),
+        ({"reschedulable": ()}, {}, False),
+        ({}, {"settings": DOVETAIL}, False),
+        ({}, {"settings": replace(KARPENTER_1_15, steering=SteeringMode.PREFER)}, False),
+    ],
+)
+def test_who_is_steered(facts: dict[str, Any], parts: dict[str, Any], steered: bool) -> None:
+    """Managed, used, old enough, not leaving and not nominated; only where steering is on."""
+    other = _node("other", reschedulable=())
+    assert _closing(_node("n", **facts), other, **parts) == ("n" if steered else "")
+
+
+def test_the_worth_decides() -> None:
+    """Most dollars per pod first, equals by name; one that is closing has a bonus."""
+    nodes = [_node("b"), _node("c", worth=3.0), _node("a"), _node("empty", reschedulable=())]
+    plenty = {"empty": (1000, 1000)}
+    assert _closing(*nodes, room=plenty) == "c a b"
+    assert steer(_context(*nodes, room=plenty)).worth == (("c", 3.0), ("a", 1.0), ("b", 1.0))
+    kept = [_node("a", worth=STAYS - 0.1), _node("b", worth=1.0, closing=True), _node("empty", reschedulable=())]
+    assert _closing(*kept, room=plenty) == "b a"
+    beaten = [_node("a", worth=STAYS + 0.1), _node("b", worth=1.0, closing=True), _node("empty", reschedulable=())]
+    assert _closing(*beaten, room=plenty) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("free", "closing", "chosen"),
+    [
+        ((5, 5), False, "n"),
+        ((4.9, 9), False, ""),
+        ((9, 4.9), False, ""),
+        ((4, 4), True, "n"),
+        ((3.9, 4), True, ""),
+        ((-50, 100), False, ""),
+    ],
+)
+def test_room_of_the_others(free: tuple[float, float], closing: bool, chosen: str) -> None:
+    """Four of each must fit in four fifths of what the others have free; in all of it once it is closing."""
+    nodes = [_node("n", closing=closing), _node("other", reschedulable=())]
+    assert _closing(*nodes, room={"other": free}) == chosen
+    assert _closing(*nodes, room={"other": (99, 99)}, shut=("other",)) == ""
+    little = {"n": (0.5, 0.5)}
+    assert _closing(*nodes, room={"other": (99, 99)}, asks=little, shut=("other",)) == ""
+    assert _closing(*nodes, room={"other": (-50, 99)}, asks=little) == ""
+    assert _closing(*nodes, room={"other": (1, 99)}, asks=little) == "n"
+
+
+def test_room_is_used_up() -> None:
+    """What one takes is gone for the next; the first that does not fit ends it, unless it is closing already."""
+    nodes = [_node("a", worth=3.0), _node("b", worth=2.0), _node("c"), _node("rest", reschedulable=())]
+    assert _closing(*nodes, room={"a": (0, 0), "b": (0, 0), "c": (0, 0), "rest": (10, 10)}) == "a b"
+    assert _closing(*nodes, room={"a": (0, 0), "b": (0, 0), "c": (0, 0), "rest": (9, 9)}) == "a"
+    assert _closing(*nodes, asks={"a": (50, 50)}) == ""
+    shut = [_node("a", worth=3.0, closing=True), *nodes[1:]]
+    assert _closing(*shut, asks={"a": (50, 50)}).startswith("b")
+    lost = [_node("a", worth=3.0), _node("b", worth=2.0)]
+    assert _closing(*lost, room={"a": (100, 100), "b": (6, 6)}) == "a"
+    assert _closing(*lost, room={"a": (100, 100), "b": (10, 10)}) == "a"
+
+
+def _victims(*nodes: NodeFacts, **parts: Any) -> list[tuple[str, str]]:
+    return [(victim.owner, victim.name) for victim in steer(_context(*nodes, **parts)).victims]
+
+
+def test_victims() -> None:
+    """One of each ReplicaSet of two pods or more, by name; pods of others have none."""
+    first = _node("a", _pod("z1", "one"), _pod("y1", "two"), _pod("x1", "lonely"), _pod("w1", "set", "StatefulSet"))
+    second = _node("b", _pod("z2", "one"), _pod("y2", "two"), _pod("w2", "set", "StatefulSet"))
+    assert _victims(first, second) == [("two", "y1"), ("one", "z1")]
+    assert _victims(first, second, gates=("PodDeletionCostManagement",)) == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "left_alone"),
+    [
+        ({}, False),
+        ({names.POD_DELETION_COST: "5"}, True),
+        ({names.POD_DELETION_COST: "5", names.STEERING_MARK: "5"}, False),
+        ({names.POD_DELETION_COST: "5", names.STEERING_MARK: "6"}, True),
+    ],
+)
+def test_costs_of_others(annotations: dict[str, str], left_alone: bool) -> None:
+    """One pod with a cost that is not ours, and the whole ReplicaSet is left alone."""
+    node = _node("a", _pod("p"), _pod("q", **annotations), _pod("r"))
+    assert (_victims(node) == []) is left_alone
+
+
+@pytest.mark.parametrize(
+    ("zones", "worth", "marked", "full", "victim"),
+    [
+        (("a", "b", "b"), (9, 1, 2), None, False, "p2"),
+        (("b", "a", "a"), (9, 2, 1), None, False, "p1"),
+        (("a", "a", "a"), (1, 3, 2), None, False, "p1"),
+        (("a", "a", "a"), (1, 1, 1), None, False, "p0"),
+        (("a", "a", "a"), (2, 2.9, 1), "p0", False, "p0"),
+        (("a", "a", "a"), (2, 3.1, 1), "p0", False, "p1"),
+        (("a", "a", "a"), (9, 3, 2), None, True, "p1"),
+    ],
+    ids=["fullest zone", "of it the most worth", "most worth", "by name", "marked stays", "unless beaten", "closing"],
+)
+def test_who_is_the_victim(
+    zones: tuple[str, ...], worth: tuple[float, ...], marked: str | None, full: bool, victim: str
+) -> None:
+    """In the fullest zone, on a node that is closing, on the node that is worth most; a marked pod has a bonus."""
+    nodes = []
+    for at, (zone, amount) in enumerate(zip(zones, worth, strict=True)):
+        name = f"p{at}"
+        own = {names.POD_DELETION_COST: "-1", names.STEERING_MARK: "-1"} if marked == name else {}
+        nodes.append(_node(f"n{at}", _pod(name, **own), worth=amount, zone=zone))
+    rest = _node("rest", reschedulable=())
+    rooms = {"rest": (1000, 1000) if not full else (9, 9)}
+    asks = {"n0": (500, 500)} if full else {}
+    if full:
+        nodes[0] = replace(nodes[0], node=_node("x", closing=True).node)
+    assert _victims(*nodes, rest, room=rooms, asks=asks) == [("rs", victim)]
+
+
+def test_nothing_is_closing_without_nodes() -> None:
+    """An empty cluster is steered nowhere."""
+    assert steer(_context()).closing == ()
+
+
+@pytest.mark.parametrize(("restless", "spread", "victim"), [(False, False, "q"), (True, False, "p"), (True, True, "q")])
+def test_a_restless_pool_spares_a_pod(restless: bool, spread: bool, victim: str) -> None:
+    """The zone of its closing node may have one pod less than the fullest, unless the pods must spread."""
+    pods = [_pod("p"), _pod("q"), _pod("r")]
+    if spread:
+        rule = TopologySpreadConstraint(max_skew=1, topology_key=names.ZONE, when_unsatisfiable="DoNotSchedule")
+        pods = [
+            msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, topology_spread_constraints=(rule,)))
+            for pod in pods
+        ]
+    nodes = [
+        _node("closing", pods[0], worth=9.0, zone="a"),
+        _node("big", pods[1], worth=2.0, zone="b"),
+        _node("rest", pods[2], worth=1.0, zone="b"),
+    ]
+    known = {"closing": NOW} if restless else {}
+    assert _closing(*nodes, asks={"big": (99, 99)}) == "closing"
+    assert _victims(*nodes, asks={"big": (99, 99)}, restless=known) == [("rs", victim)]

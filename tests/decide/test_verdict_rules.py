@@ -1,0 +1,386 @@
+"""Verdicts, rounds and what is looked at again: rules that only show in words, figures or work that is saved."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dovetail.decide import round as rounds
+from dovetail.decide import verdict
+from dovetail.decide.context import RoundContext
+from dovetail.decide.decider import Decider
+from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.in_flight import InFlight
+from dovetail.decide.methods.method import MethodRun
+from dovetail.decide.round import decide
+from dovetail.model import names
+from dovetail.model.command import Action, Command, Method
+from dovetail.model.karpenter import FeatureGate, KarpenterSettings
+from dovetail.model.policies.policy import ConsolidationPolicy, DisruptionPolicy
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.verdicts import Gate
+from tests.support.design_world import NOW, Town, kind, moved
+from tests.support.nodes import facts_of, minutes
+
+FREE = {"consolidationSavingsThreshold": 0}
+HOUR = timedelta(hours=1)
+
+
+def _town(*, pods: int = 1, cpu: str = "100m", **disruption: Any) -> Town:
+    """`n` has pods that fit on `other`, which nothing may take."""
+    town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
+    town.pool(disruption={**FREE, **disruption})
+    town.node("n", "m")
+    town.fill("n", pods, cpu=cpu)
+    town.node("other", "xl", annotations={names.DO_NOT_DISRUPT: "true"})
+    town.pod("q", "other")
+    return town
+
+
+def _gates(town: Town, name: str = "n", **question: Any) -> list[tuple[str, bool]]:
+    found = next(entry for entry in town.round(every_method=True, **question).verdicts if entry.node == name)
+    return [(result.gate.value, result.passed) for result in found.gates][-3:]
+
+
+def test_which_gates_are_told() -> None:
+    """Where the price refuses the simulation was passed; where the simulation refuses it was not."""
+    assert _gates(_town())[1:] == [("simulation", True), ("savings-threshold", True)]
+    full = _town(cpu="3900m")
+    full.pod("big", "other", cpu="15900m")
+    assert _gates(full) == [("budget", True), ("simulation", True), ("price", False)]
+    nowhere = _town()
+    nowhere.pod("p", "n", spec={"nodeSelector": {"example.com/rack": "9"}})
+    assert _gates(nowhere)[1:] == [("budget", True), ("simulation", False)]
+
+
+def test_what_is_told_of_savings() -> None:
+    """In words with a dollar sign, in figures without."""
+    found = next(entry for entry in _town().round(every_method=True).verdicts if entry.node == "n")
+    last = found.gates[-1]
+    assert last.why == "It saves $0.20/h and has to save $0.00/h."
+    assert last.figures == {"savingsPerHour": "0.20", "requiredSavingsPerHour": "0.00"}
+
+
+def test_hasty_verdicts_ask_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to so many pods every gate is asked in order; beyond it the first refusal that is certain does."""
+    town = _town(pods=2, cpu="1900m")
+    town.pod("big", "other", cpu="15900m")
+    monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 2)
+    assert _gates(town)[1:] == [("simulation", True), ("price", False)]
+    monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 1)
+    assert _gates(town)[1:] == [("budget", True), ("price", False)]
+
+
+@pytest.mark.parametrize(
+    ("spent", "empty", "asked", "waits"),
+    [(0, False, False, False), (1, False, False, True), (1, True, False, False), (1, False, True, False)],
+)
+@pytest.mark.parametrize("method", [Method.SINGLE_NODE, Method.DRIFTED])
+def test_who_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch, spent: int, empty: bool, asked: bool, waits: bool, method: Method
+) -> None:
+    """Beyond so many pods, nodes with pods that nobody had to simulate; the border is beyond."""
+    monkeypatch.setattr(verdict, "PODS_MAX", 1)
+    cost = method is Method.SINGLE_NODE
+    context: Any = SimpleNamespace(
+        pods_simulated=spent,
+        judged={"node": 1} if asked and cost else {},
+        has_simulated=lambda facts: asked and not cost,
+    )
+    assert verdict._waits_for_its_turn(context, method, facts_of(pods=0 if empty else 1)) is waits
+
+
+def test_a_pool_whose_action_did_not_hold() -> None:
+    """Cost actions wait, and it is told how long; drift does not; at the time it is over."""
+    flight = InFlight(regrown={"default": NOW + minutes(7)})
+    town = _town()
+    found = next(entry for entry in town.round(every_method=True, in_flight=flight).verdicts if entry.node == "n")
+    assert found.verdict == "stabilization"
+    assert found.why.endswith("a node came back; it waits 7m more.")
+    assert town.round(in_flight=flight).commands == ()
+    assert town.round(in_flight=InFlight(regrown={"default": NOW})).commands
+    assert town.round(in_flight=InFlight(regrown={"other": NOW + minutes(7)})).commands
+    town.node("n", "m", drifted=HOUR)
+    assert _gates(town, in_flight=flight)[-1] == ("simulation", True)
+
+
+def test_a_batch_is_not_judged_alone() -> None:
+    """A node of the batch has the batch's chain; the others the chain of one node; what is not asked has none."""
+    town = _town()
+    town.node("n2", "m")
+    town.fill("n2", 1)
+    context = RoundContext(town.question())
+    runs = {method: ask(context) for method, ask in rounds.METHODS.items() if method is not Method.UNHEALTHY}
+    batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
+    assert batch == {"n", "n2"}
+    for name, there, not_there in (
+        ("n", Method.MULTI_NODE, Method.SINGLE_NODE),
+        ("other", Method.SINGLE_NODE, Method.MULTI_NODE),
+    ):
+        chains = verdict.chains_of(context, runs, context.by_name[name], batch)
+        assert there in chains
+        assert not_there not in chains
+    del runs[Method.DRIFTED]
+    assert Method.DRIFTED not in verdict.chains_of(context, runs, context.by_name["other"], batch)
+
+
+def test_the_batch_is_told_as_such() -> None:
+    """With the figures of the whole."""
+    town = _town()
+    town.node("n2", "m")
+    town.fill("n2", 1)
+    found = next(entry for entry in town.round(every_method=True).verdicts if entry.node == "n2")
+    assert found.why == "It would go together with others, to save money."
+    assert found.gates[-1].why == "The batch saves $0.40/h and has to save $0.00/h."
+
+
+# ---------------------------------------------------------------- the round
+
+
+def test_methods_that_are_left_out() -> None:
+    """Are not asked this time."""
+    town = _town()
+    town.node("idle", "m")
+    context = RoundContext(town.question())
+    assert moved(decide(context).commands[0]) == ("deleteEmpty", ("idle",))
+    assert moved(decide(context, without=(Method.EMPTY,)).commands[0]) == ("deleteCost", ("n",))
+
+
+def test_blocked_moves_are_those_of_the_threshold() -> None:
+    """Not what another gate refused."""
+    assert [entry.nodes for entry in _town(consolidationSavingsThreshold=9).round().blocked] == [("n",)]
+    full = _town(cpu="3900m")
+    full.pod("big", "other", cpu="15900m")
+    assert full.round().blocked == ()
+
+
+def test_buffers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By node, those without room left out."""
+    town = _town()
+    context = RoundContext(town.question())
+    first, second = (context.snapshot.node_index(name) for name in ("n", "other"))
+    monkeypatch.setattr(rounds, "buffers_by_name", lambda _: {"b": [second, first, None, second], "c": []})
+    rows = [(row.name, row.replicas, row.nodes, row.carried) for row in decide(context).buffers]
+    assert rows == [("b", 4, (("n", 1), ("other", 2)), 3), ("c", 0, (), 0)]
+
+
+def _refused(*nodes: str) -> Any:
+    return tuple(facts_of(name=name, pool_name=name[0]) for name in nodes), Refusal(gate=Gate.PRICE, why="")
+
+
+def _command(*nodes: str) -> Command:
+    return Command(action=Action.DELETE_COST, method=Method.MULTI_NODE, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("several", "one", "told"),
+    [
+        (None, None, []),
+        (([_refused("a1", "b1"), _refused("a2")], []), None, [("a", False, None)]),
+        (([_refused("a2"), _refused("a1", "b1")], []), None, [("a", False, 0.25), ("b", False, 0.5)]),
+        (([_refused("a2")], [_command("a1", "b1")]), None, [("a", True, 0.25), ("b", True, 0.5)]),
+        (
+            None,
+            ([_refused("a1"), _refused("b1"), _refused("a2")], []),
+            [("a", False, None), ("b", False, 9.0), ("a", False, None)],
+        ),
+        (([], []), ([_refused("b2")], [_command("b1")]), [("b", False, None), ("b", True, 9.0)]),
+    ],
+)
+def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bool, float | None]]) -> None:
+    """Of batches the last that was tried, of single nodes all; each by pool, with its score."""
+    runs = {
+        method: MethodRun(method=method, candidates=(), refused=tuple(entry[0]), commands=tuple(entry[1]))
+        for method, entry in ((Method.MULTI_NODE, several), (Method.SINGLE_NODE, one))
+        if entry is not None
+    }
+    names_ = ("a1", "a2", "b1", "b2")
+    context: Any = SimpleNamespace(
+        scores={("a1", "b1"): {"a": 0.25, "b": 0.5}, ("b1",): {"b": 9.0}},
+        by_name={name: facts_of(name=name, pool_name=name[0]) for name in names_},
+        policies={"a": DisruptionPolicy(), "b": DisruptionPolicy(consolidation_policy=ConsolidationPolicy.BALANCED)},
+    )
+    found = list(rounds._judged_moves(context, runs))
+    assert [(entry.node_pool, entry.approved, entry.score) for entry in found] == told
+    policies = {"a": "WhenEmptyOrUnderutilized", "b": "Balanced"}
+    assert all(entry.policy == policies[entry.node_pool] for entry in found)
+
+
+def test_each_candidate_alone() -> None:
+    """Only where asked for, of drift and of single nodes; why it goes or stays."""
+    town = _town()
+    town.node("d", "m", drifted=HOUR)
+    town.fill("d", 1)
+    assert all(entry.alone is None for entry in town.round(every_method=True).methods)
+    found = {entry.method: entry.alone for entry in town.round(every_method=True, every_candidate=True).methods}
+    assert {method for method, alone in found.items() if alone is not None} == {Method.DRIFTED, Method.SINGLE_NODE}
+    (drifted,) = found[Method.DRIFTED] or ()
+    assert (drifted.node, drifted.why, drifted.command is not None) == ("d", "Every pod finds a place.", True)
+
+
+def _repairing(*pools: str, gates: Sequence[tuple[FeatureGate, bool]] = ()) -> Town:
+    """Pools of which some repair; `n` of the first has been not ready for an hour."""
+    settings = replace(DOVETAIL, karpenter=KarpenterSettings(feature_gates=tuple(gates)))
+    town = Town(kind("m", "0.20"), settings=settings)
+    rule = {"condition": "Ready", "status": "False", "for": "10m"}
+    for pool in pools:
+        town.pool(pool, disruption={"consolidateAfter": "Never", **({"repair": [rule]} if pool == "repairs" else {})})
+    return town
+
+
+def test_who_repairs() -> None:
+    """Repair is asked where a pool asks for it, and not where Karpenter does it."""
+    for pools, gates, asked in (
+        (("plain",), (), False),
+        (("plain", "repairs"), (), True),
+        (("plain", "repairs"), ((FeatureGate.NODE_REPAIR, True),), False),
+    ):
+        context = RoundContext(_repairing(*pools, gates=gates).question())
+        if "repairs" in pools:
+            assert context.policies["repairs"].repair, context.policies["repairs"].problems
+        assert (Method.UNHEALTHY in rounds._methods(context)) is asked
+
+
+# ---------------------------------------------------------------- again
+
+
+def _again(town: Town, command: Command) -> Command | Refusal:
+    return Decider(memory=False).revalidate(command, town.question())
+
+
+def test_budgets_are_counted_down_again() -> None:
+    """Two of two may still go; of three, one too many makes the whole command wait, but empty ones drop out."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"budgets": [{"nodes": "2"}]})
+    for name in "abc":
+        town.node(name, "m")
+    command = Command(action=Action.DELETE_EMPTY, method=Method.EMPTY, nodes=("a", "b"))
+    assert moved(_again(town, command)) == ("deleteEmpty", ("a", "b"))  # type: ignore[arg-type]
+    again = _again(town, replace(command, nodes=("a", "b", "c")))
+    assert isinstance(again, Command)
+    assert again.nodes == ("a", "b")
+    town.pool(disruption={"budgets": [{"nodes": "0"}]})
+    refusal = _again(town, command)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.gate, refusal.why.startswith("a: ")) == (Gate.BUDGET, True)
+
+
+@pytest.mark.parametrize("method", [Method.EMPTY, Method.EXPIRED])
+@pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter"])
+def test_empties_of_any_method_drop_out(method: Method, settings: Any) -> None:
+    """A command without pods and replacements keeps those that are still empty; Karpenter does not look."""
+    if method is Method.EXPIRED and settings is KARPENTER_1_15:
+        return
+    town = Town(kind("m", "0.20"), settings=settings)
+    town.pool(disruption={"consolidateAfter": "0s", "expireAfter": "30m"} if settings is DOVETAIL else {})
+    ready = [{"type": "Consolidatable", "status": "True"}]
+    for name in "ab":
+        town.node(name, "m", conditions=ready)
+    command = Command(action=Action.DELETE_EMPTY, method=method, nodes=("a", "b"))
+    town.pod("late", "b")
+    again = _again(town, command)
+    assert isinstance(again, Command)
+    assert again.nodes == ("a",)
+
+
+def _drifting(*kinds: Any) -> tuple[Town, Command]:
+    town = Town(*(kinds or (kind("m", "0.20"), kind("l", "0.40", cpu=8))))
+    town.pool(disruption={"consolidateAfter": "Never"})
+    town.node("n", "m", drifted=HOUR)
+    town.fill("n", 2, cpu="1500m")
+    command = town.act()
+    assert command is not None
+    assert len(command.replacements) == 1
+    return town, command
+
+
+def test_a_planned_replacement_must_still_do() -> None:
+    """For nodes that have to go too: the planned types must fit, in the planned pool; fewer new nodes are fine."""
+    town, command = _drifting()
+    assert _again(town, command) == command
+    town.pod("more", "n", cpu="1500m")
+    refusal = _again(town, command)
+    assert isinstance(refusal, Refusal)
+    assert refusal.gate is Gate.NEW_NODES
+    town, command = _drifting()
+    other = replace(command, replacements=(replace(command.replacements[0], node_pool="elsewhere"),))
+    assert isinstance(_again(town, other), Refusal)
+    town.node("fresh", "l")
+    again = _again(town, command)
+    assert isinstance(again, Command)
+    assert (again.replacements, again.action) == ((), Action.DELETE_DRIFTED)
+    more = _again(town, replace(command, replacements=()))
+    assert isinstance(more, Command)
+
+
+def test_more_new_nodes_than_planned() -> None:
+    """Are another decision, and told with both numbers."""
+    town, command = _drifting(kind("m", "0.20"))
+    town.pod("more", "n", cpu="1500m")
+    refusal = _again(town, replace(command, replacements=()))
+    assert isinstance(refusal, Refusal)
+    assert refusal.figures == {"newNodes": 1, "planned": 0} or refusal.figures["planned"] == 0
+
+
+def test_only_the_planned_types_are_priced() -> None:
+    """A type that was planned and is dear now refuses; drift is not priced."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4), kind("x", "0.10", cpu=4, memory=8))
+    town.pool(disruption=FREE)
+    town.node("n", "l")
+    town.fill("n", 2, cpu="1000m")
+    command = town.act()
+    assert command is not None
+    planned = replace(command, replacements=(replace(command.replacements[0], instance_types=("m",)),))
+    again = _again(town, planned)
+    assert isinstance(again, Command)
+    assert (again.replacements[0].instance_types, again.savings) == (("m",), 2 * 10**17)
+    town.kinds["m"] = kind("m", "0.40", cpu=4)
+    refusal = _again(town, planned)
+    assert isinstance(refusal, Refusal)
+    assert refusal.gate is Gate.PRICE
+    town, drift = _drifting()
+    town.kinds["m"] = kind("m", "9.00", cpu=4)
+    town.kinds["l"] = kind("l", "9.00", cpu=8)
+    assert isinstance(_again(town, drift), Command)
+
+
+def test_a_static_pools_node_again() -> None:
+    """It goes alone, as its pool is refilled, if it still may."""
+    town = Town(kind("m", "0.20"))
+    town.pool("fixed", replicas=2, disruption={"budgets": [{"nodes": "1"}]})
+    for name in ("a", "b"):
+        town.node(name, "m", pool="fixed", drifted=HOUR)
+        town.fill(name, 1)
+    command = town.act()
+    assert command is not None
+    assert command.terminate_first
+    assert _again(town, command) == command
+    town.pool("fixed", replicas=1, disruption={"budgets": [{"nodes": "1"}]})
+    assert isinstance(_again(town, command), Refusal)
+
+
+def test_balanced_again() -> None:
+    """Dovetail scores a command again, Karpenter does not."""
+    balanced = {**FREE, "consolidationPolicy": "Balanced"}
+    for settings, stops in ((DOVETAIL, True), (KARPENTER_1_15, None)):
+        town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64), settings=settings)
+        ready = [{"type": "Consolidatable", "status": "True"}]
+        town.pool(disruption=FREE)
+        town.node("n", "m", conditions=ready)
+        town.fill("n", 9)
+        town.node("other", "xl", annotations={names.DO_NOT_DISRUPT: "true"}, conditions=ready)
+        town.pod("q", "other")
+        command = town.act()
+        assert command is not None
+        assert command.nodes == ("n",)
+        town.pool(disruption=balanced)
+        again = _again(town, command)
+        if stops is None:
+            stops = settings.rules.revalidates_balanced
+        assert isinstance(again, Refusal) is stops
+        if stops:
+            assert isinstance(again, Refusal)
+            assert again.gate is Gate.BALANCED
