@@ -365,11 +365,7 @@ class Controller:
         return found
 
     def _digest(self, batch: list[Event], now: datetime) -> list[tuple[Event, list[Instruction]]]:
-        """Hand events to the engine, up to the first that made it decide.
-
-        A round that began a command is followed by another at the next event: in one go, dozens would take minutes on a
-        big cluster, with nothing carried out meanwhile and the time standing still.
-        """
+        """Hand events to the engine up to the first at which it decides: dozens of rounds at once would take minutes."""
         steps: list[tuple[Event, list[Instruction]]] = []
         rounds = self.engine.rounds
         for event in batch:
