@@ -26,7 +26,8 @@ def audit_flags(folder: Path) -> tuple[str, ...]:
     }
     path = folder / "audit-policy.json"
     path.write_text(json.dumps(policy))
-    return (f"--audit-policy-file={path}", f"--audit-log-path={folder / 'audit.log'}")
+    log = folder / "audit.log"
+    return (f"--audit-policy-file={path}", f"--audit-log-path={log}", "--audit-log-maxsize=20000")  # MB: one file
 
 
 def audited(folder: Path, begin: datetime, end: datetime) -> dict[str, Tree]:

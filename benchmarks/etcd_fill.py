@@ -24,6 +24,7 @@ _STAMP = re.compile(r'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"')
 _FOLDERS = {
     "Pod": "pods/{namespace}/{name}",
     "Node": "minions/{name}",
+    "Lease": "leases/{namespace}/{name}",
     "Namespace": "namespaces/{name}",
     "PodDisruptionBudget": "poddisruptionbudgets/{namespace}/{name}",
     "DaemonSet": "daemonsets/{namespace}/{name}",

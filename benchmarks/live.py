@@ -3,7 +3,8 @@
 A whole control plane of its own (`make assets`), the Karpenter that KARPENTER_BIN names with its kwok provider, and
 kubelets that are played. Each run begins with a cluster that is already there, takes the steps of `live_world` and looks
 from outside: /proc for memory and CPU, the API server's audit log for requests and bytes, watches for what came of it.
-Nothing outlives the run. DOVETAIL_BENCH_NODES names the sizes, such as 60,200.
+Until the first step nobody may consolidate. Nothing outlives the run. DOVETAIL_BENCH_NODES names the sizes, such as
+60,200; DOVETAIL_BENCH_WHO who decides: alone (Karpenter), default, recommended (Dovetail's settings).
 """
 
 import contextlib
@@ -25,12 +26,13 @@ from tests.support.karpenter import BINARY, Karpenter, kwok_catalogue, prepare
 from tools.record_karpenter import Seen, watching
 
 from benchmarks.audit import audit_flags, audited
-from benchmarks.live_world import SECONDS, STEPS, dollars, make_cluster, per_hour, take_step
+from benchmarks.live_world import SECONDS, STEPS, allow, dollars, make_cluster, per_hour, take_step
 from benchmarks.processes import Watched, at_of, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
 
 Tree = dict[str, Any]
 SIZES = tuple(int(text) for text in os.environ.get("DOVETAIL_BENCH_NODES", "1000,3000").split(","))
+WHO = tuple(os.environ.get("DOVETAIL_BENCH_WHO", "alone,default,recommended").split(","))
 SHORT_LIFE_SECONDS = 15 * 60
 _PATIENCE = 900.0
 _QUICK = ("--kube-api-qps=1000", "--kube-api-burst=2000")
@@ -40,19 +42,20 @@ _CONTROLLERS = (
     "node-lifecycle-controller",
     "taint-eviction-controller",
 )
-_SETTLE_SECONDS = 45.0
+_SETTLE_SECONDS = 15.0
+_QUIET_BYTES = 40_000  # a second, in the audit log: some ten requests
 _KEEP = os.environ.get("DOVETAIL_BENCH_LOGS", "")
 
 
 def run() -> list[Tree]:
-    """Return two rows per size: Karpenter alone, and Dovetail beside it."""
+    """Return a row for each size and each that decides: Karpenter alone, or Dovetail beside it."""
     if not BINARY:
         print("KARPENTER_BIN names no Karpenter: nothing to measure", file=sys.stderr)
         return []
-    return [_course(nodes, beside=beside) for nodes in SIZES for beside in (False, True)]
+    return [_course(nodes, who) for nodes in SIZES for who in WHO]
 
 
-def _course(nodes: int, *, beside: bool) -> Tree:
+def _course(nodes: int, who: str) -> Tree:
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as name:
         folder = Path(name)
         flags = (*audit_flags(folder), "--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000")
@@ -60,17 +63,17 @@ def _course(nodes: int, *, beside: bool) -> Tree:
             api.install_crds(crds())
             prepare(plane)
             _let_in(api)
-            counts = make_cluster(plane, nodes, managed=beside)
+            counts = make_cluster(plane, nodes, managed=who != "alone")
             row = {
                 "nodes": nodes,
                 "pods": sum(counts.values()),
-                "who": "Dovetail beside" if beside else "Karpenter alone",
+                "who": who,
             }
             try:
-                with _running(plane, folder, nodes, beside=beside) as watched:
+                with _running(plane, folder, nodes, who) as watched:
                     row |= _play(plane, folder, counts, watched)
             finally:
-                _keep(folder, f"{nodes}-{'beside' if beside else 'alone'}")
+                _keep(folder, f"{nodes}-{who}")
         print(json.dumps(row), file=sys.stderr, flush=True)
         return row
 
@@ -99,7 +102,7 @@ class Running:
 
 
 @contextlib.contextmanager
-def _running(plane: ControlPlane, folder: Path, nodes: int, *, beside: bool) -> Iterator[Running]:
+def _running(plane: ControlPlane, folder: Path, nodes: int, who: str) -> Iterator[Running]:
     """Start everything, and wait until it has settled."""
     catalogue = folder / "catalogue.json"
     catalogue.write_text(json.dumps(kwok_catalogue()))
@@ -118,21 +121,42 @@ def _running(plane: ControlPlane, folder: Path, nodes: int, *, beside: bool) -> 
         running = Running(seen, karpenter)
         wait_for(lambda: "Starting workers" in karpenter.text() or len(karpenter.text()) > 2000, "Karpenter")
         wait_for(lambda: len(seen.claims) >= nodes, "the watches", _PATIENCE)
-        if beside:
+        if who != "alone":
+            settings = folder / "settings.json"
+            settings.write_text(json.dumps({"base": who} if who == "recommended" else {}))
             config = plane.write_kubeconfig(folder / "dovetail.kubeconfig", user="dovetail")
             process = stack.enter_context(
-                controller(folder, "dovetail", "--kubeconfig", str(config), "--catalog", str(catalogue))
+                controller(
+                    folder,
+                    "dovetail",
+                    "--kubeconfig",
+                    str(config),
+                    "--catalog",
+                    str(catalogue),
+                    "--settings",
+                    str(settings),
+                )
             )
             running.dovetail_log = process.log_path
             running.processes["dovetail"] = Watched(process.process.pid)
             began = time.monotonic()
             wait_for(lambda: _all_held(api, nodes), "every node held", _PATIENCE)
             running.seconds_to_hold = round(time.monotonic() - began, 1)
-        time.sleep(_SETTLE_SECONDS)
+        _settle(folder / "audit.log")
         for name in plane.running():
             running.processes[name] = Watched(plane.pid(name))
         yield running
         karpenter.check()
+
+
+def _settle(log: Path) -> None:
+    """Wait until the controllers have read and written what they want to at a start."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        before = log.stat().st_size
+        time.sleep(_SETTLE_SECONDS)
+        if log.stat().st_size - before < _QUIET_BYTES * _SETTLE_SECONDS:
+            return
 
 
 def _all_held(api: Client, nodes: int) -> bool:
@@ -150,6 +174,7 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
     moved = len(seen.moved)
     taken: list[tuple[datetime, float]] = []
     with plane.client() as api:
+        allow(api)
         for number, (at, what, _) in enumerate(STEPS):
             time.sleep(max(0.0, go + at - seen.now()))
             print(f"{seen.now() - go:.0f} s: {what}; {seen.look()}", file=sys.stderr, flush=True)

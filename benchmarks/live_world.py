@@ -26,10 +26,10 @@ _BUDGET = "10%"
 
 STEPS: tuple[tuple[float, str, float], ...] = (
     (0.0, "half of the apps go down to 50 %", 0.5),
-    (150.0, "a quarter of them come back to 120 % of what they were", 1.2),
-    (240.0, "the other half go down to 60 %", 0.6),
+    (120.0, "a quarter of them come back to 120 % of what they were", 1.2),
+    (200.0, "the other half go down to 60 %", 0.6),
 )
-SECONDS = 420.0
+SECONDS = 360.0
 
 
 def apps_of(step: int, apps: list[str]) -> list[str]:
@@ -42,7 +42,7 @@ def make_cluster(plane: ControlPlane, nodes: int, *, managed: bool) -> dict[str,
     rng = random.Random(20)
     born = datetime.now(UTC) - _AGE
     with plane.client() as api:
-        tree = kwok_pool(POOL, managed=managed, consolidateAfter="30s", budgets=[{"nodes": _BUDGET}])
+        tree = kwok_pool(POOL, managed=managed, consolidateAfter="Never", budgets=[{"nodes": _BUDGET}])
         pool = _made(api, tree)
         apps = {f"app-{number:03d}": _SIZES[number % len(_SIZES)] for number in range(max(8, nodes // _NODES_PER_APP))}
         names = list(apps)
@@ -94,17 +94,24 @@ def _stamp(at: datetime) -> str:
 
 def _true(at: datetime, *kinds: str) -> list[Tree]:
     return [
-        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": _stamp(at)}
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "message": "",
+            "lastTransitionTime": _stamp(at),
+            "observedGeneration": 1,
+        }
         for kind in kinds
     ]
 
 
 def _machine(name: str, pool: Tree, zone: str, born: datetime) -> list[Tree]:
-    """Return a NodeClaim and its Node as Karpenter and a kubelet leave them."""
+    """Return a NodeClaim, its Node and the Lease of its kubelet as Karpenter and the kubelet leave them."""
     labels = {
         "karpenter.sh/nodepool": POOL, "pool": POOL, "node.kubernetes.io/instance-type": "large",
         "topology.kubernetes.io/zone": zone, "karpenter.sh/capacity-type": "on-demand",
-        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "karpenter.kwok.sh/kwoknodeclass": "default",
     }  # fmt: skip
     capacity = {"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "20Gi"}
     room = {**capacity, "cpu": "7900m", "memory": "16374Mi"}
@@ -129,7 +136,11 @@ def _machine(name: str, pool: Tree, zone: str, born: datetime) -> list[Tree]:
         "spec": {"providerID": f"kwok://{name}"},
         "status": {"capacity": capacity, "allocatable": room, "conditions": _true(born, "Ready")},
     }  # fmt: skip
-    return [made, node]
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40},
+    }  # fmt: skip
+    return [made, node, lease]
 
 
 def _pod(name: str, app: str, node: str, owner: Tree, born: datetime) -> Tree:
@@ -148,6 +159,15 @@ def _pod(name: str, app: str, node: str, owner: Tree, born: datetime) -> Tree:
     }  # fmt: skip
     spec = {**owner["spec"]["template"]["spec"], "nodeName": node}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def allow(api: Client) -> None:
+    """Let nodes be consolidated from now on."""
+    change = {"spec": {"disruption": {"consolidateAfter": "30s"}}}
+    path = f"/apis/karpenter.sh/v1/nodepools/{POOL}"
+    status, answer = api.request("PATCH", path, change, kind="application/merge-patch+json")
+    if status != 200:
+        raise RuntimeError(f"NodePool: {answer}")
 
 
 def take_step(api: Client, number: int, counts: dict[str, int]) -> None:

@@ -48,21 +48,20 @@ def write_page(folder: Path) -> None:
             "\n## Controller on a real API server\n\n[Figures and how they were taken](live.md). [Side by side with an earlier commit](side-by-side.md).\n"
         )
     if (folder / "quality.json").exists():
-        parts += _quality(json.loads((folder / "quality.json").read_text()))
+        document = json.loads((folder / "quality.json").read_text())
+        parts.append("\n## Quality of decisions\n")
+        parts.append(f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n")
+        parts.append("What it means: [better decisions](../better-decisions.md).\n")
+        parts += quality_tables(document["rows"])
     if "kernel" in documents:
         (folder / "growth.svg").write_text(_growth(documents["kernel"]["rows"]))
         parts += ["\n## Growth\n", "![seconds of a full pass against nodes, both axes logarithmic](growth.svg)\n"]
     (folder / "README.md").write_text("\n".join(parts) + "\n")
 
 
-def _quality(document: dict[str, Any]) -> list[str]:
-    """Return the section on decisions: each policy against the optimum, and against Karpenter's bill and moves."""
-    rows: list[dict[str, Any]] = document["rows"]
-    parts = [
-        "\n## Quality of decisions\n",
-        f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n",
-        "What it means: [better decisions](../better-decisions.md).\n",
-    ]
+def quality_tables(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of two tables: each policy against the optimum, and against Karpenter's bill and moves."""
+    parts = []
     clusters = _by_policy(row for row in rows if row["kind"] == "cluster")
     if clusters:
         first = next(iter(clusters.values()))

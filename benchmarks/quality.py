@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
+from benchmarks.page import quality_tables
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.ledger import Result
 from dovetail.sim.run import run_scenario
@@ -142,4 +143,6 @@ def _course(kind: str, name: str, policy: Policy, found: list[Result]) -> dict[s
 
 def run() -> list[dict[str, Any]]:
     """Every policy on every cluster, recording and scenario, with a table."""
-    return [*clusters(), *courses()]
+    rows = [*clusters(), *courses()]
+    print("\n".join(quality_tables(rows)))
+    return rows

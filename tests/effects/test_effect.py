@@ -107,24 +107,6 @@ def test_first_it_wants_to_see_the_object(asked: ClusterInstruction) -> None:
     assert isinstance(effect(asked, {}, CONTEXT), Read)
 
 
-@pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
-@settings(max_examples=60, deadline=None)
-@given(objects=st.lists(OBJECTS, min_size=1, max_size=3))
-def test_no_object_is_too_strange(asked: ClusterInstruction, objects: list[Any]) -> None:
-    """Whatever a server shows, there is an outcome, and what is to be written can be sent."""
-    known: dict[Ref, Any] = {}
-    for _ in range(4):
-        outcome = effect(asked, known, CONTEXT)
-        if not isinstance(outcome, Read):
-            break
-        known[outcome.ref] = objects[len(known) % len(objects)]
-    assert isinstance(outcome, Writes | Done | Failed)
-    if isinstance(outcome, Writes):
-        for write in outcome.writes:
-            assert described(write)
-            msgspec.json.encode(write)
-
-
 @settings(max_examples=100, deadline=None)
 @given(tree=TREES, patch=TREES)
 def test_merge_patch_is_idempotent(tree: Any, patch: Any) -> None:
@@ -250,3 +232,21 @@ def test_an_event_that_happens_again_is_counted(series: dict[str, Any], count: i
     (write,) = outcome.writes
     assert isinstance(write, Patch)
     assert write.tree["series"]["count"] == count
+
+
+@pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
+@settings(max_examples=60, deadline=None)
+@given(objects=st.lists(OBJECTS, min_size=1, max_size=3))
+def test_no_object_is_too_strange(asked: ClusterInstruction, objects: list[Any]) -> None:
+    """Whatever a server shows, there is an outcome, and what is to be written can be sent."""
+    known: dict[Ref, Any] = {}
+    for _ in range(4):
+        outcome = effect(asked, known, CONTEXT)
+        if not isinstance(outcome, Read):
+            break
+        known[outcome.ref] = objects[len(known) % len(objects)]
+    assert isinstance(outcome, Writes | Done | Failed)
+    if isinstance(outcome, Writes):
+        for write in outcome.writes:
+            assert described(write)
+            msgspec.json.encode(write)

@@ -141,3 +141,14 @@ def test_a_command_that_is_over_is_forgotten() -> None:
     lookout.object_changed("a")
     assert lookout.next_at() == []
     assert lookout.chosen({}, LOOKED_AT, something_happened=True) == []
+
+
+@pytest.mark.parametrize(("ago", "again"), [(LINGER - 1, True), (LINGER, False), (LINGER + 1, False)])
+def test_a_time_that_had_come_at_the_last_look_is_not_looked_at_again(ago: int, again: bool) -> None:
+    """A Node outlived its NodeClaim by a minute at that very look: nothing more comes of it by time."""
+    lookout, run, store = Lookout(), _run(), _store()
+    run.looked_at, run.claim_gone_at = LOOKED_AT, {"a": LOOKED_AT - ago}
+    lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True)
+    lookout.looked_at(run, store)
+    watched = lookout._watched[run.id]
+    assert watched.lingers == (LOOKED_AT - ago + LINGER if again else None)

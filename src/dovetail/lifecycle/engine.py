@@ -55,6 +55,9 @@ from dovetail.model.settings import Settings, SteeringMode
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
 
+_NOT_QUIET: Final = 0
+"""Until when an engine rests that does not: every event is looked at."""
+
 
 class _Stir(Enum):
     """How much the engine must check after an event."""
@@ -91,8 +94,8 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._woken_for: datetime | None = None
-        self._quiet_until = 0
-        self._holds_until = 0
+        self._quiet_until = _NOT_QUIET
+        self._holds_until: int | None = None
         self._round_key: tuple[int, int] | None = None
         self._steering = Steering()
         self._reset()
@@ -201,7 +204,7 @@ class Engine:
         stir = self._take(event)
         if stir is _Stir.NOTHING and state.elapsed < self._quiet_until:
             return state.out  # most events of a big cluster: pods that come and go between two rounds
-        self._quiet_until = 0
+        self._quiet_until = _NOT_QUIET
         if state.is_synced and (state.is_leader or state.observe):
             state.expire()
             if state.acts:
@@ -397,11 +400,11 @@ class Engine:
         validated. A hold that fails does not delay decisions for long.
         """
         state = self._state
-        if not self._holds_until:
+        if self._holds_until is None:
             return False
         if state.acts and self.role.holds_first and self._holds.is_open:
             return state.elapsed < self._holds_until
-        self._holds_until = 0
+        self._holds_until = None
         if state.acts and self.role.holds_first:
             state.round_at = min(state.round_at, state.elapsed)
         return False

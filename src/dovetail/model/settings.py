@@ -156,7 +156,7 @@ KARPENTER_1_15: Final = Settings(
 )
 RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {
     "consolidationSavingsThreshold": 0.021,
-    "disruptionPrice": 0.01,
+    "disruptionPrice": 0.005,
 }
 """What the recommended policy asks of a pool: the bar for haste, and what a restart is worth."""
 RECOMMENDED: Final = Settings(

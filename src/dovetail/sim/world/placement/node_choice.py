@@ -32,6 +32,7 @@ class NodeChoice:
         self._full: dict[bytes, int] = {}
         self._dice = dice
         self._next_start = 0
+        self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
         self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
 
     # ------------------------------------------------------------ filter
@@ -229,7 +230,9 @@ class NodeChoice:
         return [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
 
     def _spread_scores(self, shape: PodShape, rows: Ints, fits: Bools) -> Ints | None:
-        constraints = self._soft_constraints(shape)
+        constraints = self._soft.get(shape)
+        if constraints is None:
+            constraints = self._soft[shape] = self._soft_constraints(shape)
         if not constraints:
             return None
         raw = np.zeros(len(rows), np.float64)
