@@ -365,7 +365,7 @@ class Controller:
         return found
 
     def _digest(self, batch: list[Event], now: datetime) -> list[tuple[Event, list[Instruction]]]:
-        """Hand events to the engine up to the first at which it decides: dozens of rounds at once would take minutes."""
+        """Deliver events up to the first at which the engine decides: dozens of rounds at once would take minutes."""
         steps: list[tuple[Event, list[Instruction]]] = []
         rounds = self.engine.rounds
         for event in batch:
