@@ -7,6 +7,7 @@ API server; what they complain of has to name the very permission that was taken
 import asyncio
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,14 +81,19 @@ class Installed:
 @pytest.fixture(scope="module")
 def installed(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """Install the plain manifests and get a token for their account."""
-    folder = tmp_path_factory.mktemp("account")
-    with api_server.client() as admin:
-        install(admin, MANIFESTS, NAMESPACE)
-        token = token_of(admin, "dovetail", NAMESPACE)
-        config = kubeconfig_for(api_server, token, folder / "kubeconfig", NAMESPACE)
-        port = int(api_server.base_url.rsplit(":", 1)[1])
-        with Client(port, token, api_server.ca_path) as account:
-            made = Installed(api_server, admin, account, config)
+    with _installed(api_server, MANIFESTS, NAMESPACE, tmp_path_factory.mktemp("account")) as made:
+        yield made
+
+
+@contextmanager
+def _installed(server: ControlPlane, trees: list[Tree], space: str, folder: Path) -> Iterator[Installed]:
+    """Install manifests into a namespace, get a token for their account, and create one object of each kind."""
+    with server.client() as admin:
+        install(admin, trees, space)
+        token = token_of(admin, "dovetail", space)
+        config = kubeconfig_for(server, token, folder / "kubeconfig", space)
+        with Client(int(server.base_url.rsplit(":", 1)[1]), token, server.ca_path) as account:
+            made = Installed(server, admin, account, config)
             for tree in _one_of_each():
                 admin.apply(tree)
                 made.objects[tree["kind"]] = tree
@@ -370,29 +376,19 @@ def test_observing_has_only_reading_rights() -> None:
 
 def test_an_observing_account_sees_everything_and_can_change_nothing(api_server: ControlPlane, tmp_path: Path) -> None:
     """On a real server: every watch and the CRD without a complaint, every write refused."""
-    with api_server.client() as admin:
-        space = f"{NAMESPACE}-observing"
-        trees = [_moved(tree, space) for tree in OBSERVING]
-        install(admin, trees, space)
-        token = token_of(admin, "dovetail", space)
-        config = kubeconfig_for(api_server, token, tmp_path / "kubeconfig", space)
-        port = int(api_server.base_url.rsplit(":", 1)[1])
-        with Client(port, token, api_server.ca_path) as account:
-            made = Installed(api_server, admin, account, config)
-            for tree in _one_of_each():
-                admin.apply(tree)
-                made.objects[tree["kind"]] = tree
+    space = f"{NAMESPACE}-observing"
+    with _installed(api_server, [_moved(tree, space) for tree in OBSERVING], space, tmp_path) as made:
 
-            async def look() -> list[str]:
-                async with ApiClient(connect(str(config))) as client:
-                    note = (await look_at_crd(client)).note
-                    return [*([note] if note else []), *await _watches(client, made)]
+        async def look() -> list[str]:
+            async with ApiClient(connect(str(made.kubeconfig))) as client:
+                note = (await look_at_crd(client)).note
+                return [*([note] if note else []), *await _watches(client, made)]
 
-            assert asyncio.run(look()) == []
-            for group, resource, verb in sorted(_rights(MANIFESTS) - _rights(OBSERVING)):
-                if verb not in ("get", "list", "watch"):
-                    assert not may(account, group, resource, verb, namespace=space), f"{verb} {resource}"
-                    assert not may(account, group, resource, verb, namespace="default"), f"{verb} {resource}"
+        assert asyncio.run(look()) == []
+        for group, resource, verb in sorted(_rights(MANIFESTS) - _rights(OBSERVING)):
+            if verb not in ("get", "list", "watch"):
+                for where in (space, "default"):
+                    assert not may(made.account, group, resource, verb, namespace=where), f"{verb} {resource}"
 
 
 def _moved(tree: Tree, space: str) -> Tree:

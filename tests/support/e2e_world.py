@@ -1,8 +1,9 @@
 """What end-to-end tests stand on: manifests, a catalogue of three machines, and a clean slate."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.control_plane import Client, eventually
@@ -12,7 +13,7 @@ TAINT = "karpenter.sh/disruption"
 NODEPOOL = "karpenter.sh/nodepool"
 ZONES = ("zone-a", "zone-b", "zone-c")
 PRICES = {"small": 0.10, "medium": 0.21, "large": 0.40}
-_CORES = {"small": 2, "medium": 4, "large": 8}
+CORES = {"small": 2, "medium": 4, "large": 8}
 PODS = "/api/v1/namespaces/default/pods"
 _MADE = (
     "/apis/karpenter.sh/v1/nodepools",
@@ -31,26 +32,31 @@ _SAID = (
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
-def catalogue() -> Tree:
-    """Small, medium and large machines in three zones, on demand."""
+def catalogue(
+    zones: Sequence[str] = ZONES,
+    *,
+    overhead: str = "100Mi",
+    capacity: Mapping[str, str] = MappingProxyType({"pods": "50"}),
+) -> Tree:
+    """Return small, medium and large machines in these zones, on demand; `overhead`: of memory."""
     types = []
-    for name, cores in _CORES.items():
+    for name, cores in CORES.items():
         requirements = {
             "node.kubernetes.io/instance-type": [name],
             "kubernetes.io/arch": ["amd64"],
             "kubernetes.io/os": ["linux"],
-            "topology.kubernetes.io/zone": list(ZONES),
+            "topology.kubernetes.io/zone": list(zones),
             "karpenter.sh/capacity-type": ["on-demand"],
         }
         types.append(
             {
                 "name": name,
                 "requirements": [{"key": k, "operator": "In", "values": v} for k, v in requirements.items()],
-                "capacity": {"cpu": str(cores), "memory": f"{2 * cores}Gi", "pods": "50"},
-                "overhead": {"cpu": "100m", "memory": "100Mi"},
+                "capacity": {"cpu": str(cores), "memory": f"{2 * cores}Gi", **capacity},
+                "overhead": {"cpu": "100m", "memory": overhead},
                 "offerings": [
                     {"capacityType": "on-demand", "zone": zone, "price": PRICES[name], "available": True}
-                    for zone in ZONES
+                    for zone in zones
                 ],
             }
         )

@@ -17,12 +17,11 @@ from typing import Any
 from dovetail.api.crds.definitions import crds
 from tests.support.background import Cloud, cloud_on
 from tests.support.control_plane import ControlPlane, eventually
-from tests.support.e2e_world import Tree, World, pool, replica_set, write_settings
+from tests.support.e2e_world import CORES, PRICES, Tree, World, catalogue, pool, replica_set, write_settings
 
 BINARY = os.environ.get("KARPENTER_BIN", "")
 ZONES = ("test-zone-a", "test-zone-b", "test-zone-c")
-CORES = {"small": 2, "medium": 4, "large": 8}
-PRICES = {"small": 0.10, "medium": 0.21, "large": 0.40}
+_PODS_AND_DISK = {"pods": "110", "ephemeral-storage": "20Gi"}
 HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 
 
@@ -33,7 +32,7 @@ def _kwok_types(zones: Sequence[str]) -> list[Tree]:
             "name": name,
             "architecture": "amd64",
             "operatingSystems": ["linux"],
-            "resources": {"cpu": str(cores), "memory": f"{2 * cores}Gi", "pods": "110", "ephemeral-storage": "20Gi"},
+            "resources": {"cpu": str(cores), "memory": f"{2 * cores}Gi", **_PODS_AND_DISK},
             "offerings": [
                 {
                     "Price": PRICES[name],
@@ -52,30 +51,7 @@ def _kwok_types(zones: Sequence[str]) -> list[Tree]:
 
 def kwok_catalogue() -> Tree:
     """The same machines as Dovetail reads them."""
-    types = []
-    for name, cores in CORES.items():
-        wanted = {
-            "node.kubernetes.io/instance-type": [name],
-            "kubernetes.io/arch": ["amd64"],
-            "kubernetes.io/os": ["linux"],
-            "topology.kubernetes.io/zone": list(ZONES),
-            "karpenter.sh/capacity-type": ["on-demand"],
-        }
-        types.append(
-            {
-                "name": name,
-                "requirements": [{"key": k, "operator": "In", "values": v} for k, v in wanted.items()],
-                "capacity": {
-                    "cpu": str(cores), "memory": f"{2 * cores}Gi", "pods": "110", "ephemeral-storage": "20Gi",
-                },
-                "overhead": {"cpu": "100m", "memory": "10Mi"},
-                "offerings": [
-                    {"capacityType": "on-demand", "zone": zone, "price": PRICES[name], "available": True}
-                    for zone in ZONES
-                ],
-            }
-        )  # fmt: skip
-    return {"instanceTypes": types}
+    return catalogue(ZONES, overhead="10Mi", capacity=_PODS_AND_DISK)
 
 
 def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool = False, scope: str = "Cluster") -> Tree:

@@ -9,7 +9,7 @@ second, 0.5 % of the next two and 0.25 % of the rest. These reproduce Karpenter'
 
 from typing import Final
 
-from dovetail.api.clouds.tables import Row, any_of, label, offering, one_of, region_of, rows
+from dovetail.api.clouds.tables import Row, any_of, built_in, label, offering, one_of, rows
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.names import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, REGION, SPOT, ZONE
 
@@ -48,19 +48,11 @@ _ACCELERATOR_RESOURCES: Final = {"aws": "aws.amazon.com/neuron", "habana": "haba
 
 def ec2_catalogue(region: str) -> Catalogue:
     """Return the built-in table of one region; raise KeyError if there is none."""
-    found = region_of("aws", region)
-    if found is None:
-        raise KeyError(region)
-    specs = specifications()
-    types = [
-        instance_type(specs[row["name"]], region, row["on_demand"], _zones(row["zones"]))
-        for row in rows(f"aws/{region}")
-    ]
-    return Catalogue(
-        instance_types=tuple(sorted(types, key=lambda entry: entry.name)),
-        source=f"built-in EC2 table of {region}",
-        as_of=found.as_of,
-    )
+
+    def build(spec: Row, row: Row) -> InstanceType:
+        return instance_type(spec, region, row["on_demand"], _zones(row["zones"]))
+
+    return built_in("aws", region, "EC2", build)
 
 
 def specifications() -> dict[str, Row]:

@@ -8,7 +8,7 @@ the next two and 1 % of the rest; reserved memory is 25, 20, 10, 6 and 2 % of th
 
 from typing import Final
 
-from dovetail.api.clouds.tables import Row, any_of, graded, label, offering, one_of, region_of, rows
+from dovetail.api.clouds.tables import Row, any_of, built_in, graded, label, offering, one_of
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.names import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, REGION, SPOT, ZONE
 from dovetail.model.objects import SelectorRequirement
@@ -39,16 +39,7 @@ _GPU_RESOURCES: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 
 def azure_catalogue(region: str) -> Catalogue:
     """Return the built-in table of one region; raise KeyError if there is none."""
-    found = region_of("azure", region)
-    if found is None:
-        raise KeyError(region)
-    specs = {row["name"]: row for row in rows("azure/types")}
-    types = [_instance_type(specs[row["name"]], region, row) for row in rows(f"azure/{region}")]
-    return Catalogue(
-        instance_types=tuple(sorted(types, key=lambda entry: entry.name)),
-        source=f"built-in Azure table of {region}",
-        as_of=found.as_of,
-    )
+    return built_in("azure", region, "Azure", lambda spec, row: _instance_type(spec, region, row))
 
 
 def _instance_type(spec: Row, region: str, row: Row) -> InstanceType:

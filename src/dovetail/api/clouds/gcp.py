@@ -10,7 +10,7 @@ launch that the provider would refuse. Knows nothing of a live cloud.
 from typing import Final
 
 from dovetail.api.clouds.aws import reserved_cpu_milli
-from dovetail.api.clouds.tables import Row, any_of, graded, label, offering, one_of, region_of, rows
+from dovetail.api.clouds.tables import Row, any_of, built_in, graded, label, offering, one_of
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.names import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, REGION, SPOT, ZONE
 from dovetail.model.objects import SelectorRequirement
@@ -40,16 +40,7 @@ _LABEL_COLUMNS: Final = (
 
 def gcp_catalogue(region: str) -> Catalogue:
     """Return the built-in table of one region; raise KeyError if there is none."""
-    found = region_of("gcp", region)
-    if found is None:
-        raise KeyError(region)
-    specs = {row["name"]: row for row in rows("gcp/types")}
-    types = [_instance_type(specs[row["name"]], region, row) for row in rows(f"gcp/{region}")]
-    return Catalogue(
-        instance_types=tuple(sorted(types, key=lambda entry: entry.name)),
-        source=f"built-in Google Cloud table of {region}",
-        as_of=found.as_of,
-    )
+    return built_in("gcp", region, "Google Cloud", lambda spec, row: _instance_type(spec, region, row))
 
 
 def _instance_type(spec: Row, region: str, row: Row) -> InstanceType:

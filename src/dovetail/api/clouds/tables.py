@@ -8,10 +8,11 @@ import csv
 import functools
 import gzip
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 
-from dovetail.model.catalogue import Offering
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import SelectorRequirement
 
@@ -53,6 +54,20 @@ def rows(table: str) -> list[Row]:
     *folders, name = table.split("/")
     path = resources.files("dovetail.api.clouds").joinpath("data", *folders, f"{name}.csv.gz")
     return list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+
+
+def built_in(cloud: str, region: str, title: str, build: Callable[[Row, Row], InstanceType]) -> Catalogue:
+    """Return the table of one region, each type built from its specification and its row; raise KeyError if none."""
+    found = region_of(cloud, region)
+    if found is None:
+        raise KeyError(region)
+    specifications = {row["name"]: row for row in rows(f"{cloud}/types")}
+    types = [build(specifications[row["name"]], row) for row in rows(f"{cloud}/{region}")]
+    return Catalogue(
+        instance_types=tuple(sorted(types, key=lambda entry: entry.name)),
+        source=f"built-in {title} table of {region}",
+        as_of=found.as_of,
+    )
 
 
 def one_of(key: str, value: str) -> SelectorRequirement:
