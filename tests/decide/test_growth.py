@@ -1,0 +1,242 @@
+"""The search for the best set, step by step, with a judge and a bound that the test gives."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dovetail.decide.search import growth as module
+from dovetail.decide.search.growth import Chosen, Growth
+
+
+class _Sum:
+    """A bound that is the sum of what each is worth, times so much."""
+
+    def __init__(self, worth: Sequence[float], times: float = 1.0) -> None:
+        self.worth, self.times = worth, times
+
+    def at_most(self, chosen: Sequence[int]) -> float:
+        return self.times * sum(self.worth[at] for at in chosen)
+
+    def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
+        return [self.at_most(order[: size + 1]) for size in range(len(order))]
+
+    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
+        return [self.at_most([*chosen, other]) for other in others]
+
+
+class _Search(Growth):
+    """A search that notes what it judges."""
+
+    def __init__(
+        self,
+        worth: Sequence[float],
+        judge: Callable[[Chosen], float | None] | None = None,
+        *,
+        allows: Callable[[Sequence[int]], bool] = lambda _: True,
+        most: int = 10**6,
+        times: float = 1.0,
+    ) -> None:
+        self.judged: list[Chosen] = []
+        bound = _Sum(worth, times)
+
+        def noted(chosen: Chosen) -> float | None:
+            self.judged.append(chosen)
+            return judge(chosen) if judge is not None else sum(worth[at] for at in chosen)
+
+        super().__init__(bound, noted, allows=allows, spent=lambda: len(self.judged) >= most)
+
+
+def test_all_of_a_good_order() -> None:
+    """The whole prefix that the bound likes best is tried first, and it is enough."""
+    search = _Search([3.0, 2.0, 1.0])
+    assert search.run([[0, 1, 2]]) == (0, 1, 2)
+    assert search.judged == [(0, 1, 2)]
+    assert search.best_value == 6.0
+
+
+def test_the_peak_is_where_the_bound_is_highest() -> None:
+    """Nodes that lower it are left out; of equals the shorter prefix."""
+    search = _Search([3.0, 2.0, -1.0, 0.5])
+    assert search.run([[0, 1, 2, 3]])[:2] == (0, 1)
+    assert search.judged[0] == (0, 1)
+    equal = _Search([3.0, 0.0, 0.0])
+    equal.run([[0, 1, 2]])
+    assert equal.judged[0] == (0,)
+
+
+def test_parts_of_a_prefix() -> None:
+    """Smaller and smaller parts, until one passes; then it grows along the order."""
+    passing = {tuple(range(size)): float(size) for size in range(1, 7)}
+    search = _Search([1.0] * 10, lambda chosen: passing.get(chosen))
+    assert search.run([list(range(10))]) == (0, 1, 2, 3, 4, 5)
+    assert [len(chosen) for chosen in search.judged[:5]] == [10, 9, 8, 7, 6]
+
+
+def test_what_the_bound_rules_out_is_not_judged() -> None:
+    """A part that can't be worth more than what was found is skipped."""
+    search = _Search([1.0] * 10, lambda chosen: 5.0 if len(chosen) == 8 else None)
+    search.run([list(range(10))])
+    sizes = [len(chosen) for chosen in search.judged]
+    assert sizes[:5] == [10, 9, 8, 7, 6] or sizes[:4] == [10, 9, 8, 7]
+    assert 5 not in sizes[:6]
+    assert not any(size < 5 for size in sizes)
+
+
+def test_nearly_the_bound_is_enough() -> None:
+    """Where a part reaches 97 % of the bound no smaller one is tried."""
+    for value, more in ((9.7, False), (9.69, True)):
+        search = _Search([1.0] * 10, lambda chosen, value=value: value if len(chosen) == 10 else None)
+        search._follow(list(range(10)))
+        assert (len(search.judged) > 1) is (more and False)
+    search = _Search([1.0] * 10, lambda chosen: 5.0 if len(chosen) == 10 else 6.0 if len(chosen) == 9 else None)
+    search._follow(list(range(10)))
+    assert [len(chosen) for chosen in search.judged[:3]] == [10, 9, 8]
+
+
+def test_only_what_budgets_allow() -> None:
+    """Nodes that budgets don't allow beside the others are passed over, so many of them."""
+    search = _Search([1.0] * 6, allows=lambda chosen: len([at for at in chosen if at % 2]) <= 1)
+    assert search._allowed([1, 3, 0, 5, 2, 4]) == [1, 0, 2, 4]
+    assert search.run([[1, 3, 0, 5, 2, 4]]) == (0, 1, 2, 4)
+    none = _Search([1.0] * 3, allows=lambda chosen: False)
+    assert (none.run([[0, 1, 2]]), none.judged) == ((), [])
+
+
+def test_misses_end_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After more than so many."""
+    monkeypatch.setattr(module, "_MISSES_MAX", 2)
+    search = _Search([1.0] * 9, allows=lambda chosen: not set(chosen) & {1, 2, 4})
+    assert search._allowed([0, 1, 2, 3, 4, 5]) == [0, 3]
+    assert search._allowed([0, 1, 2, 3, 5]) == [0, 3, 5]
+
+
+def _grown(search: _Search, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float, list[int]]:
+    found, worth = search._grow(chosen, value, rest)
+    return found, worth, [len(each) for each in search.judged]
+
+
+def test_growing_by_more_and_more() -> None:
+    """Four at a time, then eight; where that fails half as many, and one by one."""
+    search = _Search([1.0] * 20)
+    assert _grown(search, [], 0.0, range(20)) == (list(range(20)), 20.0, [4, 12, 20])
+    bad = _Search([1.0] * 8, lambda chosen: float(len(chosen)) if 5 not in chosen else None)
+    found, value, _ = _grown(bad, [], 0.0, range(8))
+    assert (found, value) == ([0, 1, 2, 3, 4, 6, 7], 7.0)
+    assert bad.judged == [
+        (0, 1, 2, 3),
+        (0, 1, 2, 3, 4, 5, 6, 7),
+        (0, 1, 2, 3, 4, 5, 6, 7),
+        (0, 1, 2, 3, 4, 5),
+        (0, 1, 2, 3, 4),
+        (0, 1, 2, 3, 4, 5, 6),
+        (0, 1, 2, 3, 4, 5),
+        (0, 1, 2, 3, 4, 6),
+        (0, 1, 2, 3, 4, 6, 7),
+    ]
+
+
+def test_growing_skips_what_is_there() -> None:
+    """A node that is in the set already is not added again."""
+    search = _Search([1.0] * 4)
+    assert _grown(search, [1], 1.0, [0, 1, 2, 3])[:2] == ([1, 0, 2, 3], 4.0)
+    nothing = _Search([1.0] * 4)
+    assert _grown(nothing, [0, 1], 2.0, [0, 1]) == ([0, 1], 2.0, [])
+
+
+def test_growing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many that failed to join; what the bound or budgets rule out is no failure."""
+    monkeypatch.setattr(module, "_SKIPS_MAX", 2)
+    search = _Search([1.0] * 9, lambda chosen: None)
+    _grown(search, [], 0.0, range(9))
+    assert search.judged[-1] == (1,)
+    barred = _Search([1.0] * 9, lambda chosen: 9.0 if 8 in chosen else None, allows=lambda chosen: 8 in chosen)
+    assert _grown(barred, [], 0.0, range(9))[1] == 9.0
+    poor = _Search([0.0] * 8 + [1.0], lambda chosen: 9.0 if chosen == (8,) else None)
+    assert _grown(poor, [], 0.0, range(9))[1] == 9.0
+
+
+def test_what_is_spent_is_spent() -> None:
+    """Nothing is judged after that."""
+    for most in (0, 1, 2, 3):
+        search = _Search([1.0] * 10, lambda chosen: None, most=most)
+        search.run([list(range(10)), list(reversed(range(10)))])
+        assert len(search.judged) == most
+
+
+def test_known_sets_are_tried_first() -> None:
+    """And the best of all is returned; a set of no value is none."""
+    search = _Search([1.0] * 3, lambda chosen: 5.0 if chosen == (0, 2) else None)
+    assert search.run([[0, 1, 2]], known=[(2, 0), (1,)]) == (0, 2)
+    assert search.judged[:2] == [(0, 2), (1,)]
+    nothing = _Search([1.0] * 3, lambda chosen: 0.0)
+    assert nothing.run([[0, 1, 2]], known=[(0,)]) == ()
+    first = _Search([1.0] * 3, lambda chosen: 2.0)
+    assert first.run([[0, 1, 2]], known=[(0,), (1,)]) == (0,)
+
+
+def test_a_node_that_is_dropped() -> None:
+    """The best set without one of its nodes may be worth more."""
+    values = {(0, 1, 2): 3.0, (0, 1): 4.0, (0,): 1.0}
+    search = _Search([2.0, 2.0, 2.0], lambda chosen: values.get(chosen))
+    search._try((0, 1, 2))
+    search.improve([0, 1, 2])
+    assert (search.best, search.best_value) == ((0, 1), 4.0)
+
+
+def test_a_node_that_is_exchanged() -> None:
+    """One for another, the most promising first; then it grows again."""
+    values = {(0, 1): 3.0, (0, 3): 5.0, (0, 2, 3): 7.0}
+    search = _Search([2.0, 1.0, 2.0, 4.0], lambda chosen: values.get(chosen))
+    search._try((0, 1))
+    search.improve([0, 1, 2, 3])
+    assert (search.best, search.best_value) == ((0, 2, 3), 7.0)
+    assert search.judged[1] == (0, 3)
+
+
+def _neighbours(search: _Search, best: Chosen, value: float, order: Sequence[int]) -> list[list[int]]:
+    search.best, search.best_value = best, value
+    return list(search._neighbours(order))
+
+
+def test_neighbours() -> None:
+    """All that the bound says may be better, the most promising first, as budgets allow."""
+    search = _Search([5.0, 1.0, 3.0, 2.0])
+    assert _neighbours(search, (0, 1), 6.0, [0, 2, 3, 1]) == [[0, 2], [0, 3]]
+    assert _neighbours(search, (0, 1), 5.5, [0, 2, 3, 1]) == [[0, 2], [0, 3]]
+    assert _neighbours(search, (0, 1), 4.5, [0, 2, 3, 1]) == [[0, 2], [0, 3], [0]]
+    assert _neighbours(search, (0, 1, 2, 3), 10.5, [0, 2, 3, 1]) == []
+    barred = _Search([5.0, 1.0, 3.0, 2.0], allows=lambda chosen: 2 not in chosen)
+    assert _neighbours(barred, (0, 1), 6.0, [0, 2, 3, 1]) == [[0, 3]]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "found"),
+    [
+        ("_EXCHANGES_MAX", 1, [[1, 2]]),
+        ("_JOINERS_MAX", 1, [[1, 2], [0, 2]]),
+        ("_LEAVERS_MAX", 1, [[0, 2], [0, 3]]),
+    ],
+)
+def test_limits_of_exchanges(monkeypatch: pytest.MonkeyPatch, limit: str, value: int, found: list[list[int]]) -> None:
+    """So many exchanges, so many that join, so many that leave: the last of the order first."""
+    monkeypatch.setattr(module, limit, value)
+    search = _Search([1.0, 2.0, 4.0, 3.0])
+    assert _neighbours(search, (0, 1), 3.0, [0, 1, 2, 3]) == found
+
+
+def test_improving_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many times, without a set, or once nothing helps."""
+    monkeypatch.setattr(module, "_IMPROVED_MAX", 1)
+    values: dict[Chosen, float] = {(0,): 1.0, (1,): 2.0, (2,): 3.0}
+    search = _Search([1.0, 2.0, 3.0], lambda chosen: values.get(chosen), times=9.0)
+    search._try((0,))
+    search.improve([0, 1, 2])
+    assert search.best == (2,)
+    worse: dict[Chosen, float] = {(0,): 1.0, (1,): 2.0, (2,): 3.0}
+    search = _Search([1.0, 3.0, 2.0], lambda chosen: worse.get(chosen), times=9.0)
+    search._try((0,))
+    search.improve([0, 1, 2])
+    assert search.best == (1,)
+    empty = _Search([1.0])
+    empty.improve([0])
+    assert empty.judged == []

@@ -1,0 +1,127 @@
+"""What launches cost at least, on templates made by hand."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.decide.refusals import launches as module
+from dovetail.decide.refusals.launches import Launches
+from dovetail.scheduling.result import LaunchPrice
+from tests.support.launches import DOLLAR
+
+KINDS = ("a", "b", "c")
+SIZES = [(4, 8), (8, 1), (2, 0)]
+
+
+def _price(amount: float) -> LaunchPrice:
+    return LaunchPrice(amount=int(amount * DOLLAR), as_float=amount, capacity_type="", zone="")
+
+
+def _template(prices: dict[str, float], types: int = 0b111, order: tuple[int, ...] = (2, 0, 1)) -> Any:
+    """A pool that may launch these types, sorted by price."""
+    amounts = {name: _price(amount) for name, amount in prices.items()}
+    columns = [
+        SimpleNamespace(at_least=lambda amount, at=at: sum(1 << i for i, row in enumerate(SIZES) if row[at] >= amount))
+        for at in range(2)
+    ]
+    reqs = SimpleNamespace(
+        order=order, table=SimpleNamespace(kinds=KINDS), prices=lambda kind: (None, amounts.get(kind))
+    )
+    return SimpleNamespace(types=types, room=columns, reqs=reqs)
+
+
+def _frame(*templates: Any, sizes: Any = None) -> Any:
+    return SimpleNamespace(
+        machines=SimpleNamespace(allocatable=np.array(sizes or SIZES)),
+        templates=tuple(templates) or (_template({"a": 8, "b": 10, "c": 6}),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "count"),
+    [({}, 0), ({0: 8}, 1), ({0: 9}, 2), ({0: 8, 1: 17}, 3), ({1: 17, 0: 8}, 3), ({5: 99}, 0), ({2: 99}, 0)],
+)
+def test_how_many_machines(need: dict[int, int], count: int) -> None:
+    """Counted in the largest of each amount; what no machine is measured in does not count."""
+    launches = Launches(_frame())
+    assert launches.count_for(need) == count
+    assert launches.least_for(need)[0] == max(1, count)
+    assert Launches(_frame(sizes=[(0, 1)])).count_for({0: 9, 1: 2}) == 2
+
+
+@pytest.mark.parametrize(
+    ("need", "price"), [({}, 6), ({0: 2}, 6), ({0: 3}, 8), ({0: 5}, 10), ({1: 1}, 8), ({0: 9}, None), ({7: 1}, 6)]
+)
+def test_the_cheapest_machine(need: dict[int, int], price: float | None) -> None:
+    """The first in its pool's order that has room for all."""
+    found = Launches(_frame()).least_for(need)[1]
+    assert (None if found is None else found.as_float) == price
+
+
+def test_the_cheapest_pool() -> None:
+    """Of several pools; one may not launch a type, or has no price for it."""
+    dear, cheap = _template({"a": 8, "b": 10, "c": 6}), _template({"a": 7, "b": 10, "c": 6.5})
+    for frame in (_frame(dear, cheap), _frame(cheap, dear)):
+        launches = Launches(frame)
+        assert launches.least_for({0: 3})[1] == _price(7)
+        assert launches.least_for({0: 1})[1] == _price(6)
+    assert Launches(_frame(_template({"a": 8, "b": 10, "c": 6}, types=0b010))).least_for({})[1] == _price(10)
+    assert Launches(_frame(_template({"a": 8}))).least_for({})[1] is None
+
+
+def test_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to so many; the order of a need does not matter."""
+    monkeypatch.setattr(module, "_KEPT_MAX", 2)
+    launches = Launches(_frame())
+    first = launches.least_for({0: 2, 1: 1})
+    assert launches.least_for({1: 1, 0: 2}) is first
+    launches.least_for({0: 3})
+    assert launches.least_for({0: 2, 1: 1}) is first
+    launches.least_for({0: 4})
+    assert len(launches._least) == 1
+    assert launches.least_for({0: 2, 1: 1}) is not first
+
+
+@pytest.mark.parametrize(
+    ("need", "price"),
+    [
+        ({}, None),
+        ({0: 4}, 5.0),
+        ({1: 4}, 4.0),
+        ({0: 4, 1: 4}, 5.0),
+        ({1: 4, 0: 4}, 5.0),
+        ({0: 1, 1: 4}, 4.0),
+        ({5: 1}, None),
+    ],
+)
+def test_shares(need: dict[int, int], price: float | None) -> None:
+    """The dearest of the cheapest shares: 10/8 of the first amount, 8/8 of the second."""
+    found = Launches(_frame()).share_for(need)
+    assert (None if found is None else (found.amount, found.as_float)) == (
+        None if price is None else (int(price * DOLLAR), price)
+    )
+
+
+def test_shares_of_pools() -> None:
+    """Only what may be launched and has a price; the least of all pools, whatever their order."""
+    small, large = _template({"a": 8, "b": 99}), _template({"b": 10, "a": 99})
+    for frame in (_frame(small, large), _frame(large, small)):
+        assert Launches(frame)._shares == {0: (_price(10), 8), 1: (_price(8), 8)}
+    assert Launches(_frame(_template({"a": 8, "b": 10}, types=0b001)))._shares == {0: (_price(8), 4), 1: (_price(8), 8)}
+    assert Launches(_frame(_template({"c": 6})))._shares == {0: (_price(6), 2)}
+    assert Launches(_frame(_template({"b": 10})))._shares == {0: (_price(10), 8), 1: (_price(10), 1)}
+
+
+def test_whom_they_serve() -> None:
+    """Frames with the same machines and templates."""
+    frame = _frame()
+    launches = Launches(frame)
+    assert launches.serves(frame)
+    assert launches.serves(SimpleNamespace(machines=frame.machines, templates=frame.templates))  # type: ignore[arg-type]
+    assert not launches.serves(_frame(*frame.templates))
+    assert not launches.serves(SimpleNamespace(machines=frame.machines, templates=()))  # type: ignore[arg-type]
+    wider = np.zeros((3, 3))
+    frame.machines.allocatable = wider
+    assert not launches.serves(frame)
