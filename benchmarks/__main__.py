@@ -30,7 +30,7 @@ def commit() -> str:
 
 
 def main() -> None:
-    """Runs what was asked for and writes the page anew."""
+    """Runs what was asked for and writes the page again."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", choices=[*NAMES, []], help="which (default: all but quality, first, rest and live)"

@@ -1,4 +1,4 @@
-"""Dovetail: node disruption for Kubernetes, decided by one pure core and carried out by three thin shells.
+"""Dovetail: node disruption for Kubernetes, decided by one pure core and executed by three thin shells.
 
 `import dovetail` is the Python interface (docs/python.md): `_WHERE` lists its names and where each is defined. A name
 is loaded when it is first used, so that the import itself costs nothing.

@@ -177,7 +177,7 @@ def test_an_affinity_with_an_unknown_operator(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_note_on_kinds_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A kind with a control character in it is passed over without reaching the terminal as it is."""
+    """A kind with a control character in it is ignored without reaching the terminal as it is."""
     item = {"apiVersion": "v1", "kind": "Odd\x1b[31m", "metadata": {"name": "x"}}
     assert _plan_objects(tmp_path, [item]) == 0
     said = capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_completion_knows_every_command_and_option(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_scripts_can_be_read_by_their_shell(shell: str, tmp_path: Path) -> None:
-    """`bash -n` and its like find no fault; shells that are not there are passed over."""
+    """`bash -n` and its like find no fault; shells that are not there are ignored."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     file = tmp_path / "completion"

@@ -47,7 +47,7 @@ def test_warnings_alone_leave_it_0(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """*.yaml, *.yml and *.json at any depth, nothing else, in a stable order; other kinds are passed over."""
+    """*.yaml, *.yml and *.json at any depth, nothing else, in a stable order; other kinds are ignored."""
     write(tmp_path, "b.yml", pool(), {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
     write(tmp_path, "deep/er/a.yaml", pool(weight=0))
     (tmp_path / "c.json").write_text(json.dumps({"kind": "List", "items": [pool(weight=101)]}))

@@ -132,7 +132,7 @@ def test_the_price_gate_holds_for_the_sum(price: str, paid: str, goes: bool) -> 
 
 
 def test_whatever_comes_keeps_the_sum() -> None:
-    """Each new node may be any type that is left of it: the dearest of each together must still save enough."""
+    """Each new node may be any type that is left of it: the most expensive of each together must still save enough."""
     town = Town(
         kind("small", "0.10", cpu=4, memory=8),
         kind("medium", "0.20", cpu=5, memory=8),

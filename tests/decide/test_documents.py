@@ -151,7 +151,7 @@ def test_nothing_may_go() -> None:
 
 
 def test_a_decider_with_and_without_memory() -> None:
-    """One remembers the snapshot and the facts, the other reads everything anew."""
+    """One remembers the snapshot and the facts, the other reads everything again."""
     question = _town().question()
     with_memory, without = Decider(), Decider(memory=False)
     first = with_memory.scene(question)

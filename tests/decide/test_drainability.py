@@ -150,7 +150,7 @@ def test_a_pod_that_tolerates_disruption_is_not_asked() -> None:
 
 
 def test_guards_are_renewed() -> None:
-    """Newer PDBs that select the same are counted anew and compiled no more; others are compiled."""
+    """Newer PDBs that select the same are counted again and compiled no more; others are compiled."""
     old = [_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"), 1)]
     guards = Guards(old)
     assert set(guards.namespaces) == {"default"}

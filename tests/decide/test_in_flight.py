@@ -1,4 +1,4 @@
-"""What is under way already: leaving nodes, nominated nodes, back-off, and pools that are not ours."""
+"""What is in progress already: leaving nodes, nominated nodes, back-off, and pools that are not ours."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -202,7 +202,7 @@ def test_the_order_of_drift() -> None:
 
 
 def test_karpenters_drift_within_budgets() -> None:
-    """Nodes of pools without budget are held and passed over; the first that can go does."""
+    """Nodes of pools without budget are held and ignored; the first that can go does."""
     town = Town(kind("m", "1"), settings=KARPENTER_1_15)
     town.pool("blue", disruption={"budgets": [{"nodes": "0"}]})
     town.pool("green", disruption={"budgets": [{"nodes": "1"}]})

@@ -510,7 +510,7 @@ def test_only_so_many_more_are_tried(monkeypatch: pytest.MonkeyPatch, largest: i
 
 
 def test_only_so_many_pods_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that is too dear is passed over, a smaller one may still be tried; exactly enough is enough."""
+    """A batch that is too dear is ignored, a smaller one may still be tried; exactly enough is enough."""
     monkeypatch.setattr(multi_node, "FURTHER_PODS_MAX", 10)
     attempt = _Sizes()
     assert multi_node.look_further(attempt, 0, 6, {}, [2] * 6) == 0

@@ -43,7 +43,7 @@ def test_the_dearest_zone_counts() -> None:
 
 
 def test_savings_are_never_overstated() -> None:
-    """What a replacement saves is told by its dearest zone."""
+    """What a replacement saves is told by its most expensive zone."""
     town = Town(kind("old", "0.20"), _in_zone(kind("new", "0.10"), "c", "0.15"))
     town.pool(disruption=FREE)
     town.node("n", "old")
@@ -54,7 +54,7 @@ def test_savings_are_never_overstated() -> None:
 
 
 def test_on_demand_to_a_mix_asks_for_spot_only() -> None:
-    """Gate 5: where both could come only spot is asked for, so that a dearer on-demand node never comes."""
+    """Gate 5: where both could come only spot is asked for, so that a more expensive on-demand node never comes."""
     town = Town(kind("m", "0.20", spot="0.06"))
     town.pool(capacity=BOTH, disruption=FREE)
     town.node("n", "m")

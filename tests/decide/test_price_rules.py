@@ -194,7 +194,7 @@ def test_karpenter_asks_no_threshold(kinds: list[Any], told: Any) -> None:
 
 
 def test_the_dearest_zone_counts_exactly() -> None:
-    """What is saved is told by the dearest zone of the cheapest type; Karpenter hopes for the cheapest."""
+    """What is saved is told by the most expensive zone of the cheapest type; Karpenter hopes for the cheapest."""
     node = new_node(kind_at("x", 1, 4), kind_at("y", 3, 3))
     assert _one([source("a", 5)], node) == (["x y"], 2, 4.0, 0, False)
     assert _one([source("a", 5)], node, KARPENTER_1_15) == (["x y"], 4, 4.0, 0, False)

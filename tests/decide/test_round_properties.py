@@ -157,7 +157,7 @@ def test_a_higher_threshold_never_lets_more_go(shape: dict[str, Any], one: float
 @often
 @given(shapes, st.integers(0, 6))
 def test_more_disruption_never_lets_a_node_go(shape: dict[str, Any], which: int) -> None:
-    """Monotone in the disruption: dearer pods on a node never make it worth moving where it was not."""
+    """Monotone in the disruption: more expensive pods on a node never make it worth moving where it was not."""
     if any(shape[pool]["consolidationPolicy"] == "Balanced" for pool in ("alpha", "beta")):
         return  # there a node is measured against its pool, whose total grows with it
     which %= len(shape["nodes"])

@@ -1,4 +1,4 @@
-"""A command is looked at again on fresh state before it is carried out."""
+"""A command is looked at again on fresh state before it is executed."""
 
 from datetime import timedelta
 from typing import Any

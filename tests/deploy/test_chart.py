@@ -224,7 +224,7 @@ def test_the_settings_of_the_chart_can_be_read(options: tuple[str, ...], poll_se
     "typing_error", ["observ=false", "image.tags=1", "replicas=two", "logLevel=loud", "image.digest=latest"]
 )
 def test_a_typing_error_in_a_value_is_refused(typing_error: str) -> None:
-    """A value that the chart doesn't know stops Helm, rather than being passed over."""
+    """A value that the chart doesn't know stops Helm, rather than being ignored."""
     command = [tool("helm"), "template", CHART, "--kube-version", "1.36.3", "--set", typing_error]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0

@@ -116,7 +116,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         assert _metrics(watcher)["dovetail_observe_only"] == 1
         assert watcher.stop() == 0
 
-        # Upgraded to act, it carries out every action there is with the permissions of the chart alone.
+        # Upgraded to act, it executes every action there is with the permissions of the chart alone.
         trees = render(*carried, *QUICK)
         applied = install(admin, trees, NAMESPACE)
         actor = start("second", trees, "second")

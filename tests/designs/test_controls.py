@@ -400,7 +400,7 @@ def test_a_termination_grace_period_lifts_a_workloads_window_for_drift() -> None
 
 
 def test_a_decider_with_memory_sees_every_edge() -> None:
-    """Pauses that end, ages that are reached and windows that open change the answer of the very same objects."""
+    """Pauses that end, ages that are reached and windows that open change the answer of the same objects."""
     town = Town(kind("m", "0.20"), now=_time(1, 12))
     town.pool(disruption={"minNodeAge": "3h", "consolidationSavingsThreshold": 0})
     annotate(town, paused=stamp(_time(1, 13)))

@@ -217,7 +217,7 @@ def _nail(town: Town, *nodes: str) -> None:
 
 
 def test_a_node_that_cannot_go_takes_no_ones_place() -> None:
-    """Spec section 7: the allowance is for nodes that leave; one whose pods find no place is passed over."""
+    """Spec section 7: the allowance is for nodes that leave; one whose pods find no place is ignored."""
     town = _town([ONE_PER_ZONE])
     _nail(town, "a0", "a1")
     assert moved(town.act()) == ("deleteDrifted", ("a2",))

@@ -48,7 +48,7 @@ def noted(world: World, tree: Tree) -> list[Tree]:
 def test_a_rate_budget_holds_across_a_restart_and_a_handover(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """Two of five empty nodes go; neither the same controller started anew nor another one takes a third."""
+    """Two of five empty nodes go; neither the same controller started again nor another one takes a third."""
     web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "2", "per": "1h"}]))
     for number in range(5):
         world.node(f"n{number}", web)

@@ -55,7 +55,7 @@ def test_savings_threshold(world: World, running: Process, history: History) -> 
         notes = [event["note"] for name in ("left", "right") for event in world.events(name)]
         return [note for note in notes if "savings-threshold" in note and "$" in note]
 
-    eventually(told)  # verdicts are worked out once a minute
+    eventually(told)  # verdicts are computed once a minute
     assert running.said("", topic="threshold-blocked", pool="thrifty")
     assert len(world.nodes()) == 2
     world.patch(web, {"spec": {"disruption": {"consolidationSavingsThreshold": 0}}})

@@ -1,1 +1,1 @@
-"""What instructions mean, on every cluster that they are carried out on."""
+"""What instructions mean, on every cluster that they are executed on."""

@@ -1,6 +1,6 @@
-"""The clusters that instructions are carried out on: the simulator's, the tests' own, a small HTTP server, a real one.
+"""The clusters that instructions are executed on: the simulator's, the tests' own, a small HTTP server, a real one.
 
-Each takes objects as JSON, carries out instructions with the actuator that belongs to it, and can let something happen
+Each takes objects as JSON, executes instructions with the actuator that belongs to it, and can let something happen
 between what that actuator reads and what it writes.
 """
 
@@ -39,7 +39,7 @@ NAMESPACES = {"Pod": "default"}
 
 
 class Ground(Protocol):
-    """A cluster to carry out instructions on. `seal` is what its actuator trusts records by."""
+    """A cluster to execute instructions on. `seal` is what its actuator trusts records by."""
 
     seal: Seal
 

@@ -49,7 +49,7 @@ POOL = "effect-pool"
     ]
 )
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """Each cluster that instructions are carried out on, with a pool."""
+    """Each cluster that instructions are executed on, with a pool."""
     if request.param == "api-server":
         plane = request.getfixturevalue("api_server")
         with plane.client() as api:
@@ -125,7 +125,7 @@ def taints(ground: Ground, name: str) -> list[Tree]:
 
 
 def succeeded(answer: Any) -> bool:
-    """Whether an instruction was carried out, or needed nothing."""
+    """Whether an instruction was executed, or needed nothing."""
     return isinstance(answer, InstructionSucceeded)
 
 
@@ -335,7 +335,7 @@ def test_a_forged_record_pins_nothing(ground: Ground, forge: Callable[[Ground], 
 
 @pytest.mark.parametrize("forge", FORGED)
 def test_a_forged_claim_is_nobodys_replacement(ground: Ground, forge: Callable[[Ground], str]) -> None:
-    """A claim under a replacement's name with a forged record of the very command is refused."""
+    """A claim under a replacement's name with a forged record of the command is refused."""
     tree = claim(ground, "effect-new")
     tree["metadata"]["annotations"] = {COMMAND: forge(ground).replace("other", "c1")}
     ground.put(tree)

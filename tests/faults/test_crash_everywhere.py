@@ -56,7 +56,7 @@ STORIES = {"replace": wasteful, "drift": drifted, "empty": empty}
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 def test_every_point_of_a_command(story: str) -> None:
-    """Before and right after each call the engine crashes and starts anew from the objects alone: all ends well."""
+    """Before and right after each call the engine crashes and starts again from the objects alone: all ends well."""
     watch, host, calls = run(STORIES[story](), {})
     assert watch.violations == []
     assert host.starts == 1

@@ -36,7 +36,7 @@ def test_no_promise_is_broken(first: int) -> None:
 
 @pytest.mark.xdist_group("swarm-0")
 def test_seeds_do_something() -> None:
-    """The runs are no empty exercise: most of them carry out commands, many crash."""
+    """The runs are no empty exercise: most of them execute commands, many crash."""
     assert sum(outcome.commands > 0 for outcome in outcomes(0)) >= 10
     assert sum(outcome.crashes > 0 for outcome in outcomes(0)) >= 5
 

@@ -104,7 +104,7 @@ def test_pod_requirements(question: dict[str, Any], answer: dict[str, Any]) -> N
 
 @pytest.mark.parametrize(("question", "answer"), units("worstLaunchPrice"))
 def test_worst_launch_price(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """The dearest compatible zone of the capacity type that would launch, and what a type has left for pods."""
+    """The most expensive compatible zone of the capacity type that would launch, and what a type has left for pods."""
     catalogue = decode_catalogue(msgspec.json.encode({"instanceTypes": [question["instanceType"]]}))
     machines = Machines(catalogue, Resources())
     wanted = msgspec.convert(question["a"], list[SelectorRequirement])

@@ -54,7 +54,7 @@ def pod(name: str, node: str, *, ready: bool = True, version: str = "1") -> Pod:
 
 
 def run(*nodes: str) -> Run:
-    """Build a command under way."""
+    """Build a command in progress."""
     candidates = tuple(Candidate(node=node, claim=node, uid=node, pool="web") for node in nodes)
     return Run(
         id="c1",

@@ -135,7 +135,7 @@ def test_events_only_for_nodes_of_managed_pools() -> None:
 
 
 def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
-    """Even while commands follow each other and no new verdicts are worked out."""
+    """Even while commands follow each other and no new verdicts are computed."""
     there = {"n1": None, "n2": None}
     announcer = Announcer(exists=there.__contains__)
     announcer.announce(Found(verdicts=(verdict("n1"), verdict("n2"))), 0, publishes=True)

@@ -1,4 +1,4 @@
-"""A wall clock that is set while a command is under way: the command goes on as if nothing had happened."""
+"""A wall clock that is set while a command is in progress: the command goes on as if nothing had happened."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -43,7 +43,7 @@ def test_what_a_pool_is_told(broken: bool, told: str, said: str | None) -> None:
 
 
 def test_the_same_words_are_not_said_twice() -> None:
-    """A pool that carries the very problem already, or is not ours, is left alone."""
+    """A pool that carries the problem already, or is not ours, is left alone."""
     store, conditions = Store(), Conditions()
     store.observe(_pool(broken=True, told=""))
     conditions.look_at("web")

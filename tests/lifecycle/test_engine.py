@@ -210,10 +210,10 @@ def test_refusal_without_delay_does_not_spin() -> None:
 
 
 def test_two_commands_do_not_refuse_each_other_for_ever() -> None:
-    """Two that were each found with the other in flight are begun anew one after the other, and both get through."""
+    """Two that were each found with the other in flight are started again one after the other, and both get through."""
 
     class Fussy(ScriptedPlanner):
-        """Approves only of what was found with the very same nodes in flight."""
+        """Approves only of what was found with the same nodes in flight."""
 
         found: dict[tuple[str, ...], tuple[str, ...]]
         first = True
@@ -517,7 +517,7 @@ def test_untaint_is_never_part_of_a_good_run() -> None:
 
 
 def test_a_view_that_grew_old_stops_everything_until_it_is_fresh_again() -> None:
-    """No round, no step, no roll-back on what may no longer be so; then the command goes on."""
+    """No round, no step, no rollback on what may no longer be so; then the command goes on."""
     driver = Driver(world_with(a="replace"), engine_for()).begin().run(20)
     driver.send(ViewGrewOld(kinds=("Pod",)))
     before, rounds = driver.acted, driver.engine.rounds

@@ -12,7 +12,7 @@ from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, 
 
 
 def busy_engine(seconds: float) -> Engine:
-    """Make an engine with two commands under way."""
+    """Make an engine with two commands in progress."""
     world = World()
     world.add_pool()
     world.add_node("a", want="replace")

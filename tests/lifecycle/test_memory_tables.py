@@ -224,7 +224,7 @@ def test_landing_ends_with_the_window(at: int, over: bool) -> None:
 
 
 def test_landing_is_over_when_all_have_landed() -> None:
-    """One that is under way keeps nobody waiting; one that is looked after does, and so does a pod that waits."""
+    """One that is in progress keeps nobody waiting; one that is looked after does, and so does a pod that waits."""
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
     landing = landing_of(store, "c1")
     landing.begin(run("n2", ident="c2"), store)
@@ -300,7 +300,7 @@ def regrown(*came: AnyObject, saves: int | None = None) -> tuple[Regrowth, Store
     ],
 )
 def test_signs_of_regrowth(came: tuple[AnyObject, ...], back: bool) -> None:
-    """A new claim of somebody else's that carries one of its pods, or is under way while one waits."""
+    """A new claim of somebody else's that carries one of its pods, or is being launched while one waits."""
     regrowth, store = regrown(*came)
     assert regrowth.next_at() == 100 * SECOND + LOOK_AFTER
     assert regrowth.held(store, 120 * SECOND) == ({"web": 160 * SECOND} if back else {})
@@ -313,7 +313,7 @@ def test_signs_of_regrowth(came: tuple[AnyObject, ...], back: bool) -> None:
 
 
 def test_suspicion_before_the_end_holds_for_a_minute() -> None:
-    """While the command is under way, each look gives another minute."""
+    """While the command is in progress, each look gives another minute."""
     store = store_of(claim("n1", "n1"), pod("a", "n1", "rs"))
     regrowth = Regrowth()
     regrowth.begin(run("n1", "other/n2"), store)
@@ -326,6 +326,18 @@ def test_suspicion_before_the_end_holds_for_a_minute() -> None:
     assert regrowth.held(store, 5 * SECOND) == {}
     regrowth.end(run("n1"), 0, well=True)
     assert regrowth.next_at() is None
+
+
+def test_what_came_before_a_second_action_still_counts_against_the_first() -> None:
+    """To the second it is an old NodeClaim, to the first a new one."""
+    store = store_of(claim("n1", "n1"), claim("n2", "n2"), pod("a", "n1", "rs"), pod("o", "n2", "other"))
+    regrowth = Regrowth()
+    regrowth.begin(run("n1"), store)
+    store.vanish("Pod", "d", "a")
+    for item in (claim("new", "n3"), pod("b", "n3", "rs"), pod("p", "n3", "other")):
+        store.observe(item)
+    regrowth.begin(run("two/n2", ident="c2"), store)
+    assert regrowth.held(store, 5 * SECOND) == {"web": 65 * SECOND}
 
 
 def test_regrowth_looks_at_the_earliest_first() -> None:
@@ -607,7 +619,7 @@ def test_what_has_nothing_left_to_lose_is_not_charged() -> None:
 
 
 def test_events_are_times_of_the_wall() -> None:
-    """To the microsecond; a node that is gone is forgotten, and the mapping made anew then only."""
+    """To the microsecond; a node that is gone is forgotten, and the mapping recreated then only."""
     events = PodEvents()
     events.note(None, pod("a", "n1"), 1_999_000)
     first = events.times(NOW, 5_000_000)

@@ -1,4 +1,4 @@
-"""The history of nodes that began to leave: noted before the taint, taken back by a roll-back, never counted twice."""
+"""The history of nodes that began to leave: noted before the taint, taken back by a rollback, never counted twice."""
 
 import json
 from datetime import UTC, datetime, timedelta

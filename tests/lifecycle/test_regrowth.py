@@ -1,4 +1,4 @@
-"""Cost actions that do not hold: the node comes back for the very pods that were moved."""
+"""Cost actions that do not hold: the node comes back for the pods that were moved."""
 
 from dataclasses import replace
 

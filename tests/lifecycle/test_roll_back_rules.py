@@ -42,7 +42,7 @@ def asked(driver: Driver, kind: type[Instruction]) -> list[Instruction]:
 
 
 def test_candidates_go_only_when_all_replacements_are_ready() -> None:
-    """One of two is initialized, the other one never is: nothing is deleted but what the roll-back takes back."""
+    """One of two is initialized, the other one never is: nothing is deleted but what the rollback takes back."""
     world = world_of("replace2", launches=False)
     driver = Driver(world, engine_for()).begin().run(30)
     first, second = world.created
@@ -102,7 +102,7 @@ def test_taint_that_lands_after_the_roll_back_began_is_taken_off() -> None:
 
 
 def test_replacement_that_was_never_seen_is_deleted_at_the_roll_back() -> None:
-    """Its creation was answered, its object never shown: the roll-back deletes it by the uid of the answer."""
+    """Its creation was answered, its object never shown: the rollback deletes it by the uid of the answer."""
     world = world_of("replace2", launches=False)
     hidden: dict[str, None] = {}
 
@@ -161,7 +161,7 @@ def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
 
 @pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.FORBIDDEN])
 def test_a_deployment_that_may_not_be_rolled_launches_no_machine_again_and_again(failure: Failure) -> None:
-    """Its replacements are there by then and are deleted at the roll-back: the pool waits, longer each time."""
+    """Its replacements are there by then and are deleted at the rollback: the pool waits, longer each time."""
     world = world_of("replace")
     for item in (deployment("app", **{SURGE: "true"}), replica_set("app-1", 2, of="app"), pod("rolls", "n1", "app-1")):
         world.put(item)

@@ -139,7 +139,7 @@ def _acted(driver: Driver) -> dict[str, list[Instruction]]:
 @pytest.mark.parametrize("where", ["Node", "NodeClaim"])
 @pytest.mark.parametrize("text", [*UNREADABLE.values(), *LIES.values()], ids=[*UNREADABLE, *LIES])
 def test_the_engine_starts_acts_elsewhere_and_says_so(text: str, where: str) -> None:
-    """Whatever is on one node: the command for another is carried out, and the node itself is left alone."""
+    """Whatever is on one node: the command for another is executed, and the node itself is left alone."""
     world = World()
     world.add_pool()
     world.add_node("a")

@@ -501,7 +501,7 @@ def unreadable(name: str, told: str = "", budget: str = "many") -> NodePool:
 
 
 def test_conditions_are_asked_for_again_until_they_are_told() -> None:
-    """A pool that is looked at anew is told again where that worked before; one that is gone needs nothing."""
+    """A pool that is looked at again is told again where that worked before; one that is gone needs nothing."""
     store, conditions = Store(), Conditions()
     for name in ("web", "two"):
         store.observe(unreadable(name))

@@ -45,7 +45,7 @@ def test_nothing_changed_is_the_same_cluster() -> None:
 
 
 def test_only_the_kind_that_changed_is_rebuilt() -> None:
-    """Tuples of other kinds, and unchanged objects, stay the very same."""
+    """Tuples of other kinds, and unchanged objects, stay the same."""
     store = Store()
     store.observe(pod("a"))
     store.observe(Node(metadata=ObjectMeta(name="n")))

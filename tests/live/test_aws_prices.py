@@ -221,7 +221,7 @@ def test_an_old_cache_is_better_than_nothing_and_says_so(small: Any, tmp_path: P
 
 @pytest.mark.parametrize("contents", [b"", b"{}", b"\x1f\x8b\x08junk", b'{"instanceTypes": [], "asOf": "soon"}'])
 def test_a_broken_cache_is_no_cache(tmp_path: Path, contents: bytes) -> None:
-    """A cut or foreign file is passed over: the built-in table stands in, with its date."""
+    """A cut or foreign file is ignored: the built-in table stands in, with its date."""
     cache = tmp_path / "ec2.json.gz"
     cache.write_bytes(contents)
     prices = LivePrices(region="us-east-1", cache=cache, now=Clock(), ec2=Away(NO_NETWORK), pricing=Away(NO_NETWORK))
@@ -230,7 +230,7 @@ def test_a_broken_cache_is_no_cache(tmp_path: Path, contents: bytes) -> None:
 
 
 def test_a_cache_of_another_region_is_not_used(small: Any, tmp_path: Path) -> None:
-    """A file that holds another region's prices is passed over."""
+    """A file that holds another region's prices is ignored."""
     cache = tmp_path / "ec2.json.gz"
     _prices(small, LIST, cache=cache).refresh()
     other = LivePrices(region="eu-west-1", cache=cache, now=Clock(), ec2=Away(NO_NETWORK), pricing=Away(NO_NETWORK))

@@ -129,7 +129,7 @@ def test_a_watch_that_says_nothing_at_all_is_given_up() -> None:
 
 
 def test_a_quiet_cluster_is_no_blind_one() -> None:
-    """Without a single change or bookmark: watches are begun anew, each a sign of life, nothing is listed again."""
+    """Without a single change or bookmark: watches are opened again, each a sign of life, nothing is listed again."""
 
     async def hold(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -18,7 +18,7 @@ def _error(status: int, **headers: str) -> web.Response:
 
 
 def test_reads_are_tried_again_writes_only_when_throttled() -> None:
-    """A failing server is asked again for reads; a write that may have been carried out is not repeated."""
+    """A failing server is asked again for reads; a write that may have been executed is not repeated."""
 
     def answer(request: web.Request, number: int) -> Any:
         if request.path == "/throttled":

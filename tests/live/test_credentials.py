@@ -55,7 +55,7 @@ def test_nothing_shows_a_secret(tmp_path: Path) -> None:
 
 
 def test_several_files_are_merged_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$KUBECONFIG may list files; who names a thing first wins, and a file that is not there is passed over."""
+    """$KUBECONFIG may list files; who names a thing first wins, and a file that is not there is ignored."""
     first = _write(tmp_path, {"token": "first"}, name="a")
     second = _write(tmp_path, {"token": "second"}, {"server": "https://other"}, name="b")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{first}:{second}")

@@ -215,7 +215,7 @@ def test_the_queue_is_bounded_and_drops_the_oldest() -> None:
 
 
 def test_targets_are_read_from_a_folder(tmp_path: Path) -> None:
-    """One file per form, as a mounted Secret has them; other files are passed over."""
+    """One file per form, as a mounted Secret has them; other files are ignored."""
     (tmp_path / "slack").write_text("https://example.invalid/a\n")
     (tmp_path / "json").write_text("  https://example.invalid/b  ")
     (tmp_path / "..data").mkdir()

@@ -121,7 +121,7 @@ def test_a_day_without_aws_changes_nothing_but_a_warning() -> None:
 
 
 def test_aws_is_asked_more_often_while_it_is_away_and_then_all_is_well() -> None:
-    """After a failure every five minutes, after an answer every hour; the age starts anew."""
+    """After a failure every five minutes, after an answer every hour; the age starts again."""
     hours = Hours(2.5)
     prices = Source(region="us-east-1", now=hours, current=_table("0.1"), fetched=NOW)
     prices.script(PricesError("away"), PricesError("away"), _table("0.3"), _table("0.3"), _table("0.3"))

@@ -114,7 +114,7 @@ def test_a_task_that_fails_or_ends_is_told() -> None:
 @pytest.mark.parametrize("how", ["raises", "returns"])
 @pytest.mark.parametrize(("part", "cls"), [("election", LeaderElection), ("watch NodePool", Informer)])
 def test_a_dead_part_ends_the_process(part: str, cls: type, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever supervises the process starts it anew; the log says which part died and why."""
+    """Whoever supervises the process starts it again; the log says which part died and why."""
 
     async def die(self: object) -> None:
         await asyncio.sleep(0)
@@ -222,7 +222,7 @@ def test_a_token_file_that_can_not_be_read_ends_nothing(content: bytes | None, t
 
 
 def test_a_lane_that_never_began_takes_nothing_with_it() -> None:
-    """Leadership goes in the very moment that an instruction was handed over: later ones of that command still go out.
+    """Leadership goes in the moment that an instruction was handed over: later ones of that command still go out.
 
     Found by `tests/chaos`, seed 30: the taint stayed for ever.
     """

@@ -10,7 +10,7 @@ _LEASES = "/leases"
 
 
 async def _at_rest() -> Scene:
-    """Run a controller until the watch of every kind has ended, and was begun anew, several times."""
+    """Run a controller until the watch of every kind has ended, and was opened again, several times."""
     async with _controller(lambda _: None, pollInterval="1s") as scene:
         await until(lambda: scene.asked("/api/v1/pods", watch=True) >= 4 and scene.controller.why_unready() == "")
         return scene

@@ -142,7 +142,7 @@ def test_too_old_as_an_answer_to_the_watch_itself() -> None:
 
 
 def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
-    """A server that can't go on with a watch is asked for everything anew, not for the same again and again."""
+    """A server that can't go on with a watch is asked for everything again, not for the same again and again."""
 
     def answer(request: web.Request, number: int) -> Any:
         if "watch" not in request.query:

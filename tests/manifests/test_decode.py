@@ -50,7 +50,7 @@ def test_every_kind_of_the_contract_is_read() -> None:
 
 
 def test_other_kinds_are_counted() -> None:
-    """Kinds that nothing needs, and known names of other groups, are passed over and counted."""
+    """Kinds that nothing needs, and known names of other groups, are ignored and counted."""
     foreign = {"apiVersion": "container.example.com/v1", "kind": "NodePool", "metadata": {"name": "gke"}}
     found = decode_objects(listed(POD, {"apiVersion": "batch/v1", "kind": "Job"}, foreign, foreign))
     assert len(found.objects) == 1
@@ -240,7 +240,7 @@ def test_bad_input_is_one_sentence(case: str, tmp_path: Path) -> None:
     ids=["cut", "overwritten", "not gzip"],
 )
 def test_bad_gzip_is_one_sentence(data: bytes, sentence: str, tmp_path: Path) -> None:
-    """Truncated and damaged packed files are told apart from bad content."""
+    """Truncated and damaged packed files are distinguished from bad content."""
     file = tmp_path / "input.gz"
     file.write_bytes(data)
     with pytest.raises(InputError, match=sentence):
@@ -259,7 +259,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 @needs_shared
 def test_a_captured_cluster_of_a_hundred_nodes() -> None:
-    """The generated clusters decode as they are, nothing passed over."""
+    """The generated clusters decode as they are, nothing ignored."""
     path = SHARED / "bench" / "mixed-100" / "cluster.json.gz"
     cluster = load_cluster([path])
     items = json.loads(gzip.decompress(path.read_bytes()))["items"]

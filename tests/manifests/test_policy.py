@@ -134,7 +134,7 @@ def test_an_unreadable_annotation_closes_the_pool() -> None:
 
 
 def test_an_unknown_key_of_the_annotation_is_a_warning() -> None:
-    """It is passed over and told."""
+    """It is ignored and told."""
     effective = policy(None, "consolidateAftr: 2h")
     assert effective.problems == ()
     assert "consolidateAftr" in effective.warnings[0]

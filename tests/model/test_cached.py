@@ -1,4 +1,4 @@
-"""What is worked out once."""
+"""What is computed once."""
 
 from dovetail.model.cached import cached
 

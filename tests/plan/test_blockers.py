@@ -75,7 +75,7 @@ def test_a_node_with_two_blockers_is_nobodys_saving_alone() -> None:
 
 
 def test_they_are_ranked_by_savings_then_name() -> None:
-    """The dearest comes first."""
+    """The most expensive comes first."""
     town = _town()
     town.kinds["x"] = kind("x", "1.00", cpu=4)
     town.node("dear", "x")

@@ -1,6 +1,6 @@
 """A simulation's answer doesn't depend on what was simulated before on the same snapshot, not even under chance.
 
-A round leaves out simulations whose outcome is certain, and a snapshot remembers much of what earlier ones worked out.
+A round leaves out simulations whose outcome is certain, and a snapshot remembers much of what earlier ones computed.
 So each question must have one answer: a function of the snapshot, of the number that chance goes by, and of the nodes
 that would go.
 """

@@ -52,7 +52,7 @@ def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
 
 
 def test_what_did_not_change_is_not_read_again() -> None:
-    """Nodes, and the pods of nodes on which nothing changed, are the very same objects."""
+    """Nodes, and the pods of nodes on which nothing changed, are the same objects."""
     first, second = node("n1"), node("n2")
     running, other = pod("a", on="n1"), pod("b", on="n2")
     before = snapshot(pool_ := pool(), first, second, running, other)

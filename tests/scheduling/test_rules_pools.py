@@ -156,7 +156,7 @@ def test_offerings_that_are_not_available_don_t_count() -> None:
 
 
 def test_launch_prices() -> None:
-    """Worst: the dearest zone of the capacity type that would launch; cheapest: whatever costs least."""
+    """Worst: the most expensive zone of the capacity type that would launch; cheapest: whatever costs least."""
     offers = (_offer("spot", "a", "0.1"), _offer("spot", "b", "0.3"), _offer("on-demand", "a", "0.2"))
     (new,) = place(snapshot(pool(), pod("x"), kinds=(kind("c.4", 4, offerings=offers),))).new
     (mixed,) = new.instance_types

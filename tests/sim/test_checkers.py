@@ -123,7 +123,7 @@ def test_lost_pod_is_seen_at_the_end() -> None:
     watch, _ = watched(world)
     watch.ended()
     assert rules(watch) == []
-    world.workloads._set_of.clear()  # its ReplicaSet forgets the pod: nobody makes it anew
+    world.workloads._set_of.clear()  # its ReplicaSet forgets the pod: nobody recreates it
     world.kubelets.stop(min(world.store.pods))
     settle(world)
     watch.ended()
@@ -316,7 +316,7 @@ def test_consolidate_after_is_held_though_karpenter_missed_the_event() -> None:
 
 
 def test_engine_that_was_down_can_not_know_what_karpenter_missed() -> None:
-    """What happened before it started, and what nobody wrote down, is not held against it."""
+    """What happened before it started, and what nobody wrote down, does not count as a violation."""
     world = small_world(consolidateAfter="5m")
     world.workloads.add(work(replicas=4))
     settle(world, 600)
@@ -365,7 +365,7 @@ def test_candidate_deleted_before_all_replacements_are_initialized_is_seen(ready
 
 
 def test_candidate_deleted_after_all_replacements_is_fine() -> None:
-    """Both are initialized; a roll-back that deletes one of them is another matter."""
+    """Both are initialized; a rollback that deletes one of them is another matter."""
     world = small_world(3)
     watch, rogue = watched(world)
     record = rogue.record("one", ("n0",), Method.DRIFTED, ("new-0", "new-1"))

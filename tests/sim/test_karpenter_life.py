@@ -153,7 +153,7 @@ def test_claim_for_what_is_out_of_stock_is_given_up_and_the_offering_closed() ->
 
 
 def test_deleting_a_claim_drains_through_the_budget_and_moves_every_pod() -> None:
-    """Pods are made anew elsewhere; the node goes when the last one is gone."""
+    """Pods are recreated elsewhere; the node goes when the last one is gone."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=4))
     settle(world)
@@ -180,7 +180,7 @@ def test_termination_grace_period_ends_the_patience_of_a_drain() -> None:
 
 
 def test_dead_machine_turns_not_ready_and_is_collected() -> None:
-    """First the node is not ready, then Karpenter finds the machine gone; its pods are made anew."""
+    """First the node is not ready, then Karpenter finds the machine gone; its pods are recreated."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=4))
     settle(world)

@@ -130,7 +130,7 @@ def test_arrivals_are_those_of_the_start() -> None:
 
 @needs_shared
 def test_first_nodes_are_karpenters() -> None:
-    """With all pods in one batch the provisioner opens the very nodes that Karpenter opened first."""
+    """With all pods in one batch the provisioner opens the nodes that Karpenter opened first."""
     recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
     opened = [entry["type"] for entry in recording.claims if entry["seen"] < 12]
     start = replace(recording, pods=tuple(entry for entry in recording.pods if entry["t"] < 60))

@@ -75,7 +75,7 @@ def test_shapes_of_one_kind_share_a_queue_where_no_pod_has_a_say(by_shape: bool,
 
 
 def test_what_was_added_later() -> None:
-    """What was added after a number is told apart from what was there; a pod that failed again counts as new."""
+    """What was added after a number is distinguished from what was there; a pod that failed again counts as new."""
     small, _ = _shapes()
     stuck = Stuck()
     for key in "abc":

@@ -80,7 +80,7 @@ def test_the_choice_lies_nearest_to_the_corner() -> None:
 
 
 def test_a_dearer_policy_that_is_calmer_only_by_chance_is_not_recommended() -> None:
-    """Ten percent dearer and calmer by less than the scatter over the seeds: the cheaper is taken."""
+    """Ten percent more expensive and calmer by less than the scatter over the seeds: the cheaper is taken."""
 
     def standing(name: str, costs: list[float], moves: list[int]) -> PolicyStanding:
         scores = tuple(score(cost, moved) for cost, moved in zip(costs, moves, strict=True))

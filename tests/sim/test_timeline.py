@@ -74,7 +74,7 @@ def test_pods_are_on_one_machine_that_is_there(comparisons: dict[str, Comparison
 
 
 def test_every_fate_is_told(comparisons: dict[str, Comparison]) -> None:
-    """Nodes drained for cost, drift or being empty, interrupted ones, dead ones and expired ones are told apart."""
+    """Nodes drained for cost, drift or being empty, interrupted ones, dead ones and expired ones are distinguished."""
     fates = {
         entry.fate
         for comparison in comparisons.values()

@@ -259,7 +259,7 @@ class Town:
 
     @property
     def in_flight(self) -> InFlight:
-        """What is under way."""
+        """What is in progress."""
         return InFlight(leaving=tuple(self.leaving[name] for name in sorted(self.leaving)), nominated=self.nominated)
 
     def snapshot(self) -> Snapshot:

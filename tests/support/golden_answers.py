@@ -178,7 +178,7 @@ class Pricing:
         return 0.0
 
     def worst(self, name: str, wanted: Requirements) -> float:
-        """The dearest offering of the capacity type that would launch."""
+        """The most expensive offering of the capacity type that would launch."""
         offered = [item for item in self.kinds[name].offered(wanted) if is_launchable(item)]
         for capacity_type in (RESERVED, SPOT, ON_DEMAND):
             prices = [item.price_float for item in offered if item.capacity_type == capacity_type]

@@ -176,7 +176,7 @@ class World:
     # ------------------------------------------------------------ objects
 
     def put(self, item: AnyObject) -> AnyObject:
-        """Store an object anew, as the API server would."""
+        """Store an object again, as the API server would."""
         self.serial += 1
         meta = msgspec.structs.replace(
             item.metadata,
@@ -360,7 +360,7 @@ class Driver:
         return self
 
     def send(self, event: Event) -> None:
-        """Hand one event over and carry out what comes of it; answers and changes follow."""
+        """Hand one event over and execute what comes of it; answers and changes follow."""
         self.inbox.append(event)
         while self.inbox:
             given = self.inbox.pop(0)

@@ -1,4 +1,4 @@
-"""The controller as a process of its own, started with the very arguments that the chart gives to its container."""
+"""The controller as a process of its own, started with the arguments that the chart gives to its container."""
 
 import contextlib
 import json

@@ -80,7 +80,7 @@ def work(name: str = "web", replicas: int = 2, cpu: str = "500m", kind: str = "R
 
 
 class Rogue:
-    """A controller without judgement: it carries out what it is told, seen by the checkers as any other."""
+    """A controller without judgement: it executes what it is told, seen by the checkers as any other."""
 
     def __init__(self, world: World, watch: Watch) -> None:
         self.world = world

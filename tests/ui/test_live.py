@@ -172,7 +172,7 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path, content: bytes | N
 
 
 def test_a_cluster_without_records_has_no_command() -> None:
-    """Nothing is under way where nothing is written."""
+    """Nothing is in progress where nothing is written."""
     question = simulated().question()
     assert question is not None
     assert commands_of(question.cluster) == ()

@@ -119,7 +119,7 @@ def test_a_simulation_can_be_paused_and_sped_up(document: dict[str, Any]) -> Non
 
 
 def test_commands_are_shown_with_their_steps(document: dict[str, Any]) -> None:
-    """What is done is marked, and so is what is under way."""
+    """What is done is marked, and so is what is in progress."""
     text = plain(render(document, "", Screen(tab="commands"), 120, 40))
     assert document["commands"][0]["action"] in text
     assert "+taint" in text

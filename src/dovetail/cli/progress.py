@@ -16,7 +16,7 @@ _LINE_EVERY = 15.0
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress | None]:
-    """Show progress from the first second on; the time left is worked out from what is done."""
+    """Show progress from the first second on; the time left is computed from what is done."""
     if not sys.stderr.isatty():
         yield _Lines(what).update
         return

@@ -35,7 +35,7 @@ from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
-"""How often all verdicts are worked out, at most: on a busy cluster every round would, for thousands of sentences."""
+"""How often all verdicts are computed, at most: on a busy cluster every round would, for thousands of sentences."""
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
 _CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)

@@ -30,7 +30,7 @@ _DOLLAR: Final = 10**18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionMark:
-    """One command that was carried out: when (seconds), what, on which nodes with how many pods, what it saves."""
+    """One command that was executed: when (seconds), what, on which nodes with how many pods, what it saves."""
 
     at: float
     action: str

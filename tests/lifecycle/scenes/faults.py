@@ -47,7 +47,7 @@ from tests.support.lifecycle_world import Crash
 
 @scenario
 def replacements_that_never_come() -> list[str]:
-    """A roll-back at the time-out; the pool backs off, twice as long each time."""
+    """A rollback at the time-out; the pool backs off, twice as long each time."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace", b="delete")
     world.launches = False
@@ -104,7 +104,7 @@ def replacement_that_is_being_deleted() -> list[str]:
 
 @scenario
 def replacement_that_cannot_be_launched() -> list[str]:
-    """By the condition Launched: at once for most reasons, after the launch time-out where it is under way."""
+    """By the condition Launched: at once for most reasons, after the launch time-out where it is in progress."""
     lines = []
     for status, reason, provider in (
         ("False", "InsufficientCapacity", ""),

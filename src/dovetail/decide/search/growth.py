@@ -20,7 +20,7 @@ _SKIPS_MAX: Final = 12
 _EXCHANGES_MAX: Final = 24
 """How many exchanges are tried before a set counts as the best of its kind."""
 _MISSES_MAX: Final = 200
-"""How many nodes of an order that budgets don't allow are passed over."""
+"""How many nodes of an order that budgets don't allow are ignored."""
 _LEAVERS_MAX: Final = 24
 _JOINERS_MAX: Final = 48
 """How many nodes of a set, and how many others, take part in exchanges."""

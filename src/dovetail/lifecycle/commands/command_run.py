@@ -31,7 +31,7 @@ from dovetail.model.timing.duration import format_duration
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at."""
 _NOT_LAUNCHED_YET: Final = (None, "", "AwaitingReconciliation", "Launching")
-"""Reasons of a condition Launched that is not True while the launch is under way."""
+"""Reasons of a condition Launched that is not True while the launch is in progress."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 

@@ -46,7 +46,7 @@ _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
 
 
 def keeps(run: Run, name: str, view: View) -> bool:
-    """Return whether a roll-back must keep a replacement.
+    """Return whether a rollback must keep a replacement.
 
     It must if it is ready and pods that have already left a node need it.
     """

@@ -300,7 +300,7 @@ class CycleChecker(Checker):
                 self._seen.clear()
         elif isinstance(instruction, DeleteNodeClaim) and ident != self._last:
             record = record_on(self.store.claims.get(instruction.name))
-            if record is None or record.id != ident or instruction.name not in record.replacements:  # no roll-back
+            if record is None or record.id != ident or instruction.name not in record.replacements:  # no rollback
                 self._last = ident
                 self._commands += 1
 

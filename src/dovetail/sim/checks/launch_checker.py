@@ -40,7 +40,7 @@ class _Need:
 
 
 class LaunchChecker(Checker):
-    """No command launches more than the pods of its own nodes need, given all that is under way (spec section 5)."""
+    """No command launches more than the pods of its own nodes need, given all that is in progress (spec section 5)."""
 
     rule = "too-many-replacements"
 

@@ -110,14 +110,14 @@ class Watch:
         host.on_instruction.append(self.instruction)
 
     def instruction(self, host: Host, asked: Instruction) -> None:
-        """Pass an instruction to every checker before it is carried out."""
+        """Pass an instruction to every checker before it is executed."""
         if isinstance(asked, TaintNode) and host.engine.settings.rules.plays_karpenter:
             self._karpenters.add(asked.command_id)
         for hear in self._hear_orders:
             hear(host, asked)
 
     def evicted(self, key: str, pod: Pod) -> None:
-        """Pass an eviction to every checker before it is carried out."""
+        """Pass an eviction to every checker before it is executed."""
         for checker in self.checkers:
             checker.evicted(key, pod)
 

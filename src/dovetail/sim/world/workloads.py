@@ -140,7 +140,7 @@ class Workloads:
             self._ask(entry)
 
     def adopt(self, pod: Pod) -> None:
-        """Take over a pod that was there before: its owner, or one made for it, makes it anew when it goes."""
+        """Take over a pod that was there before: its owner, or one made for it, recreates it when it goes."""
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         owner = next((entry for entry in pod.metadata.owner_references if entry.kind), None)
         if owner is not None and owner.kind in ("DaemonSet", "Node"):

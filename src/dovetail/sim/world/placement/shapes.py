@@ -115,7 +115,7 @@ def shape_of(
 
 
 class Shapes:
-    """Which shape each pod has (`by_pod`, as far as asked); pods from outside are told apart by what they say."""
+    """Which shape each pod has (`by_pod`, as far as asked); pods from outside are distinguished by what they say."""
 
     def __init__(self) -> None:
         self.by_pod: dict[str, PodShape] = {}
