@@ -328,6 +328,18 @@ def test_suspicion_before_the_end_holds_for_a_minute() -> None:
     assert regrowth.next_at() is None
 
 
+def test_what_came_before_a_second_action_still_counts_against_the_first() -> None:
+    """To the second it is an old NodeClaim, to the first a new one."""
+    store = store_of(claim("n1", "n1"), claim("n2", "n2"), pod("a", "n1", "rs"), pod("o", "n2", "other"))
+    regrowth = Regrowth()
+    regrowth.begin(run("n1"), store)
+    store.vanish("Pod", "d", "a")
+    for item in (claim("new", "n3"), pod("b", "n3", "rs"), pod("p", "n3", "other")):
+        store.observe(item)
+    regrowth.begin(run("two/n2", ident="c2"), store)
+    assert regrowth.held(store, 5 * SECOND) == {"web": 65 * SECOND}
+
+
 def test_regrowth_looks_at_the_earliest_first() -> None:
     """Of several commands; what is forgotten is not looked at."""
     store = store_of(claim("n1", "n1"), pod("a", "n1", "rs"))

@@ -97,6 +97,7 @@ class Controller:
     _rounds_seen: tuple[int, int] = (0, 0)
     _round_ended: float = 0.0
     _held: dict[str, None] = field(default_factory=dict)
+    _left: list[Event] = field(default_factory=list)
     _dispatcher: Dispatcher = field(init=False)
 
     def __post_init__(self) -> None:
@@ -319,8 +320,9 @@ class Controller:
             now = self.clock()
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
+            self._left = batch[len(steps) :]
             self._after(began)
-            if any(isinstance(event, Synced) for event in batch):
+            if any(isinstance(event, Synced) for event, _ in steps):
                 self._say_what_is_managed()
                 gc.freeze()  # the current objects live long: exclude them from full collections
             for event, instructions in steps:
@@ -331,7 +333,7 @@ class Controller:
 
     async def _next_batch(self) -> list[Event]:
         """Return all queued events; a clock tick if none comes until the engine's next wake-up or poll."""
-        if self._queue.empty():
+        if self._queue.empty() and not self._left:
             wait = min(self.engine.settings.poll_interval / _SECOND, _TURN_SECONDS)
             if self._wakes:
                 wait = max(0.0, min(wait, (self._wakes[0] - self.clock()).total_seconds()))
@@ -357,13 +359,20 @@ class Controller:
         return due
 
     def _waiting(self) -> list[Event]:
-        found: list[Event] = []
+        found, self._left = self._left, []
         while len(found) < _BATCH_MAX and not self._queue.empty():
             found.append(self._queue.get_nowait())
         return found
 
     def _digest(self, batch: list[Event], now: datetime) -> list[tuple[Event, list[Instruction]]]:
-        return [(event, self.engine.handle(event, now)) for event in batch]
+        """Deliver events up to the first at which the engine decides: dozens of rounds at once would take minutes."""
+        steps: list[tuple[Event, list[Instruction]]] = []
+        rounds = self.engine.rounds
+        for event in batch:
+            steps.append((event, self.engine.handle(event, now)))
+            if self.engine.rounds != rounds:
+                break
+        return steps
 
     def _after(self, began: float) -> None:
         now = time.monotonic()
