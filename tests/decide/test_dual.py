@@ -17,7 +17,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.methods.moves import Move, cost_move
 from dovetail.decide.optimal import Optimal, optimal_of, value_at_most
 from dovetail.decide.question import Question
-from dovetail.decide.search import by_value
+from dovetail.decide.search import by_value, dual
 from dovetail.decide.search.dual import ValueBound
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
@@ -167,3 +167,15 @@ def test_nodes_that_may_not_go_count_for_nothing() -> None:
     town.pool(disruption={"consolidateAfter": "Never"})
     assert town.round().value_at_most is None
     assert town.round().to_dict()["optimal"] is None
+
+
+@pytest.mark.parametrize("amounts", [(3,), (3, 5), (2, 7), (4, 6, 9), (1,), (10,)])
+@pytest.mark.parametrize("most", [0, 1, 2, 7, 8, 15, 23])
+def test_sums_that_pods_can_come_to(amounts: tuple[int, ...], most: int) -> None:
+    """For every number the greatest sum of amounts that is not above it, each as often as one likes."""
+    reached = {0}
+    for total in range(most + 1):
+        if any(total - amount in reached for amount in amounts):
+            reached.add(total)
+    expected = [max(total for total in reached if total <= number) for number in range(most + 1)]
+    assert dual._sums_up_to(amounts, most).tolist() == expected

@@ -240,3 +240,27 @@ def test_improving_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     empty = _Search([1.0])
     empty.improve([0])
     assert empty.judged == []
+
+
+def test_an_order_grows_beyond_the_parts_that_were_tried() -> None:
+    """The best part of the prefix goes on growing along the order, one by one past what fails."""
+    search = _Search([1.0] * 10, lambda chosen: float(len(chosen)) if 6 not in chosen else None)
+    search._follow(list(range(10)))
+    assert search.best == (0, 1, 2, 3, 4, 5, 7, 8, 9)
+
+
+def test_exchanges_follow_the_orders() -> None:
+    """After all orders the best set is improved."""
+    search = _Search([5.0, 4.0, 3.0], lambda chosen: {(0,): 5.0, (1,): 6.0}.get(chosen), times=3.0)
+    assert search.run([[0, 1]]) == (1,)
+    assert (2,) not in search.judged
+
+
+def test_smaller_parts_after_a_part_that_is_far_from_the_bound() -> None:
+    """At 97 % of the bound the parts end; below it the next is tried."""
+    for value, tried in ((9.7, [10]), (9.6, [10, 9])):
+        search = _Search([1.0] * 10, lambda chosen, value=value: value if len(chosen) == 10 else None, times=1.0)
+        search._bound.prefixes_at_most = lambda order: [9.9] * 9 + [10.0]  # type: ignore[method-assign]
+        search._follow(list(range(10)))
+        assert [len(chosen) for chosen in search.judged][: len(tried) + 1][: len(tried)] == tried
+        assert (len(search.judged) == 1) is (value == 9.7)

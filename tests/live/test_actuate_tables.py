@@ -17,6 +17,7 @@ from dovetail.lifecycle.messages import (
     Instruction,
     InstructionFailed,
     InstructionSucceeded,
+    PublishEvent,
 )
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.kubernetes.client import ApiClient, ApiError
@@ -151,3 +152,23 @@ def test_who_no_longer_leads_writes_nothing() -> None:
     answer, actuator = carried_out(HOLD, server, may_act=lambda: False)
     assert (failure_of(answer), actuator.writes) == (Failure.UNREACHABLE, 0)
     assert [method for method, *_ in server.asked] == ["GET"]
+
+
+def test_an_event_is_read_only_where_it_is_there() -> None:
+    """It is made with one request; where the name is taken it is read and counted, without a pause before that."""
+    asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message="m")
+    server = Server({})
+    carried_out(asked, server)
+    assert [method for method, *_ in server.asked] == ["POST"]
+    server = Server(error(409), NODE, {})
+    answer, _ = carried_out(asked, server)
+    assert isinstance(answer, InstructionSucceeded)
+    assert [method for method, *_ in server.asked] == ["POST", "GET", "PATCH"]
+    assert server.waits == []
+    server = Server(error(409), NODE, error(409), NODE, {})
+    carried_out(asked, server)
+    assert [method for method, *_ in server.asked] == ["POST", "GET", "PATCH", "GET", "PATCH"]
+    assert server.waits == [2]
+    server = Server(NODE, {})
+    carried_out(HOLD, server)
+    assert [method for method, *_ in server.asked] == ["GET", "PATCH"]

@@ -75,7 +75,7 @@ def best_of(context: RoundContext) -> Found:
 
 def _held(context: RoundContext, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
     left = context.left(Method.MULTI_NODE)
-    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if left.get(facts.pool_name, 0) <= 0])
+    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if left[facts.pool_name] <= 0])
 
 
 def _search(context: RoundContext) -> Found:
