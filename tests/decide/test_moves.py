@@ -169,14 +169,14 @@ def _unplaced(name: str, *, claims: bool = False) -> Unplaced:
 )
 def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced], told: Any) -> None:
     """Who has none at all comes first, resource claims before all."""
-    result = SimulationResult(candidates=(), unplaced=tuple(homeless), uninitialized=tuple(waiting))
+    result = SimulationResult(candidates=(), unplaced=tuple(homeless), list_uninitialized=lambda: tuple(waiting))
     refusal = refuse_unplaced(result, DOVETAIL)
     assert (None if refusal is None else (refusal.gate.value, refusal.figures)) == told
     if told and told[0] == "simulation":
         assert refusal is not None
         more = " (and 1 more)" if len(homeless) == 2 else ""
         assert refusal.why == f"Pod d/a{more} finds no place: so."
-    context = _Context(simulation={"unplaced": tuple(homeless), "uninitialized": tuple(waiting)})
+    context = _Context(simulation={"unplaced": tuple(homeless), "list_uninitialized": lambda: tuple(waiting)})
     for outcome in (_cost(context), plain_move(context, (_node(),))):  # type: ignore[arg-type]
         assert isinstance(outcome, Refusal) is (told is not None)
 
