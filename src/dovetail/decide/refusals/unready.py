@@ -83,7 +83,7 @@ class Unready:
         if len(ready) > _READY_MAX:
             return None
         row, need = self._snapshot.frame.row, entry.cls.info.need
-        counts = [min((row(node)[column] // amount for column, amount in need), default=0) for node in ready]
+        counts = [min(row(node)[column] // amount for column, amount in need) for node in ready]
         return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
 
     # ------------------------------------------------------------ pods that may land there without harm

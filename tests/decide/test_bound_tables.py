@@ -1,0 +1,403 @@
+"""Bounds on new nodes and certain refusals, on small snapshots made by hand: exact figures at the borders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.decide.refusals import unready as unready_module
+from dovetail.decide.refusals.bounds import Bounds
+from dovetail.decide.refusals.unready import Unready
+from dovetail.scheduling.pods.movers import Demand
+
+Need = dict[int, int]
+
+A: Any = SimpleNamespace(id=1, need=((0, 4), (1, 1)), claims=())
+B: Any = SimpleNamespace(id=2, need=((0, 2), (1, 2)), claims=())
+C: Any = SimpleNamespace(id=3, need=((1, 5),), claims=())
+
+
+class _Echo:
+    """Stands for the prices of launches, and answers with the need it was asked about."""
+
+    def least_for(self, need: Need) -> tuple[int, Any]:
+        return 7, dict(need)
+
+    def count_for(self, need: Need) -> int:
+        return need.get(0, 0) // 4
+
+    def share_for(self, need: Need) -> Any:
+        return {"share": dict(need)}
+
+
+SPECS = (A, B, C)
+
+
+def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
+    """Pods of a node by spec: those that have started, and those that are only bound to it."""
+    first = tuple((info, started[info.id]) for info in SPECS if info.id in started)
+    counts = {info.id: started.get(info.id, 0) + bound.get(info.id, 0) for info in SPECS}
+    specs = tuple((info, counts[info.id]) for info in SPECS if counts[info.id]) if bound else first
+    return SimpleNamespace(specs=specs, started=first, demand=Demand.of(specs), started_demand=Demand.of(first))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Free room of each node, and its pods by spec."""
+
+    rooms: Sequence[tuple[int, int]]
+    started: dict[int, dict[Any, int]]
+    bound: dict[int, dict[Any, int]] = field(default_factory=dict)
+    closed: tuple[int, ...] = ()
+    shut: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
+    counted: bool = False
+
+    def bounds(self) -> Bounds:
+        room = np.array(self.rooms, dtype=np.int64)
+        is_open = np.array([at not in (*self.shut, *self.leaving) for at in range(len(self.rooms))])
+        movers = [_movers(self.started.get(at, {}), self.bound.get(at, {})) for at in range(len(self.rooms))]
+        snapshot: Any = SimpleNamespace(
+            frame=SimpleNamespace(open=is_open, room=room, row=lambda at: room[at].tolist()),
+            movers=lambda at: movers[at],
+            leaving=[(at, ()) for at in self.leaving],
+            settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
+            states=[SimpleNamespace(name=f"n{at}") for at in range(len(self.rooms))],
+        )
+        launches: Any = _Echo()
+        return Bounds(snapshot, self.closed, launches)
+
+
+@pytest.mark.parametrize(
+    ("scene", "node"),
+    [
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}), None, id="several"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(1,)), "n0", id="one is closed to moved pods"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0,)), "n1", id="the first is closed"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0, 1)), "", id="all are closed"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, shut=(1,)), "n0", id="one takes no pods"),
+        pytest.param(Scene(rooms=[(9, 9), (9, -1)], started={}), "n0", id="one is overcommitted"),
+        pytest.param(Scene(rooms=[(4, 1), (3, 9), (9, 0)], started={}), "n0", id="room for exactly one pod"),
+        pytest.param(Scene(rooms=[(3, 9), (9, 0)], started={}), "", id="none has both amounts"),
+    ],
+)
+def test_the_only_node_with_room(scene: Scene, node: str | None) -> None:
+    """The name of the only node that takes a pod; empty: none does; None: several do."""
+    assert scene.bounds().room_for(A) == node
+
+
+TIGHT = [(0, 0), (4, 4), (0, 0)]
+
+ONE_NODE = [
+    pytest.param(Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}), [], id="all fit exactly"),
+    pytest.param(Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}), [({0: 2}, False)], id="one is short by two"),
+    pytest.param(Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}), [({0: 3}, False)], id="its own room is no room"),
+    pytest.param(
+        Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit on their own node only"
+    ),
+    pytest.param(Scene(rooms=[(1, 1), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit nowhere"),
+    pytest.param(
+        Scene(rooms=[(1, 1), (9, 9), (9, 9)], started={0: {1: 1}}, closed=(1, 2)), [({0: 4, 1: 1}, True)], id="closed"
+    ),
+    pytest.param(
+        Scene(rooms=[(0, 0), (2, 3)], started={0: {1: 1, 2: 2}}),
+        [({0: 4, 1: 1}, True), ({0: 6, 1: 2}, False)],
+        id="one fits nowhere, of the others one has room",
+    ),
+    pytest.param(
+        Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 3}}, closed=(1,)),
+        [({0: 4, 1: 1}, True)],
+        id="pods that have not started use closed nodes",
+    ),
+    pytest.param(
+        Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 4}}, closed=(1,)),
+        [({0: 4, 1: 1}, True), ({0: 6, 1: 3}, False)],
+        id="and are too many for them",
+    ),
+    pytest.param(Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,)), [], id="leaving pods don't count"),
+    pytest.param(
+        Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
+        [({0: 4}, False)],
+        id="leaving pods take the room",
+    ),
+    pytest.param(
+        Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 1}}, leaving=(2,), counted=True),
+        [({1: 5}, True)],
+        id="a leaving pod fits nowhere",
+    ),
+    pytest.param(
+        Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 2, 1: 1}}, leaving=(2,), counted=True),
+        [({1: 10}, True), ({1: 10, 0: 4}, False)],
+        id="two leaving pods fit nowhere, one takes the room",
+    ),
+    pytest.param(
+        Scene(rooms=[(4, 4), (0, 0), (0, 0)], started={0: {2: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
+        [({0: 6, 1: 3}, True)],
+        id="a leaving pod fits on the node asked about only",
+    ),
+]
+
+
+@pytest.mark.parametrize(("scene", "found"), ONE_NODE)
+def test_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
+    """What must be launched if node 0 goes: each bound larger than the last; the first by pods that fit nowhere."""
+    expected: list[Any] = [(7, need, alone) for need, alone in found]
+    assert list(scene.bounds().replacement_at_least(0)) == expected
+
+
+@pytest.mark.parametrize(("scene", "found"), ONE_NODE)
+def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
+    """As many machines as the largest would need, one at the least, at the cheapest share."""
+    expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}, alone) for need, alone in found]
+    assert list(scene.bounds().replacement_at_least(0, several=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("scene", "nodes", "need"),
+    [
+        (Scene(rooms=[(1, 1), (1, 1), (8, 2)], started={0: {1: 1}, 1: {1: 1}}), (0, 1), {}),
+        (Scene(rooms=[(1, 1), (1, 1), (7, 2)], started={0: {1: 1}, 1: {1: 1}}), (0, 1), {0: 1}),
+        (Scene(rooms=[(4, 4), (4, 4), (4, 4)], started={0: {1: 1}, 1: {1: 1}}), (0, 1), {0: 4}),
+        (Scene(rooms=[(0, 0), (0, 0), (4, 4), (9, 9)], started={0: {1: 1}, 1: {1: 1}}, closed=(3,)), (0, 1), {0: 4}),
+        (Scene(rooms=[(0, 0), (0, 0), (4, 4)], started={0: {3: 1}, 1: {1: 1}}), (0, 1), {1: 5}),
+        (Scene(rooms=[(0, 0), (0, 0), (4, 4)], started={0: {3: 1}, 1: {3: 1}}), (0, 1), {1: 10}),
+        (
+            Scene(rooms=[(0, 0), (0, 0), (6, 6)], started={}, bound={0: {2: 2}, 1: {2: 2}}, closed=(2,)),
+            (0, 1),
+            {0: 2, 1: 2},
+        ),
+        (
+            Scene(rooms=[(0, 0), (0, 0), (6, 6)], started={0: {2: 1}}, bound={1: {2: 2}}, closed=(2,)),
+            (0, 1),
+            {0: 2, 1: 2},
+        ),
+        (
+            Scene(rooms=[(0, 0), (0, 0), (6, 6)], started={0: {1: 1}, 1: {1: 1}}, leaving=(1,), counted=True),
+            (0,),
+            {0: 2},
+        ),
+    ],
+)
+def test_several_nodes(scene: Scene, nodes: tuple[int, ...], need: Need) -> None:
+    """What must be launched if these nodes go together; nothing: it is not known that anything must be."""
+    assert scene.bounds().replacements_at_least(nodes) == ((7, need) if need else (0, None))
+
+
+def test_answers_do_not_depend_on_what_was_asked_before() -> None:
+    """Sums of common prefixes are kept; every order of questions gives what a fresh start gives."""
+    scene = Scene(
+        rooms=[(1, 1), (2, 2), (3, 3), (5, 5)],
+        started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}, 3: {1: 1, 2: 1}},
+        bound={1: {1: 1}},
+    )
+    bounds = scene.bounds()
+    asked = [(0,), (0, 1), (0, 1, 2), (0, 1), (0,), (1, 0), (0, 2), (0, 2, 3), (2,), (0, 1, 2, 3), (0, 1, 3)]
+    for nodes in asked:
+        assert bounds.replacements_at_least(nodes) == scene.bounds().replacements_at_least(nodes), nodes
+
+
+def test_sums_of_a_prefix_are_kept() -> None:
+    """Each node's pods are added up once while every question begins as the longest one before it."""
+    scene = Scene(rooms=[(1, 1), (2, 2), (9, 9)], started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}})
+    bounds = scene.bounds()
+    snapshot: Any = bounds._snapshot
+    movers, read = snapshot.movers, []
+
+    def movers_of(at: int) -> Any:
+        read.append(at)
+        return movers(at)
+
+    snapshot.movers = movers_of
+    for nodes in [(0,), (0, 1), (0, 1, 2), (0,), (0, 1), (0, 1, 2)]:
+        bounds.replacements_at_least(nodes)
+    assert read == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("leaving", "counted", "found"), [((), True, False), ((1,), False, False), ((1,), True, True)])
+def test_whether_leaving_pods_count(leaving: tuple[int, ...], counted: bool, found: bool) -> None:
+    """Only where some node is leaving, and the rules say so."""
+    assert Scene(rooms=[(1, 1), (1, 1)], started={}, leaving=leaving, counted=counted).bounds().counts_leaving == found
+
+
+def test_sums_beyond_64_bits() -> None:
+    """Amounts whose sum needs more than 64 bits are added exactly."""
+    huge = 2**62
+    info: Any = SimpleNamespace(id=9, need=((0, 1),), claims=())
+    scene = Scene(rooms=[(0, 0), (huge, 0), (huge, 0), (huge, 0)], started={0: {1: 1}})
+    bounds = scene.bounds()
+    assert bounds.room_for(info) is None
+    room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
+    assert room == [3 * huge, 0]
+    assert fits == [False, True, True, True]
+
+
+# ------------------------------------------------------------ nodes that are not ready
+
+
+def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any:
+    """A pod in the queue; `place`: when its turn comes."""
+    return SimpleNamespace(
+        pod=f"pod-{place}", cls=SimpleNamespace(info=info), exempt=exempt, key=place, mark=(info.id + 10 * kind, exempt)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A cluster in which the nodes from `ready` on are still starting; `pods` are those of node 0."""
+
+    rooms: Sequence[tuple[int, int]]
+    ready: int
+    pods: Sequence[Any]
+    waiting: Sequence[Any] = ()
+    leaving: Sequence[Any] = ()
+    counted: bool = False
+    closed: tuple[int, ...] = ()
+    simple: bool = True
+
+    def found(self, *nodes: int) -> Any:
+        room = np.array(self.rooms, dtype=np.int64)
+        gone = len(self.rooms)
+
+        def first(cls: Any) -> Any:
+            fits = np.ones(len(room), dtype=np.bool_)
+            for column, amount in cls.info.need:
+                fits &= room[:, column] >= amount
+            return SimpleNamespace(simple=self.simple, mask=fits)
+
+        alike: dict[Any, list[Any]] = {}
+        for entry in self.pods:
+            alike.setdefault(entry.mark, []).append(entry)
+        movers = {0: SimpleNamespace(alike=list(alike.values())), gone: SimpleNamespace(waiting=list(self.leaving))}
+        snapshot: Any = SimpleNamespace(
+            initialized=self.ready,
+            states=[SimpleNamespace(name=f"n{at}") for at in range(len(room))],
+            movers=lambda at: movers.get(at, SimpleNamespace(alike=[])),
+            frame=SimpleNamespace(first=first, row=lambda at: room[at].tolist()),
+            leaving=[(gone, ())] if self.leaving else [],
+            queued=list(self.waiting),
+            settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
+        )
+        return Unready(snapshot, self.closed).destination(nodes or (0,))
+
+
+def _pods(info: Any, *places: int, **options: Any) -> list[Any]:
+    return [_entry(info, place=place, **options) for place in places]
+
+
+FULL, LATE = (0, 0), (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        pytest.param(Start(rooms=[FULL, LATE], ready=2, pods=_pods(A, 5)), None, id="all nodes are ready"),
+        pytest.param(Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5)), ("pod-5", "n1"), id="only a starting node"),
+        pytest.param(Start(rooms=[FULL, FULL], ready=1, pods=_pods(A, 5)), None, id="no room on it"),
+        pytest.param(Start(rooms=[FULL, (4, 1), LATE], ready=2, pods=_pods(A, 5)), None, id="room on a ready one"),
+        pytest.param(
+            Start(rooms=[FULL, (4, 1), LATE], ready=2, pods=_pods(A, 5, 6)), ("pod-6", "n2"), id="for one of two"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, (9, 2), (7, 9), LATE], ready=3, pods=_pods(A, 4, 5, 6, 7)),
+            ("pod-7", "n3"),
+            id="2 + 1 of 4",
+        ),
+        pytest.param(Start(rooms=[FULL, (9, 2), (7, 9), LATE], ready=3, pods=_pods(A, 4, 5, 6)), None, id="2 + 1 of 3"),
+        pytest.param(
+            Start(rooms=[LATE, LATE], ready=1, pods=_pods(A, 5)), ("pod-5", "n1"), id="its own room is no room"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, (9, 9), LATE], ready=2, pods=_pods(A, 5), closed=(1,)), ("pod-5", "n2"), id="closed"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, (9, 9), LATE], ready=2, pods=_pods(A, 5, exempt=True), closed=(1,)), None, id="exempt"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), closed=(1,)), None, id="the starting one is closed"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), simple=False), None, id="rules that are not simple"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, (4, 1), (9, 9)], ready=2, pods=[*_pods(A, 5), *_pods(B, 6, 7, 8)]),
+            ("pod-6", "n2"),
+            id="the second kind",
+        ),
+    ],
+)
+def test_pods_that_can_only_land_on_a_starting_node(start: Start, found: Any) -> None:
+    """The first pod of a kind for which no node that is ready has room, and the first starting node with room."""
+    assert start.found() == found
+
+
+@pytest.mark.parametrize(
+    ("waiting", "found"),
+    [
+        pytest.param(_pods(B, 1), True, id="2 of 9 taken"),
+        pytest.param(_pods(B, 1, 2), True, id="4 of 9 taken"),
+        pytest.param(_pods(B, 1, 2, 3), False, id="6 of 9 taken: 3 are left"),
+        pytest.param(_pods(B, 1, 2, 6), True, id="one of them comes later"),
+        pytest.param(_pods(C, 1), True, id="5 of 9 taken, of the other resource"),
+        pytest.param(_pods(C, 1, 2), False, id="10 of 9 taken"),
+    ],
+)
+@pytest.mark.parametrize("ready", [1, 2])
+def test_waiting_pods_may_fill_a_starting_node(waiting: list[Any], found: bool, ready: int) -> None:
+    """A pod of four lands on the starting node unless pods that wait, and come first, may leave less than four."""
+    rooms = [FULL, LATE] if ready == 1 else [FULL, FULL, LATE]
+    start = Start(rooms=rooms, ready=ready, pods=_pods(A, 5), waiting=waiting)
+    assert (start.found() is not None) == found
+
+
+@pytest.mark.parametrize(
+    ("rooms", "taken", "found"),
+    [
+        ([FULL, (4, 9), (5, 9)], 1, True),
+        ([FULL, (4, 9), (5, 9)], 2, False),
+        ([FULL, (4, 9), (9, 9)], 3, True),
+        ([FULL, (4, 9), (9, 9)], 4, False),
+        ([FULL, (4, 1), (5, 1)], 1, False),
+        ([FULL, (4, 9), (4, 9)], 0, True),
+    ],
+)
+def test_all_starting_nodes_must_be_filled(rooms: list[tuple[int, int]], taken: int, found: bool) -> None:
+    """Each gap, to one less than the pod needs, counts for itself; each resource for itself."""
+    waiting = [_entry(SimpleNamespace(id=7, need=((0, 2), (1, 1))), place=at) for at in range(taken)]
+    assert (Start(rooms=rooms, ready=1, pods=_pods(A, 9), waiting=waiting).found() is not None) == found
+
+
+def test_a_resource_that_nobody_before_it_asks_for_stays_free() -> None:
+    """A starting node with room for exactly one pod, beside a pod that waits for another resource."""
+    start = Start(rooms=[FULL, (4, 9)], ready=1, pods=_pods(A, 5), waiting=_pods(C, 1))
+    assert start.found() == ("pod-5", "n1")
+
+
+@pytest.mark.parametrize(
+    ("counted", "place", "found"), [(False, 1, False), (False, 9, False), (True, 1, False), (True, 9, True)]
+)
+def test_pods_of_leaving_nodes_may_fill_a_starting_node(counted: bool, place: int, found: bool) -> None:
+    """They are placed first; under Karpenter's rules, in the order of all pods."""
+    leaving = _pods(A, place, place + 1)
+    start = Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), leaving=leaving, counted=counted)
+    assert (start.found() is not None) == found
+
+
+@pytest.mark.parametrize(("limit", "found"), [(1, None), (2, ("pod-7", "n3"))])
+def test_nothing_is_certain_with_many_ready_nodes(limit: int, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that more than so many ready nodes could take is left to the simulation."""
+    monkeypatch.setattr(unready_module, "_READY_MAX", limit)
+    start = Start(rooms=[FULL, (4, 1), (4, 1), LATE], ready=3, pods=_pods(A, 5, 6, 7))
+    assert start.found() == found
+
+
+def test_nodes_that_go_too_take_nothing() -> None:
+    """Neither a ready nor a starting node that is part of the question takes a pod."""
+    start = Start(rooms=[FULL, (4, 1), LATE, LATE], ready=2, pods=_pods(A, 5))
+    assert start.found(0) is None
+    assert start.found(0, 1) == ("pod-5", "n2")
+    assert start.found(0, 1, 2) == ("pod-5", "n3")
+    assert start.found(0, 1, 2, 3) is None
+    assert start.found(1) is None
