@@ -75,7 +75,7 @@ def test_a_process_that_slept_hears_of_it_before_it_decides(monkeypatch: pytest.
             await until(lambda: scene.controller.engine.acts)
             now = clocks.steady()
             monkeypatch.setattr(clocks, "steady", lambda: now + 600)
-            [first] = scene.controller._view_change()
+            [first] = scene.controller._with_view_change([])
             assert type(first).__name__ == "ViewGrewOld"
             monkeypatch.undo()
 

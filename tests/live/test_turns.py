@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from dovetail.lifecycle.messages import ClockAdvanced, Event, Instruction, ObjectVanished
+import pytest
+
+from dovetail.lifecycle.messages import ClockAdvanced, Event, Instruction, ObjectVanished, Synced, ViewGrewOld
 from dovetail.live.run import Controller
 from tests.live.fake_server import until
 from tests.live.test_supervision import calm, controlled
@@ -67,3 +69,39 @@ def test_nothing_is_lost_or_overtaken_between_turns() -> None:
             assert len({now for _, now in engine.handled}) >= len(names[::7])
 
     asyncio.run(context())
+
+
+@pytest.mark.parametrize(
+    ("unready", "in_view", "queued", "expected"),
+    [
+        pytest.param("", False, 0, ["a", "b", Synced()], id="fresh, everything seen"),
+        pytest.param("", False, 1, ["a", "b"], id="fresh, and more is queued"),
+        pytest.param("", True, 0, ["a", "b"], id="fresh as before"),
+        pytest.param("old", False, 0, ["a", "b"], id="old as before"),
+        pytest.param("old", True, 0, [ViewGrewOld(kinds=("Pod",)), "a", "b"], id="old now"),
+        pytest.param("old", True, 1, [ViewGrewOld(kinds=("Pod",)), "a", "b"], id="old now, and more is queued"),
+    ],
+)
+def test_the_view_is_fresh_once_all_that_was_seen_is_taken_in(
+    unready: str, in_view: bool, queued: int, expected: list[Any]
+) -> None:
+    """The engine hears of objects before it hears that it has seen them all, and first of all of a view that is old.
+
+    It used to hear that it was in sync first: a controller that took over then found no NodeClaim of a command under
+    way, took its nodes for leaving ones and deleted them before their replacement was there.
+    """
+    queue: asyncio.Queue[Event] = asyncio.Queue()
+    for event in _gone(*("later",) * queued):
+        queue.put_nowait(event)
+    silent = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
+    shell: Any = SimpleNamespace(
+        why_unready=lambda: unready,
+        blind_kinds=lambda: ("Pod",),
+        log=silent,
+        _in_view=in_view,
+        _informers=[],
+        _queue=queue,
+    )
+    batch = Controller._with_view_change(shell, _gone("a", "b"))
+    assert [event.name if isinstance(event, ObjectVanished) else event for event in batch] == expected
+    assert shell._in_view == (not unready and not queued if not in_view else not unready)

@@ -268,18 +268,22 @@ class Controller:
         else:
             self.log.warning(_NOTHING_MANAGED, pools_there=every)
 
-    def _view_change(self) -> list[Event]:
-        """Return the events about the view that must come first: the process may have slept since the last turn."""
+    def _with_view_change(self, batch: list[Event]) -> list[Event]:
+        """Add the event about the view, if it has changed: the process may have slept since the last turn.
+
+        An old view is said first. A fresh one is said after everything that was seen: an engine that began earlier
+        would take a NodeClaim that still waits in the queue for one that is gone.
+        """
         unready = self.why_unready()
-        if not unready and not self._in_view:
+        if not unready and not self._in_view and self._queue.empty():
             self._in_view = True
             self.log.info("in sync", objects=sum(len(informer.known) for informer in self._informers))
-            return [Synced()]
+            return [*batch, Synced()]
         if unready and self._in_view:
             self._in_view = False
             self.log.warning("blind: nothing is decided", why=unready)
-            return [ViewGrewOld(kinds=self.blind_kinds())]
-        return []
+            return [ViewGrewOld(kinds=self.blind_kinds()), *batch]
+        return batch
 
     # ------------------------------------------------------------ events in
 
@@ -315,8 +319,7 @@ class Controller:
     async def _pump(self) -> None:
         """Loop: deliver queued events, or a clock tick when idle."""
         while True:
-            batch = await self._next_batch()
-            batch = [*self._view_change(), *batch]
+            batch = self._with_view_change(await self._next_batch())
             now = self.clock()
             began = time.monotonic()
             steps = await asyncio.to_thread(self._digest, batch, now)
