@@ -62,10 +62,7 @@ _NOTHING_MANAGED: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Controller:
-    """One controller process. `run` returns after `stop` was called.
-
-    `seal` verifies records of commands; a controller that acts must have one.
-    """
+    """One controller process until `stop`; `seal` verifies records of commands: one that acts must have it."""
 
     client: ApiClient
     engine: Engine
@@ -269,10 +266,9 @@ class Controller:
             self.log.warning(_NOTHING_MANAGED, pools_there=every)
 
     def _with_view_change(self, batch: list[Event]) -> list[Event]:
-        """Add the event about the view, if it has changed: the process may have slept since the last turn.
+        """Add the event about the view, if it has changed: an old one first, a fresh one after all that was seen.
 
-        An old view is said first. A fresh one is said after everything that was seen: an engine that began earlier
-        would take a NodeClaim that still waits in the queue for one that is gone.
+        An engine that began earlier would take a NodeClaim that still waits in the queue for one that is gone.
         """
         unready = self.why_unready()
         if not unready and not self._in_view and self._queue.empty():
