@@ -36,6 +36,7 @@ def _context(*nodes: NodeFacts, **parts: Any) -> Any:
         settings=parts.get("settings", DOVETAIL),
         stabilizing=parts.get("stabilizing", False),
         cost_order=nodes,
+        policies={"default": SimpleNamespace(disruption_price=Fraction(1))},
         could_save=None,
         new_nodes_max=parts.get("most", 1),
         index_of=lambda facts: 0,
@@ -128,6 +129,14 @@ def test_when_nothing_is_looked_at() -> None:
     """While things settle, and as Karpenter, which knows no waste."""
     assert could_save(_context(_node("n"), stabilizing=True)) == {}
     assert could_save(_context(_node("n"), settings=KARPENTER_1_15)) == {}
+
+
+def test_clusters_without_a_price_are_not_put_in_order() -> None:
+    """In most clusters no pool prices disruption: the order of all nodes, which is dear, is not asked for."""
+    context = _context(_node("n"))
+    context.policies = {"default": SimpleNamespace(disruption_price=None)}
+    del context.cost_order
+    assert could_save(context) == {}
 
 
 def test_a_packed_cluster_saves_nothing(bound: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

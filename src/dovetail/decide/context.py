@@ -324,7 +324,9 @@ class RoundContext:
             offering_price=facts.offering_price,
             required=UNPAYABLE if self.haste.waits_for_jobs(facts) else Fraction(*self.haste.asked_savings(facts)),
             wasted=0 if wasted is None else wasted.by(self.now),
-            least=self.settings.waste_floor * facts.disruption_cost(self.now),
+            least=self.settings.waste_floor * facts.disruption_cost(self.now)
+            if self.settings.waste_floor
+            else Fraction(0),
             asked_waste=self.haste.asked_waste(facts),
         )
 

@@ -25,9 +25,12 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
             times.extend(_crossing(context, nodes, refusal))
         if refusal.due is not None:
             times.append(refusal.due)
-    for facts in context.nodes:
-        times.extend(node_times(facts, context))
-    return min((when for when in times if when > now), default=None)
+    soonest = min((when for when in times if when > now), default=None)
+    for facts in context.nodes:  # thousands, in every round: no list of all their times
+        for when in node_times(facts, context):
+            if when > now and (soonest is None or when < soonest):
+                soonest = when
+    return soonest
 
 
 def _scene_times(context: RoundContext) -> Iterator[datetime]:
@@ -56,7 +59,7 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
     rules = context.settings.rules
     times = facts.times if rules.retires_expired else facts.turns
-    return (*times, *facts.window_edges(context.now)) if rules.pod_windows else times
+    return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
 
 
 def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:

@@ -35,6 +35,8 @@ def could_save(context: RoundContext) -> Mapping[str, Money | None]:
 def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
     if not context.settings.rules.waste or context.stabilizing:
         return {}
+    if all(policy.disruption_price is None for policy in context.policies.values()):
+        return {}  # most clusters: nothing else of this round needs the order of all nodes
     priced = [facts for facts in context.cost_order if context.haste.asked_waste(facts) is not None]
     known = context.question.waste
     priced.sort(key=lambda facts: (facts.name not in known, -facts.savings_ratio, facts.name))
