@@ -31,6 +31,7 @@ from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
@@ -44,7 +45,7 @@ from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
-from dovetail.scheduling.simulate import carried_by_nodes, simulate
+from dovetail.scheduling.simulate import carried_by_nodes, planned_places, simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -214,7 +215,14 @@ class RoundContext:
     @cached
     def bounds(self) -> Bounds:
         """Return the bounds that refuse moves without a simulation."""
-        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
+        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame), self._planned)
+
+    @cached
+    def _planned(self) -> PlannedRoom:
+        """Return the free room without what commands under way have planned; Karpenter places all pods alike."""
+        known = bool(self.snapshot.leaving) and not self.settings.rules.others_pods_count and not self.settings.ties
+        settled = planned_places(self.snapshot, self.in_flight.under_way) if known else None
+        return PlannedRoom(self.snapshot, settled)
 
     @cached
     def standing(self) -> StandingView | None:
@@ -227,7 +235,7 @@ class RoundContext:
     @cached
     def unready(self) -> Unready:
         """Return what is certain to go to nodes that are still starting."""
-        return Unready(self.snapshot, self.closed)
+        return Unready(self.snapshot, self.closed, self._planned)
 
     @property
     def new_nodes_max(self) -> int:

@@ -3,8 +3,8 @@
 No command may rely on a node that is not initialized (gate 9). Suppose that there are more pods of a kind than the
 remaining initialized nodes have room for, and that starting nodes have room for one. The pod that finds no initialized
 node then goes to a starting one, or finds its room taken by earlier pods: either way a moved pod is on a node that is
-not ready. Only pods that were waiting before, and those of leaving nodes, may be there; so the refusal is certain if
-the earlier ones of these are too few to fill all starting nodes. Exact: a simulation would never disagree. Sits in
+not ready. Only pods that were waiting before, and those of leaving nodes without a planned place, may be there; so the
+refusal is certain if the earlier ones of these are too few to fill all starting nodes. Exact: a simulation would never disagree. Sits in
 decide, beside bounds.
 """
 
@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.entries import Entry
@@ -32,8 +33,9 @@ class _Takers:
 class Unready:
     """What is certain about the starting nodes of one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, closed: Sequence[int] = (), planned: PlannedRoom | None = None) -> None:
         self._snapshot = snapshot
+        self._planned = planned or PlannedRoom(snapshot)
         self._closed = list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
 
@@ -41,6 +43,8 @@ class Unready:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
         if self._snapshot.initialized == len(self._snapshot.states):
             return None
+        if not self._planned.nodes.isdisjoint(nodes):
+            return None  # pods that were planned for these nodes may go anywhere
         for node in nodes:
             for alike in self._snapshot.movers(node).alike:
                 found = self._lands_on(alike, nodes)
@@ -71,28 +75,24 @@ class Unready:
         variant = self._snapshot.frame.first(entry.cls)
         if not variant.simple:
             return None
-        first = self._snapshot.initialized
+        first, need = self._snapshot.initialized, entry.cls.info.need
         mask = variant.mask
         if not entry.exempt and self._closed:
             mask = mask.copy()
             mask[self._closed] = False
+        for column, amount in need if self._planned.nodes else ():
+            mask = mask & (self._planned.room[:, column] >= amount)
         late = mask[first:].nonzero()[0]
         if not len(late):
             return None
         ready = mask[:first].nonzero()[0].tolist()
         if len(ready) > _READY_MAX:
             return None
-        row, need = self._snapshot.frame.row, entry.cls.info.need
+        row = self._planned.row
         counts = [min(row(node)[column] // amount for column, amount in need) for node in ready]
         return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
 
     # ------------------------------------------------------------ pods that may land there without harm
-
-    @cached
-    def _leaving(self) -> list[Entry]:
-        """Return pods of leaving nodes."""
-        movers = (self._snapshot.movers(index) for index, _ in self._snapshot.leaving)
-        return [entry for each in movers for entry in each.waiting]
 
     @cached
     def _harmless(self) -> list[Entry]:
@@ -100,14 +100,14 @@ class Unready:
 
         These are the pods that were waiting before; in the profile karpenter-1.15, also those of leaving nodes.
         """
-        leaving = self._leaving if self._snapshot.settings.rules.others_pods_count else ()
+        leaving = self._planned.unplanned if self._snapshot.settings.rules.others_pods_count else ()
         return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
         """Return the total needs of the first of them, by resource, with all that are placed first in any case."""
         sums: list[dict[int, int]] = [{}]
-        for entry in () if self._snapshot.settings.rules.others_pods_count else self._leaving:
+        for entry in () if self._snapshot.settings.rules.others_pods_count else self._planned.unplanned:
             _add(sums[0], entry)
         for entry in self._harmless:
             sums.append(dict(sums[-1]))
@@ -119,10 +119,10 @@ class Unready:
 
         A node is full for the pod if one resource is short; for each resource, the smallest gaps are filled first.
         """
-        if not self._harmless and not self._leaving:
+        if not self._harmless and not self._planned.unplanned:
             return 0
         before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
-        taken, row = self._taken[before], self._snapshot.frame.row
+        taken, row = self._taken[before], self._planned.row
         filled = 0
         for column, amount in entry.cls.info.need:
             left = taken.get(column, 0)
