@@ -2,9 +2,10 @@
 
 Exact: a simulation would never disagree. The pods that would move need a new node if they request more of some resource
 than is free on all remaining nodes that fit the smallest of them, or if the remaining nodes have room for fewer pods of
-a kind than there are. Room that is planned for pods of leaving nodes is not free. Several new nodes may be too many; for one, even the cheapest machine that holds these pods may be too expensive. Under
-the profile `karpenter-1.15`, pods of nodes that are already leaving count too. Labels, taints and topology only make
-placement harder, so they are ignored. Sits in decide, beside moves.
+a kind than there are. Room that is planned for pods of leaving nodes is not free. Several new nodes may be too many;
+for one, even the cheapest machine that holds these pods may be too expensive. Under the profile `karpenter-1.15`, pods
+of nodes that are already leaving count too. Labels, taints and topology only make placement harder, so they are
+ignored. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -186,8 +187,8 @@ class Bounds:
         """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
         Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
-        single machine could hold the pods without a place. The last value says whether the bound rests only on `room_for`
-        the node's pods. `several`: the minimum price of any number of machines.
+        single machine could hold the pods without a place. The last value says whether the bound rests on nothing but
+        `room_for` the node's pods. `several`: the minimum price of any number of machines.
         """
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)

@@ -4,8 +4,8 @@ No command may rely on a node that is not initialized (gate 9). Suppose that the
 remaining initialized nodes have room for, and that starting nodes have room for one. The pod that finds no initialized
 node then goes to a starting one, or finds its room taken by earlier pods: either way a moved pod is on a node that is
 not ready. Only pods that were waiting before, and those of leaving nodes without a planned place, may be there; so the
-refusal is certain if the earlier ones of these are too few to fill all starting nodes. Exact: a simulation would never disagree. Sits in
-decide, beside bounds.
+refusal is certain if the earlier ones of these are too few to fill all starting nodes. Exact: a simulation would never
+disagree. Sits in decide, beside bounds.
 """
 
 from bisect import bisect_left
@@ -16,6 +16,7 @@ from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.pods.classes import SpecInfo
 from dovetail.scheduling.snapshot import Snapshot
 
 _READY_MAX = 100
@@ -38,6 +39,7 @@ class Unready:
         self._planned = planned or PlannedRoom(snapshot)
         self._closed = list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
+        self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
@@ -59,7 +61,7 @@ class Unready:
         taken = sum(count for node, count in takers.ready if node not in gone)
         if taken >= len(alike):
             return None
-        late = [node for node in takers.late if node not in gone]
+        late = tuple([node for node in takers.late if node not in gone])
         # One of the first pods finds no initialized node; the pods before the last of them precede it.
         if not late or self._can_fill(late, alike[taken]) == len(late):
             return None
@@ -114,7 +116,7 @@ class Unready:
             _add(sums[-1], entry)
         return sums
 
-    def _can_fill(self, late: Sequence[int], entry: Entry) -> int:
+    def _can_fill(self, late: tuple[int, ...], entry: Entry) -> int:
         """Return how many of these nodes at most could be filled by earlier harmless pods, so that the pod doesn't fit.
 
         A node is full for the pod if one resource is short; for each resource, the smallest gaps are filled first.
@@ -122,9 +124,14 @@ class Unready:
         if not self._harmless and not self._planned.unplanned:
             return 0
         before = bisect_left(self._harmless, entry.key, key=lambda other: other.key)
-        taken, row = self._taken[before], self._planned.row
-        filled = 0
-        for column, amount in entry.cls.info.need:
+        asked = (entry.cls.info.id, late, before)
+        if asked not in self._filled:
+            self._filled[asked] = self._filled_by(self._taken[before], late, entry.cls.info)
+        return self._filled[asked]
+
+    def _filled_by(self, taken: dict[int, int], late: tuple[int, ...], info: SpecInfo) -> int:
+        row, filled = self._planned.row, 0
+        for column, amount in info.need:
             left = taken.get(column, 0)
             for gap in sorted(row(node)[column] - amount + 1 for node in late):
                 if gap > left:
