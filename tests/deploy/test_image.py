@@ -96,7 +96,7 @@ def test_crds_and_versions_come_out_of_the_image(image: Path) -> None:
 
 
 def test_the_demo_runs_in_the_image(image: Path, tmp_path: Path) -> None:
-    """`dovetail demo` works with nothing but what is in the image, and writes its page; `make test` runs a short one."""
+    """`dovetail demo` works with nothing but what is in the image, and writes its page (`make test`: a short run)."""
     if size(test=0, ci=1, long=1):
         done = _run(image, "demo", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
