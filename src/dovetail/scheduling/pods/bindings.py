@@ -195,6 +195,11 @@ class Bindings:
         return self._classes.all[int(self.cls[place])]
 
     @property
+    def has_claims(self) -> bool:
+        """Return whether any pod that was ever seen asks for devices through resource claims."""
+        return self._classes.claims
+
+    @property
     def unbound_places(self) -> list[int]:
         """Return the indexes of pods that are not bound to a node."""
         places: list[int] = np.flatnonzero(self.at == 0).tolist()

@@ -71,6 +71,7 @@ class Classes:
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.specs: dict[bytes, SpecInfo] = {}
+        self.claims = False
         self.keys: frozenset[str] = frozenset()
         self.all: list[PodClass] = []
         self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
@@ -87,6 +88,7 @@ class Classes:
         info = self.specs.get(mark)
         if info is None:
             info = self.specs[mark] = SpecInfo(len(self.specs), spec, self.resources)
+            self.claims = self.claims or info.claims
         return info
 
     def use_keys(self, keys: Iterable[str]) -> bool:
