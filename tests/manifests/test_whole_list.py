@@ -57,7 +57,7 @@ ODD: dict[str, list[Any]] = {
     "another kind": [POD, an("Job", "batch/v1")],
     "a known name of another group": [POD, an("Node", "storage.example.com/v1")],
     "a capture of another group": [POD, an("Capture", "example.com/v1", capturedAt="2026-03-14T15:30:00Z")],
-    "Karpenter's older version": [an("NodePool", "karpenter.sh/v1beta1", spec={"disruption": {"consolidateAfter": "30s"}})],
+    "Karpenter's older version": [an("NodePool", "karpenter.sh/v1beta1", spec={"disruption": {"expireAfter": "9h"}})],
     "null for a list": [an("Pod", spec={"tolerations": None})],
     "a null budget": [an("NodePool", spec={"disruption": {"budgets": [None]}})],
     "a pool's field of a wrong type": [an("NodePool", spec={"weight": "heavy"})],

@@ -95,6 +95,7 @@ def entry() -> NoReturn:
     """Run the command line of this process; SIGTERM ends it cleanly, as Ctrl-C does."""
     with contextlib.suppress(ValueError, OSError):  # not the main thread, or a system without it
         signal.signal(signal.SIGTERM, _terminated)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread per core otherwise, for nothing
     held: list[object] = []
     status = main(sys.argv[1:], held)
     _leave_as_it_is(held)

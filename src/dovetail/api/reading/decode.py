@@ -123,7 +123,9 @@ def decode_objects(data: bytes) -> DecodedObjects:
     whole = read_whole_list(data, _is_of_today)
     if whole is not None and whole.objects:
         return DecodedObjects(
-            objects=[item if item.metadata.namespace else _placed(item, _KIND_OF[type(item)]) for item in whole.objects],
+            objects=[
+                item if item.metadata.namespace else _placed(item, _KIND_OF[type(item)]) for item in whole.objects
+            ],
             captured_at=whole.captured_at,
             latest_heartbeat=whole.latest_heartbeat,
         )

@@ -130,12 +130,12 @@ class Guards:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         found: list[_Guard] = []
         for key, by_value in self._by_label.get(namespace, _NONE).items():
-            for guard in by_value.get(labels.get(key), ()):
-                if guard.selector.matches(labels):
-                    found.append(guard)
-        for guard in self._others.get(namespace, ()):
-            if guard.selector.matches(labels):
-                found.append(guard)
+            near = by_value.get(labels.get(key))
+            if near is not None:
+                found += [guard for guard in near if guard.selector.matches(labels)]
+        near = self._others.get(namespace)
+        if near is not None:
+            found += [guard for guard in near if guard.selector.matches(labels)]
         if len(found) > 1:
             found.sort(key=lambda g: g.key)
         return found

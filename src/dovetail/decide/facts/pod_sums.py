@@ -129,8 +129,12 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> Pod
         else:
             sums.reschedulable.append(pod)
             movers += 1
-        if (asks_all or meta.annotations or meta.namespace in guarded) and not flags & _GOING:
+        if flags & _GOING:
+            continue
+        if asks_all or meta.annotations:
             sums.ask(pod, guards, surges, now)
+        elif sums.veto is None and meta.namespace in guarded:
+            sums.veto = guards.veto(pod, now)
     sums.add_ordinary(movers, daemons)
     if bindings.has_claims and any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
         moving = snapshot.movers(index)

@@ -102,9 +102,14 @@ class Blockers:
 
     def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        found = [row for row in self._others.get(namespace, ()) if row[0].matches(labels)]
+        found: list[tuple[LabelSelector, bool, bool]] = []
         for key, by_value in self._by_label.get(namespace, _NONE).items():
-            found += [row for row in by_value.get(labels.get(key), ()) if row[0].matches(labels)]
+            rows = by_value.get(labels.get(key))
+            if rows is not None:
+                found += [row for row in rows if row[0].matches(labels)]
+        others = self._others.get(namespace)
+        if others is not None:
+            found += [row for row in others if row[0].matches(labels)]
         return found
 
     def would_move(self, pod: Pod, now: datetime) -> bool:
@@ -119,16 +124,14 @@ class Blockers:
         if self._surging and replica_set_of(pod) in self._surging:
             return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
         matching = self._matching(pod)
-        if not matching or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
+        if not matching or (len(matching) == 1 and not matching[0][1]):
+            return False
+        if not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False
         if len(matching) > 1:
             return True
-        for _, never, always in matching:
-            if always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
-                return False
-            if never:
-                return True
-        return False
+        always = matching[0][2]
+        return not (always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions))
 
 
 def _never_allows(pdb: PodDisruptionBudget) -> bool:
