@@ -105,7 +105,7 @@ def entry() -> NoReturn:
 
 
 def _leave_as_it_is(held: list[object]) -> None:
-    """Spare the interpreter from taking a large cluster apart, object by object, before it ends.
+    """Keep a large cluster until the end, so that the interpreter does not take it apart object by object.
 
     Freeing 80,000 pods takes as long as reading them, and the system gets the memory back anyway. A list that holds
     itself is never freed if no collector looks at it.
