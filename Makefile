@@ -6,6 +6,8 @@ WORKERS ?= 4
 SEEDS ?= 0-9
 CHAOS_WORKERS ?= 2
 SOAK_SECONDS ?= 3600
+# Tests start hundreds of Python processes: let the first one keep its bytecode for the others.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

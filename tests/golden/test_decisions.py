@@ -7,10 +7,14 @@ import pytest
 from dovetail.decide.outcome import RoundResult
 from dovetail.model.command import Method
 from tests.golden.deviations import DEVIATIONS
-from tests.support.golden_cases import golden_case, golden_cases
+from tests.support.golden_cases import golden_case, golden_cases, on_one_worker
 from tests.support.golden_decisions import METHODS, TERMINATE_FIRST, Difference, decide, differences
 
-CASES = [case.name for case in golden_cases() if case.name not in TERMINATE_FIRST]
+CASES = [
+    pytest.param(case.name, marks=on_one_worker(case.name))
+    for case in golden_cases()
+    if case.name not in TERMINATE_FIRST
+]
 DEVIATING = frozenset(name for deviation in DEVIATIONS for name in deviation.cases)
 
 

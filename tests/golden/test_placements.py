@@ -4,7 +4,7 @@ import pytest
 
 from tests.golden.deviations import VOLUMES, expected_differences
 from tests.golden.simulations import ReferenceSide, checks
-from tests.support.golden_cases import GoldenCase, golden_cases
+from tests.support.golden_cases import GoldenCase, golden_cases, on_one_worker
 from tests.support.sizes import size
 
 
@@ -12,7 +12,9 @@ def _parameters() -> list[object]:
     # The cases with EC2's types take a second or two each in a packer that tries type by type: `make test` runs a third
     # of all cases, and those with a listed deviation. The kernel answers all of them (test_kernel_placements.py).
     return [
-        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name.startswith("E") else [])
+        pytest.param(
+            case, id=case.name, marks=[on_one_worker(case.name), *[pytest.mark.slow] * case.name.startswith("E")]
+        )
         for number, case in enumerate(golden_cases())
         if number % size(test=3, ci=1, long=1) == 0 or expected_differences(case.name)
     ]

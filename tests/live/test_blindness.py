@@ -15,6 +15,7 @@ from tests.live.fake_server import talking_to, until
 from tests.live.test_supervision import calm, controlled
 from tests.support.sizes import size
 
+pytestmark = pytest.mark.xdist_group("blindness")  # they mostly wait: one worker at a time is enough
 Tree = dict[str, Any]
 
 

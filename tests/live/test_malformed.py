@@ -144,7 +144,7 @@ async def _controller(
     async with talking_to(_answers(spoil)) as (server, client):
         controller = Controller(
             client=client,
-            engine=Engine(settings_of(settings, DOVETAIL), Catalogue(instance_types=())),
+            engine=Engine(settings_of({"retryPeriod": "100ms", **settings}, DOVETAIL), Catalogue(instance_types=())),
             log=Log("debug", log),
             metrics=Metrics(),
             identity="me",

@@ -188,7 +188,7 @@ def test_a_damaged_file_is_run_again(damage: str, tmp_path: Path) -> None:
 def test_the_command_goes_on_after_sigterm(tmp_path: Path) -> None:
     """A sweep that is ended in the middle keeps what is done; started again it gives what an unbroken one gives."""
     grid = tmp_path / "grid.yaml"
-    grid.write_text("{base: both, vary: {consolidateAfter: [15s, 1m, 5m]}, seeds: 3}")
+    grid.write_text("{base: both, vary: {consolidateAfter: [15s, 5m]}, seeds: 2}")
     words = [sys.executable, "-m", "dovetail.cli.main", "sweep", "issue-7146", "--grid", str(grid), "--until", "4m"]
     words += ["-o", "json"]
     kept = tmp_path / "kept"
@@ -205,7 +205,7 @@ def test_the_command_goes_on_after_sigterm(tmp_path: Path) -> None:
     done = len(list(kept.glob("*.run.gz")))
     assert done >= 2
     again = subprocess.run([*words, "--keep", str(kept)], capture_output=True, check=True, env=environment)
-    assert f"{done} of 12 runs are in".encode() in again.stderr
+    assert f"{done} of 6 runs are in".encode() in again.stderr
     if process.returncode == 143:
         assert b"the same command goes on from there" in said
     whole = subprocess.run(words, capture_output=True, check=True, env=environment)

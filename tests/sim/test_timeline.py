@@ -16,6 +16,7 @@ from dovetail.sim.scenarios.scenario import Scenario, load_scenario
 from dovetail.sim.timeline import STAYS
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.xdist_group("timeline")  # they share `comparisons`
 _HOUR = 3600 * 10**9
 _SCHEMA = json.loads((ROOT / "src/dovetail/report/schemas/run.schema.json").read_text())
 

@@ -10,6 +10,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.reading.decode import load_cluster
 from dovetail.model.catalogue import Catalogue
@@ -86,6 +88,11 @@ def golden_cases() -> tuple[GoldenCase, ...]:
     """All cases, by name."""
     folders = sorted(path.parent for path in DATA.glob("*/about.json"))
     return tuple(GoldenCase(folder.name, folder) for folder in folders)
+
+
+def on_one_worker(name: str) -> pytest.MarkDecorator:
+    """Return the mark that keeps the tests of a case on one worker, so that the case is decoded and decided once."""
+    return pytest.mark.xdist_group(f"golden-{name}")
 
 
 def golden_case(name: str) -> GoldenCase:
