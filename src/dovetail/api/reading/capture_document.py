@@ -24,12 +24,14 @@ class _Heartbeat(msgspec.Struct, rename="camel", frozen=True):
     last_heartbeat_time: Instant | None = None
 
 
-class _Status(msgspec.Struct, frozen=True):
+class StatusTimes(msgspec.Struct, frozen=True):
+    """The heartbeats in the status of a Node."""
+
     conditions: list[_Heartbeat] | None = None
 
 
 class _Node(msgspec.Struct, frozen=True):
-    status: _Status | None = None
+    status: StatusTimes | None = None
 
 
 def capture_document(at: datetime) -> dict[str, Any]:
@@ -49,9 +51,12 @@ def read_capture(document: Document) -> datetime | None:
 def latest_heartbeat(document: Document) -> datetime | None:
     """Return the latest time at which the kubelet of a Node document reported."""
     node = _convert(document, _Node)
-    if node is None or node.status is None:
-        return None
-    times = (entry.last_heartbeat_time for entry in node.status.conditions or ())
+    return None if node is None else latest_time(node.status)
+
+
+def latest_time(status: StatusTimes | None) -> datetime | None:
+    """Return the latest time at which a kubelet reported, of a Node's status."""
+    times = (entry.last_heartbeat_time for entry in (status.conditions if status is not None else None) or ())
     return max((at for at in times if at is not None), default=None)
 
 

@@ -28,6 +28,7 @@ from dovetail.api.reading.documents import (
     read_input,
     split_documents,
 )
+from dovetail.api.reading.whole_list import read_whole_list
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import KINDS, AnyObject
 from dovetail.model.quantity import QuantityError, resource_amount
@@ -70,6 +71,8 @@ _NAMESPACED: Final = frozenset(
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
 }
+_KIND_OF: Final[dict[type, str]] = {struct: kind for kind, struct in KINDS.items()}
+_OLD: Final = "karpenter.sh/v1beta1"
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _UNREAD_MAX: Final = 32
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
@@ -117,6 +120,15 @@ def load_cluster(paths: Sequence[Path | str]) -> Cluster:
 
 def decode_objects(data: bytes) -> DecodedObjects:
     """Decode one input: a List, an object or many documents, JSON or YAML."""
+    whole = read_whole_list(data, _is_of_today)
+    if whole is not None and whole.objects:
+        return DecodedObjects(
+            objects=[
+                item if item.metadata.namespace else _placed(item, _KIND_OF[type(item)]) for item in whole.objects
+            ],
+            captured_at=whole.captured_at,
+            latest_heartbeat=whole.latest_heartbeat,
+        )
     found = DecodedObjects()
     seen = False
     for document in split_documents(data):
@@ -176,6 +188,10 @@ def known(head: Head) -> bool:
     return not head.api_version or written == group
 
 
+def _is_of_today(head: Head) -> bool:
+    return known(head) and head.api_version != _OLD
+
+
 def decode_document(document: Document) -> AnyObject | None:
     """Decode one object; None if its kind is not needed."""
     head = document.head
@@ -209,7 +225,7 @@ def _decode_slowly(document: Document) -> AnyObject:
         tree = without_nulls(_null_budgets_closed(document.as_tree()))
     except (InputError, RecursionError):
         raise InputError(_located(document, None, "it is nested too deep, or not readable as UTF-8 text")) from None
-    if document.head.api_version == "karpenter.sh/v1beta1":
+    if document.head.api_version == _OLD:
         tree = as_v1(tree)
     try:
         return _placed(_converted(tree, kind), kind)

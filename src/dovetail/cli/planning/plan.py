@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     with no_collector():  # a short life: nothing made here is worth looking through
         question = load_question(args, capture=lambda: capture_live(args))
         note_unmanaged(args, question)
-        print_plan(args, question)
+        args.held = (question, print_plan(args, question))
     return 0
 
 
@@ -122,8 +122,8 @@ def _check(args: argparse.Namespace) -> None:
         load_settings(None, args.compare)  # an unknown profile is said before anything is read
 
 
-def print_plan(args: argparse.Namespace, question: "Question") -> None:
-    """Decide, and print it in the form that was asked for."""
+def print_plan(args: argparse.Namespace, question: "Question") -> object:
+    """Decide, and print it in the form that was asked for; return what was made on the way."""
     from dovetail.decide.decider import Decider
 
     to_end = comparison = None
@@ -142,15 +142,17 @@ def print_plan(args: argparse.Namespace, question: "Question") -> None:
             comparison = compare(result, Decider().round(replace(question, settings=settings)))
         if args.output in ("text", "wide"):
             print_lines(_text(args, question, result, to_end, comparison))
-            return
+            return result
     if args.output == "html":
         from dovetail.plan.pages.page import plan_page
         from dovetail.plan.view import plan_view
 
         view = plan_view(question, Decider().scene(question), result)
         print_page(plan_page(result, question.catalogue, _sections(args, result, to_end, comparison), view))
-    else:
-        print_document(_document(result, to_end, comparison), args.output)
+        return result
+    document = _document(result, to_end, comparison)
+    print_document(document, args.output)
+    return result, document
 
 
 def _document(result: "RoundResult", to_end: "ToEnd | None", comparison: "ProfileComparison | None") -> "Json":

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from dovetail.model import names
 from dovetail.model.labels.selectors import LabelSelector
@@ -77,13 +78,15 @@ class _Guard:
     spares_unready: bool
 
 
+_NONE: Final[dict[str, dict[str | None, list[_Guard]]]] = {}
+
+
 class Guards:
     """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass."""
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
-        self._by_label: dict[tuple[str, str, str], list[_Guard]] = {}
+        self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
         self._others: dict[str, list[_Guard]] = {}
-        self._keys: dict[str, list[str]] = {}
         self._count(pdbs)
         for pdb in pdbs:
             self._add(pdb)
@@ -104,7 +107,7 @@ class Guards:
     @property
     def namespaces(self) -> Collection[str]:
         """Return the namespaces that have any PDB."""
-        return self._keys
+        return self._by_label
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
         spec, namespace = pdb.spec, pdb.metadata.namespace
@@ -115,26 +118,26 @@ class Guards:
             selector=LabelSelector.compile(spec.selector),
             spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
-        keys = self._keys.setdefault(namespace, [])
+        by_key = self._by_label.setdefault(namespace, {})
         if spec.selector.match_labels:
             key, value = next(iter(spec.selector.match_labels.items()))  # any of them will do
-            if key not in keys:
-                keys.append(key)
-            self._by_label.setdefault((namespace, key, value), []).append(guard)
+            by_key.setdefault(key, {}).setdefault(value, []).append(guard)
         else:
             self._others.setdefault(namespace, []).append(guard)
 
     def matching(self, pod: Pod) -> list[_Guard]:
         """Return the PDBs whose selector matches the pod, by name."""
-        namespace = pod.metadata.namespace
-        labels = pod.metadata.labels
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
         found: list[_Guard] = []
-        for key in self._keys.get(namespace, ()):
-            value = labels.get(key)
-            if value is not None and (known := self._by_label.get((namespace, key, value))):
-                found.extend(guard for guard in known if guard.selector.matches(labels))
-        found.extend(guard for guard in self._others.get(namespace, ()) if guard.selector.matches(labels))
-        found.sort(key=lambda g: g.key)
+        for key, by_value in self._by_label.get(namespace, _NONE).items():
+            near = by_value.get(labels.get(key))
+            if near is not None:
+                found += [guard for guard in near if guard.selector.matches(labels)]
+        near = self._others.get(namespace)
+        if near is not None:
+            found += [guard for guard in near if guard.selector.matches(labels)]
+        if len(found) > 1:
+            found.sort(key=lambda g: g.key)
         return found
 
     def over(self, pods: Iterable[Pod]) -> frozenset[str]:
@@ -144,15 +147,14 @@ class Guards:
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
         """Return why the eviction API would refuse the pod now, or None."""
         found = self.matching(pod)
-        if not found or not _would_be_evicted(pod, now):
+        if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not _would_be_evicted(pod, now):
             return None
         if len(found) > 1:
             return PdbVeto(pod=pod, pdbs=tuple(guard.key for guard in found))
         guard = found[0]
         if guard.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
             return None
-        allowed = self._allowed[guard.key]
-        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=allowed) if allowed == 0 else None
+        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=0)
 
 
 def _key(pdb: PodDisruptionBudget) -> str:

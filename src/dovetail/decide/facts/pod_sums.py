@@ -1,6 +1,7 @@
 """Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
 from datetime import datetime
+from typing import Final
 
 from dovetail.api.pod_windows import PodWindow, read_pod_window
 from dovetail.decide.facts import cost
@@ -57,6 +58,14 @@ class PodSums:
             self.moving += amount
             self.positive += max(amount, 0)
 
+    def add_ordinary(self, movers: int, daemons: int) -> None:
+        """Add the costs of pods without annotations and priority: so many that would move, so many of DaemonSets."""
+        amount = movers * cost.UNIT
+        self.all += amount + daemons * cost.UNIT
+        self.tracked += amount
+        self.moving += amount
+        self.positive += amount
+
     def _note_window(self, pod: Pod) -> None:
         entry = read_pod_window(pod.metadata.annotations[names.DISRUPTION_WINDOW])
         self.windows.append((pod, entry))
@@ -72,6 +81,8 @@ class PodSums:
                 self.protection = protection(pod, now)
             self._note_unreadable(pod)
         surge = surges.of(pod)
+        if surge is None and self.veto is not None:
+            return
         veto = guards.veto(pod, now) if pod.metadata.namespace in guards.namespaces else None
         if surge is not None and (veto is not None or surge.is_single):
             self.surges.setdefault(surge.name, (pod, surge))
@@ -99,20 +110,35 @@ class PodSums:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
 
 
+_GOING: Final = TERMINAL | TERMINATING
+_ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
+
+
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
     """Count the pods of a node."""
     sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
     bindings, guarded, surges = snapshot.bindings, guards.namespaces, snapshot.surges
-    asks_all = surges is not NO_SURGES
+    bits, asks_all = bindings.bits, surges is not NO_SURGES
+    movers = daemons = 0
     for pod, place in zip(snapshot.pods_on[index], bindings.on_node(index), strict=True):
-        flags = bindings.bits[place]
-        sums.add(pod, flags)
-        meta = pod.metadata
-        if not flags & (TERMINAL | TERMINATING) and (meta.annotations or meta.namespace in guarded or asks_all):
+        flags, meta = bits[place], pod.metadata
+        if meta.annotations or pod.spec.priority or flags not in _ORDINARY:
+            sums.add(pod, flags)
+        elif flags == DAEMON:
+            daemons += 1
+        else:
+            sums.reschedulable.append(pod)
+            movers += 1
+        if flags & _GOING:
+            continue
+        if asks_all or meta.annotations:
             sums.ask(pod, guards, surges, now)
-    if any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
-        movers = snapshot.movers(index)
-        pairs = zip(movers.pods, movers.classes, strict=True)
+        elif sums.veto is None and meta.namespace in guarded:
+            sums.veto = guards.veto(pod, now)
+    sums.add_ordinary(movers, daemons)
+    if bindings.has_claims and any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
+        moving = snapshot.movers(index)
+        pairs = zip(moving.pods, moving.classes, strict=True)
         sums.claiming = next((mover for mover, cls in pairs if cls.info.claims), None)
     sums.count_surges(snapshot.states[index].name)
     return sums

@@ -4,7 +4,7 @@ Pod objects that the previous snapshot has read are found by their position or i
 only new objects cost anything. Room, topology counts and views are sums and sorts over these columns. Decides nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import numpy as np
@@ -13,7 +13,16 @@ import numpy.typing as npt
 from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod, PodSpec
 from dovetail.scheduling.launch.machines import Mask
-from dovetail.scheduling.pods.classes import DAEMON, TERMINAL, TERMINATING, Classes, PodClass, PodRecord, flags_of
+from dovetail.scheduling.pods.classes import (
+    DAEMON,
+    TERMINAL,
+    TERMINATING,
+    Classes,
+    PodClass,
+    PodRecord,
+    flags_of,
+    spec_mark,
+)
 from dovetail.scheduling.pods.requests import resized_spec
 
 CountedSpec = Callable[[Pod], PodSpec]
@@ -21,6 +30,15 @@ CountedSpec = Callable[[Pod], PodSpec]
 
 Column = npt.NDArray[np.int64]
 _SHORT = 1 << 16
+_MANY = 1000
+
+
+def _in_memory(pods: Sequence[Pod]) -> list[int]:
+    """Return the indexes of pods in the order in which they lie in memory, in which reading all of them is fastest."""
+    if len(pods) < _MANY:
+        return list(range(len(pods)))
+    order: list[int] = np.argsort(np.fromiter(map(id, pods), dtype=np.int64, count=len(pods))).tolist()
+    return order
 
 
 class NodeNames:
@@ -61,7 +79,7 @@ class Bindings:
         self.changed: set[int] | None = None
         self.fresh: list[int] | None = None
         if old is None:
-            self._read(range(count), names)
+            self._read(list(range(count)), names)
             return
         was = self._places_in(old)
         same = was >= 0
@@ -120,30 +138,35 @@ class Bindings:
         near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return np.where(ids[near] == wanted, places[near], -1)
 
-    def _read(self, places: Iterable[int], names: NodeNames) -> None:
-        classes, pods = self._classes, self.pods
-        fresh: list[tuple[int, int]] = []
-        infos = []
-        flags_column, at = [], []
-        for place in places:
-            pod = pods[place]
-            flags = flags_of(pod)
-            info = classes.spec_info(self._spec_of(pod), daemon=bool(flags & DAEMON))
-            fresh.append((place, flags))
-            infos.append(info)
-            flags_column.append(flags)
-            at.append(names.code(pod.spec.node_name))
-        specs = {info.id: info for info in infos}
-        if classes.use_keys(key for info in specs.values() for key in info.keys):
+    def _read(self, places: Sequence[int], names: NodeNames) -> None:
+        """Read the pods at these places; classes are numbered in the order of the places."""
+        classes, spec_of, code = self._classes, self._spec_of, names.code
+        pods = [self.pods[place] for place in places]
+        order = _in_memory(pods)
+        flags, at, marks = [0] * len(pods), [0] * len(pods), [b""] * len(pods)
+        known: dict[bytes, bytes] = {}
+        for here in order:
+            pod = pods[here]
+            bits = flags[here] = flags_of(pod)
+            mark = spec_mark(spec_of(pod), daemon=bits & DAEMON != 0)
+            marks[here] = known.setdefault(mark, mark)
+            at[here] = code(pod.spec.node_name)
+        specs = classes.specs
+        infos = [
+            specs.get(mark) or classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
+            for here, mark in enumerate(marks)
+        ]
+        used = {info.id: info for info in infos}
+        if classes.use_keys(key for info in used.values() for key in info.keys):
             for place in np.flatnonzero(self.cls >= 0).tolist():
-                self.cls[place] = classes.class_of(pods[place], classes.all[self.cls[place]].info).id
-        if not fresh:
+                self.cls[place] = classes.class_of(self.pods[place], classes.all[self.cls[place]].info).id
+        if not pods:
             return
-        where = [place for place, _ in fresh]
+        labels = classes.label_marks(pods, order)
         class_of = classes.class_of
-        self.cls[where] = [class_of(pods[p], info).id for p, info in zip(where, infos, strict=True)]
-        self.flags[where] = flags_column
-        self.at[where] = at
+        self.cls[places] = [class_of(*entry).id for entry in zip(pods, infos, labels, strict=True)]
+        self.flags[places] = flags
+        self.at[places] = at
 
     def settle(self, codes: Sequence[int], names: NodeNames) -> None:
         """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""
@@ -193,6 +216,11 @@ class Bindings:
     def class_at(self, place: int) -> PodClass:
         """Return the class of the pod at an index."""
         return self._classes.all[int(self.cls[place])]
+
+    @property
+    def has_claims(self) -> bool:
+        """Return whether any pod that was ever seen asks for devices through resource claims."""
+        return self._classes.claims
 
     @property
     def unbound_places(self) -> list[int]:

@@ -5,7 +5,7 @@ in the cluster uses. A registry only grows and is passed from snapshot to snapsh
 Decides nothing; `scheduling.variants` compiles what a class asks of a node.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -28,7 +28,18 @@ _PREFIX: Final = len('{"nodeName":"')
 class SpecInfo:
     """What follows from a spec alone."""
 
-    __slots__ = ("anti_affinity", "claims", "id", "keys", "need", "ports", "requests", "spec", "volumes")
+    __slots__ = (
+        "anti_affinity",
+        "claims",
+        "id",
+        "keys",
+        "names_claims",
+        "need",
+        "ports",
+        "requests",
+        "spec",
+        "volumes",
+    )
 
     def __init__(self, number: int, spec: PodSpec, resources: Resources) -> None:
         self.id = number
@@ -42,6 +53,7 @@ class SpecInfo:
         self.claims = uses_resource_claims(spec)
         self.keys = frozenset(_selector_keys(spec))
         self.volumes = any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+        self.names_claims = any(v.ephemeral is not None for v in spec.volumes)
         anti = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
         self.anti_affinity = anti is not None and bool(anti.required_during_scheduling_ignored_during_execution)
 
@@ -61,6 +73,8 @@ class PodClass:
         self.memory = info.requests.get("memory", 0)
 
 
+LabelMark = tuple[str, tuple[str | None, ...]]
+"""A pod's namespace, and its values of the labels that some selector uses."""
 PodRecord = tuple[PodClass, int]
 """A pod's class and its flags."""
 
@@ -71,22 +85,20 @@ class Classes:
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.specs: dict[bytes, SpecInfo] = {}
+        self.claims = False
         self.keys: frozenset[str] = frozenset()
         self.all: list[PodClass] = []
-        self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
+        self._by_mark: dict[tuple[int, LabelMark, str], PodClass] = {}
         self._sorted_keys: tuple[str, ...] = ()
 
     def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
         """Return the SpecInfo of a spec; one instance per spec."""
-        if daemon and spec.affinity is not None and spec.affinity.node_affinity is not None:
-            # A DaemonSet's controller writes each pod's own node into its affinity; such a pod never moves.
-            rest = msgspec.structs.replace(spec.affinity, node_affinity=None)
-            spec = msgspec.structs.replace(spec, affinity=None if rest == Affinity() else rest)
-        raw = _encode(spec)
-        mark = raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
+        mark = spec_mark(spec, daemon=daemon)
         info = self.specs.get(mark)
         if info is None:
-            info = self.specs[mark] = SpecInfo(len(self.specs), spec, self.resources)
+            counted = _without_own_node(spec) if daemon else spec
+            info = self.specs[mark] = SpecInfo(len(self.specs), counted, self.resources)
+            self.claims = self.claims or info.claims
         return info
 
     def use_keys(self, keys: Iterable[str]) -> bool:
@@ -99,20 +111,47 @@ class Classes:
         self._by_mark.clear()
         return True
 
-    def class_of(self, pod: Pod, info: SpecInfo) -> PodClass:
+    def label_marks(self, pods: Sequence[Pod], order: Iterable[int]) -> list[LabelMark]:
+        """Return what tells pods of one spec apart, read in this order; equal ones are the same object."""
+        keys, known = self._sorted_keys, dict[LabelMark, LabelMark]()
+        found: list[LabelMark] = [("", ())] * len(pods)
+        for here in order:
+            meta = pods[here].metadata
+            mark = (meta.namespace, tuple(map(meta.labels.get, keys)))
+            found[here] = known.setdefault(mark, mark)
+        return found
+
+    def class_of(self, pod: Pod, info: SpecInfo, label_mark: LabelMark | None = None) -> PodClass:
         """Return the class of a pod."""
-        meta = pod.metadata
-        labels = meta.labels
+        labels = label_mark or self.label_marks((pod,), (0,))[0]
         # A generic ephemeral volume's claim is named after its pod.
-        own_name = meta.name if info.volumes and any(v.ephemeral is not None for v in info.spec.volumes) else ""
-        mark = (info.id, meta.namespace, tuple([labels.get(key) for key in self._sorted_keys]), own_name)
+        own_name = pod.metadata.name if info.names_claims else ""
+        mark = (info.id, labels, own_name)
         found = self._by_mark.get(mark)
         if found is None:
-            kept = {key: labels[key] for key in self._sorted_keys if key in labels}
-            found = PodClass(len(self.all), info, meta.namespace, kept, own_name)
-            self._by_mark[mark] = found
+            kept = {key: value for key, value in zip(self._sorted_keys, labels[1], strict=True) if value is not None}
+            found = self._by_mark[mark] = PodClass(len(self.all), info, labels[0], kept, own_name)
             self.all.append(found)
         return found
+
+
+def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
+    """Return what equal specs have in common, whatever their node."""
+    if daemon:
+        spec = _without_own_node(spec)
+    raw = _encode(spec)
+    return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
+
+
+def _without_own_node(spec: PodSpec) -> PodSpec:
+    """Return the spec of a DaemonSet's pod without its node affinity.
+
+    The DaemonSet's controller writes each pod's own node into it; such a pod never moves.
+    """
+    if spec.affinity is None or spec.affinity.node_affinity is None:
+        return spec
+    rest = msgspec.structs.replace(spec.affinity, node_affinity=None)
+    return msgspec.structs.replace(spec, affinity=None if rest == Affinity() else rest)
 
 
 def flags_of(pod: Pod) -> int:

@@ -5,7 +5,7 @@ the selector of its ReplicaSet or StatefulSet. A pod without either gets no cons
 in scheduling, below the classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -53,10 +53,17 @@ class DefaultSpread:
             and self._owners == other._owners
         )
 
-    def counted_spec(self, pod: Pod) -> PodSpec:
-        """Return the spec that the scheduler uses: resized in place, with the default constraints if it has none."""
+    @property
+    def counted_spec(self) -> Callable[[Pod], PodSpec]:
+        """Return the function from a pod to the spec that the scheduler uses.
+
+        That is the one resized in place, with the default constraints if it has none.
+        """
+        return self._spread_spec if self._constraints else resized_spec
+
+    def _spread_spec(self, pod: Pod) -> PodSpec:
         spec = resized_spec(pod)
-        if not self._constraints or spec.topology_spread_constraints or is_daemon(pod):
+        if spec.topology_spread_constraints or is_daemon(pod):
             return spec
         selector = self._selector(pod)
         if selector == _NOTHING:

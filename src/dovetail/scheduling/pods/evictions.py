@@ -7,7 +7,7 @@ a gate of `decide`; this module only says which pods take part in a simulation.
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dovetail.model import names
 from dovetail.model.labels.selectors import LabelSelector
@@ -75,6 +75,9 @@ def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
     )
 
 
+_NONE: Final[dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]] = {}
+
+
 class Blockers:
     """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`."""
 
@@ -82,7 +85,7 @@ class Blockers:
 
     def __init__(self, pdbs: Iterable[PodDisruptionBudget], surging: AbstractSet[Owner] = frozenset()) -> None:
         self._surging = surging
-        self._by_label: dict[tuple[str, str, str], list[tuple[LabelSelector, bool, bool]]] = {}
+        self._by_label: dict[str, dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]] = {}
         self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
         self._namespaces: set[str] = set()
         for pdb in pdbs:
@@ -92,16 +95,21 @@ class Blockers:
             namespace = pdb.metadata.namespace
             self._namespaces.add(namespace)
             if selector.equal:  # found by a label that its pods must carry: a namespace may have hundreds of PDBs
-                self._by_label.setdefault((namespace, *selector.equal[0]), []).append(row)
+                key, value = selector.equal[0]
+                self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
             else:
                 self._others.setdefault(namespace, []).append(row)
 
     def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        found = [row for row in self._others.get(namespace, ()) if row[0].matches(labels)]
-        for key, value in labels.items():
-            rows = self._by_label.get((namespace, key, value), ())
-            found.extend(row for row in rows if row[0].matches(labels))
+        found: list[tuple[LabelSelector, bool, bool]] = []
+        for key, by_value in self._by_label.get(namespace, _NONE).items():
+            rows = by_value.get(labels.get(key))
+            if rows is not None:
+                found += [row for row in rows if row[0].matches(labels)]
+        others = self._others.get(namespace)
+        if others is not None:
+            found += [row for row in others if row[0].matches(labels)]
         return found
 
     def would_move(self, pod: Pod, now: datetime) -> bool:
@@ -116,16 +124,14 @@ class Blockers:
         if self._surging and replica_set_of(pod) in self._surging:
             return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
         matching = self._matching(pod)
-        if not matching or not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
+        if not matching or (len(matching) == 1 and not matching[0][1]):
+            return False
+        if not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False
         if len(matching) > 1:
             return True
-        for _, never, always in matching:
-            if always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
-                return False
-            if never:
-                return True
-        return False
+        always = matching[0][2]
+        return not (always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions))
 
 
 def _never_allows(pdb: PodDisruptionBudget) -> bool:

@@ -62,8 +62,17 @@ def _least(needs: Sequence[dict[int, int]]) -> Mark:
     """Return the minimum of each resource that all of these have."""
     if not needs:
         return frozenset()
-    shared = [column for column in needs[0] if all(column in need for need in needs)]
-    return frozenset((column, min(need[column] for need in needs)) for column in shared)
+    found, rest = [], needs[1:]
+    for column, least in needs[0].items():
+        for need in rest:
+            amount = need.get(column)
+            if amount is None:
+                break
+            if amount < least:
+                least = amount
+        else:
+            found.append((column, least))
+    return frozenset(found)
 
 
 class Movers:

@@ -132,11 +132,15 @@ class SavingsChecker(Checker):
             given = [price for price in prices if price is not None]
             if born is None or not given:
                 return False
-            hours = Fraction(self.world.now - self.world.clock.since_start(born), 3600 * SECOND)
+            hours = Fraction(self._wasting(self.world.clock.since_start(born)), 3600 * SECOND)
             one = replace(record, nodes=(entry,))
             wasted += hours * max(self._price_of(one, catalogue) for catalogue in self._catalogues_lately())
             asked += min(given) * self._disturbed(entry.node)
         return wasted >= asked
+
+    def _wasting(self, born: int) -> int:
+        """Return for how long a node may have wasted money, at most."""
+        return self.world.now - born
 
     def _disturbed(self, node: str) -> Fraction:
         """Return the minimum cost of disrupting a node, whatever its age, without pods that have just arrived."""

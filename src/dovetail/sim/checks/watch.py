@@ -27,6 +27,7 @@ from dovetail.sim.checks.control_checkers import (
     SurgeChecker,
     WindowChecker,
 )
+from dovetail.sim.checks.haste_checker import HasteChecker
 from dovetail.sim.checks.health_checkers import HealthChecker, RepairChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import Checker, Violation
@@ -60,6 +61,7 @@ ALL: Final[tuple[type[Checker], ...]] = (
     LaunchChecker,
     ReplacementsFirstChecker,
     SavingsChecker,
+    HasteChecker,
     SteeringChecker,
     RateChecker,
     WindowChecker,
