@@ -192,10 +192,8 @@ class RoundContext:
             return {}
         found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
         virtual = frozenset(map(id, snapshot.surroundings.virtual))
-        landed = (
-            (place.node, tuple(pod for pod in place.pods if id(pod) not in virtual)) for place in found.placements
-        )
-        return {node: pods for node, pods in landed if pods}
+        landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
+        return {node: pods for node, pods in landed.items() if pods}
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
@@ -220,17 +218,16 @@ class RoundContext:
     @cached
     def _planned(self) -> PlannedRoom:
         """Return the free room without what commands under way have planned; Karpenter places all pods alike."""
-        known = bool(self.snapshot.leaving) and not self.settings.rules.others_pods_count and not self.settings.ties
-        settled = planned_places(self.snapshot, self.in_flight.under_way) if known else None
-        return PlannedRoom(self.snapshot, settled)
+        if not self.snapshot.leaving or self.settings.rules.others_pods_count or self.settings.ties:
+            return PlannedRoom(self.snapshot)
+        return PlannedRoom(self.snapshot, planned_places(self.snapshot, self.in_flight.under_way))
 
     @cached
     def standing(self) -> StandingView | None:
         """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
         if self._standing is None:
             return None
-        launches = self._launches_of(self.snapshot.frame)
-        return self._standing.look_at(self.snapshot, self.bounds, launches, self.settings)
+        return self._standing.look_at(self.snapshot, self.bounds, self._launches_of(self.snapshot.frame), self.settings)
 
     @cached
     def unready(self) -> Unready:
