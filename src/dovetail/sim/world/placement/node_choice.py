@@ -7,7 +7,7 @@ weights and the adaptive share of nodes to score. Doesn't bind; `sim.world.place
 
 import math
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -134,12 +134,20 @@ class NodeChoice:
 
     def _per_domain(self, group_counts: Ints, key: str) -> Ints:
         """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
+        domain = self.table.topology(key).domain
+        sums = self._domain_sums(group_counts, key)
+        result: Ints = np.where(domain >= 0, sums[np.maximum(domain, 0)], 0).astype(np.int64)
+        return result
+
+    def _domain_sums(self, group_counts: Ints, key: str) -> npt.NDArray[Any]:
+        """Return how many counted pods are in each domain."""
         topology = self.table.topology(key)
         domain = topology.domain
         known = domain >= 0
-        sums = np.bincount(domain[known], weights=group_counts[known], minlength=max(1, len(topology.numbers)))
-        result: Ints = np.where(known, sums[np.maximum(domain, 0)], 0).astype(np.int64)
-        return result
+        size = max(1, len(topology.numbers))
+        if known.all():
+            return np.bincount(domain, weights=group_counts, minlength=size)
+        return np.bincount(domain[known], weights=group_counts[known], minlength=size)
 
     def _near_and_apart(self, shape: PodShape) -> Bools:
         good = np.ones(self.table.size, np.bool_)
@@ -240,15 +248,16 @@ class NodeChoice:
         for key, max_skew, group in constraints:
             domain = self.table.topology(key).domain
             here = domain[rows]
+            known = here >= 0
+            counts: npt.NDArray[Any]
             if key == names.HOSTNAME:
                 counts, domains = group.active[rows], len(rows)
             else:
-                counted = np.where(fits, group.active, 0)
-                counts = self._per_domain(counted, key)[rows]
-                domains = len(np.unique(here[here >= 0]))
+                counts = self._domain_sums(np.where(fits, group.active, 0), key)[np.maximum(here, 0)]
+                domains = int(np.count_nonzero(np.bincount(here[known])))
             if shape.spread:
-                ignored |= here < 0
-            raw += np.where(here >= 0, counts * math.log(domains + 2) + (max_skew - 1), 0)
+                ignored |= ~known
+            raw += np.where(known, counts * math.log(domains + 2) + (max_skew - 1), 0)
         rounded = np.floor(raw + 0.5).astype(np.int64)
         considered = rounded[~ignored]
         if len(considered) == 0 or considered.max() == 0:
