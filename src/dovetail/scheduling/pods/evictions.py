@@ -40,7 +40,8 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
     """Yield when the do-not-disrupt of pods expires; unlimited and unreadable values don't."""
     for pod in pods:
-        value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT) if pod.metadata.annotations else None
+        annotations = pod.metadata.annotations
+        value = annotations.get(names.DO_NOT_DISRUPT) if annotations else None
         if value is None or value == "true" or pod.status.start_time is None:
             continue
         try:
