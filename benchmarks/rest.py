@@ -170,24 +170,13 @@ def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
             path = "/api/v1/nodes?labelSelector=karpenter.sh/nodepool%3Dbench&limit=1000"
             wait_for(lambda: _all_held(api.request("GET", path)[1]["items"]), "holds")
         time.sleep(15)  # the first verdicts and events
-        before = _asked(plane)
-        calm = process.cores_over(_CALM_SECONDS)
-        asked = _asked(plane)
-        minutes = _CALM_SECONDS / 60
         row: Tree = {
             "what": what,
             "nodes": NODES,
             "pods": NODES * PODS_PER_NODE,
             "seconds to sync": round((at_of(synced) - at_of(start)).total_seconds(), 2),
             "seconds from start to first decision": round((at_of(decided) - at_of(start)).total_seconds(), 2),
-            "MiB steady": process.mebibytes(),
-            "MiB peak": process.mebibytes("VmHWM"),
-            "cores idle": calm,
-            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
-            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
-            f"cores at {_CHURN_PER_SECOND} pod changes a second": process.cores_over(
-                _CHURN_SECONDS, lambda: _run(plane, _churn)
-            ),
+            **_at_rest(plane, process),
         }
         delays = sorted(_probe(plane, log, f"{poll}-{number}") for number in range(_PROBES))
         row |= {
@@ -197,6 +186,24 @@ def _measure(plane: ControlPlane, folder: Path, what: str, poll: str) -> Tree:
         }
         _say(json.dumps(row))
         return row
+
+
+def _at_rest(plane: ControlPlane, process: Watched) -> Tree:
+    """Measure a process while nothing changes, then while pods change."""
+    before = _asked(plane)
+    calm = process.cores_over(_CALM_SECONDS)
+    asked = _asked(plane)
+    minutes = _CALM_SECONDS / 60
+    return {
+        "MiB steady": process.mebibytes(),
+        "MiB peak": process.mebibytes("VmHWM"),
+        "cores idle": calm,
+        "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
+        "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
+        f"cores at {_CHURN_PER_SECOND} pod changes a second": process.cores_over(
+            _CHURN_SECONDS, lambda: _run(plane, _churn)
+        ),
+    }
 
 
 def _all_held(items: list[Tree]) -> bool:
@@ -284,22 +291,11 @@ def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
     try:
         time.sleep(60)
         karpenter.check()
-        watched = Watched(karpenter.pid)
-        before = _asked(plane)
-        calm = watched.cores_over(_CALM_SECONDS)
-        asked, minutes = _asked(plane), _CALM_SECONDS / 60
         return {
             "what": "Karpenter's own process",
             "nodes": NODES,
             "pods": NODES * PODS_PER_NODE,
-            "MiB steady": watched.mebibytes(),
-            "MiB peak": watched.mebibytes("VmHWM"),
-            "cores idle": calm,
-            "API requests a minute, idle": round((asked["requests"] - before["requests"]) / minutes, 1),
-            "of them writes": round((asked["writes"] - before["writes"]) / minutes, 1),
-            f"cores at {_CHURN_PER_SECOND} pod changes a second": watched.cores_over(
-                _CHURN_SECONDS, lambda: _run(plane, _churn)
-            ),
+            **_at_rest(plane, Watched(karpenter.pid)),
         }
     finally:
         karpenter.stop()

@@ -11,6 +11,7 @@ from dovetail.cli.main import main
 from tests.browser.chromium import AXE, barriers, find, tab
 from tests.support.golden_cases import DATA
 from tests.support.hostile import as_file
+from tests.support.sizes import size
 
 pytestmark = [
     pytest.mark.browser,
@@ -18,6 +19,9 @@ pytestmark = [
     pytest.mark.skipif(find() is None, reason="no Chromium or no Playwright here: install chromium, and the dev group"),
 ]
 KINDS = ("simulate", "roll", "sweep", "plan", "whatif", "blockers", "to-end", "compare", "every", "explain")
+SCREENS = [(1280, "light"), (800, "dark"), (390, "light"), (1280, "dark"), (800, "light"), (390, "dark")][
+    : size(test=3, ci=6, long=6)
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +30,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     grid = folder / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidationGracePeriod: [Never, 10m]}, seeds: 1}")
+    chosen = ["--policy", "karpenter-1.15", "--policy", "grace-period", "--policy", "both"]
     case = DATA / "045"
     plan = ["plan", "-f", str(case / "cluster.json.gz"), "--catalog", str(case / "catalog.json.gz")]
     inputs = [*plan[1:], "--now", "2026-05-13T15:30:00Z"]
     made = {
         "whatif": ["whatif", *inputs, "--set", "consolidateAfter=30m", "--for", "10m", "-o", "html"],
         "blockers": ["blockers", *inputs, "-o", "html"],
-        "simulate": ["simulate", "issue-7146", "--until", "40m", "-o", "html"],
+        "simulate": ["simulate", "issue-7146", *chosen, "--until", "40m", "-o", "html"],
         "roll": ["simulate", "image-roll", "--until", "1h", "-o", "html"],
         "sweep": ["sweep", "issue-7146", "--grid", str(grid), "--until", "10m", "-o", "html"],
         "plan": [*plan, "--now", "2026-05-13T15:30:00Z", "-o", "html"],
@@ -53,8 +58,7 @@ def _written(path: Path, arguments: list[str]) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 800, 390])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_it_opens_clean_and_fits(pages: dict[str, Path], kind: str, scheme: str, width: int) -> None:
     """No error, nothing fetched, under 2 MB, not wider than the screen, in light and dark."""
     assert pages[kind].stat().st_size < 2_000_000

@@ -1,10 +1,10 @@
-"""The proxy that makes the troubles of a plan happen, and checks every write that comes through against the server."""
+"""A proxy that injects the faults of a plan and checks every write that passes it against the server."""
 
 import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dovetail.live.kubernetes.resources import plural_in
 from tests.chaos.storm import GARBAGE, Plan, Trouble
-from tests.support.proxy import _HOP, Proxy, Seen
+from tests.support.proxy import Answer, Proxy, Seen
 
 IDENTITY = "chaos"
 _KNOWN_AFTER_SECONDS = 5.0
@@ -25,13 +25,12 @@ Tree = dict[str, Any]
 
 @dataclass
 class Front(Proxy):
-    """Begins calm; `blow` starts the plan's time, `calm` ends it. `violations` lists broken promises."""
+    """Forwards everything until `blow` starts a plan and again after `calm`. `violations` lists broken promises."""
 
     admin: str = ""
     plan: Plan | None = None
     tokens: set[str] = field(default_factory=set)
     violations: list[str] = field(default_factory=list)
-    rule: Callable[[Seen], web.Response | None] = lambda seen: None
     _began: float | None = None
     _rng: random.Random = field(default_factory=random.Random)
 
@@ -51,55 +50,35 @@ class Front(Proxy):
                 return trouble if self._rng.random() < trouble.share else None
         return None
 
-    async def _handle(self, request: web.Request, to: aiohttp.ClientSession) -> web.StreamResponse:
-        seen = Seen(request.method, request.path, request.query_string, await request.read())
-        self.seen.append(seen)
+    async def _instead(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.Response | None:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens and token not in self.tokens:
-            return status(401, "Unauthorized")
-        if seen.acts() and request.method != "GET":
+            return Answer(401, "Unauthorized").response()
+        if seen.acts():
             await self._check(seen, to)
-        instead = await self._instead(seen)
-        if instead is not None:
+        if (instead := await super()._instead(request, seen, to)) is not None:
             return instead
-        return await self._forward(request, seen, to)
-
-    async def _instead(self, seen: Seen) -> web.Response | None:
-        if (ruled := self.rule(seen)) is not None:
-            return ruled
         if slow := self.on("slow", seen.path):
             await asyncio.sleep(slow.amount)
         while self.on("silent", seen.path):
             await asyncio.sleep(0.2)
         if self.on("throttled", seen.path):
-            return status(429, "TooManyRequests", {"Retry-After": self._rng.choice(("1", "0", "²", "x"))})
+            return Answer(429, "TooManyRequests", {"Retry-After": self._rng.choice(("1", "0", "²", "x"))}).response()
         if self.on("failing", seen.path):
-            return status(self._rng.choice((500, 502, 503, 504)), "InternalError")
+            return Answer(self._rng.choice((500, 502, 503, 504)), "InternalError").response()
         if self.on("forbidden", seen.path):
-            return status(403, "Forbidden")
+            return Answer(403, "Forbidden").response()
         if self.on("html", seen.path):
             return web.Response(text="<html><h1>Gateway</h1></html>", content_type="text/html")
         return None
 
-    async def _forward(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.StreamResponse:
-        headers = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
-        headers |= {"Accept-Encoding": "identity", "Authorization": f"Bearer {self.admin}"}
-        try:
-            async with to.request(
-                request.method, self.upstream + request.path_qs, data=seen.body or None, headers=headers
-            ) as answer:
-                kept = {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
-                if seen.is_watch and answer.status == 200:
-                    return await self._stream(request, answer, kept)
-                body = await answer.read()
-                self.after(seen, answer.status)
-                if self.on("garbage", seen.path):
-                    body = self._rng.choice(GARBAGE)
-                elif self.on("cut", seen.path):
-                    body = body[: len(body) // 2]
-                return web.Response(status=answer.status, body=body, headers=kept)
-        except aiohttp.ClientError:
-            return status(503, "ServiceUnavailable")
+    def _headers(self, request: web.Request) -> dict[str, str]:
+        return {**super()._headers(request), "Authorization": f"Bearer {self.admin}"}
+
+    def _body(self, seen: Seen, body: bytes) -> bytes:
+        if self.on("garbage", seen.path):
+            return self._rng.choice(GARBAGE)
+        return body[: len(body) // 2] if self.on("cut", seen.path) else body
 
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
@@ -191,12 +170,6 @@ def _was_there(pod: Tree) -> bool:
         return False
     made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - made).total_seconds() > _KNOWN_AFTER_SECONDS
-
-
-def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Build a refusal as the API server words it."""
-    tree = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return web.Response(status=code, text=json.dumps(tree), content_type="application/json", headers=headers)
 
 
 @contextmanager

@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 
 from dovetail.live.kubernetes.resources import plural_in
-from tests.chaos.front import IDENTITY, Front, front_of, status
+from tests.chaos.front import IDENTITY, Front, front_of
 from tests.chaos.test_chaos import LEASE, Chaotic, _controller, _steal
 from tests.support.control_plane import ControlPlane, eventually
 from tests.support.e2e_world import World, pod
 from tests.support.karpenter import BINARY, Beside, beside_karpenter, kwok_pool, scale, spread, wait_nodes
-from tests.support.proxy import Seen
+from tests.support.proxy import Answer, Seen
 
 pytestmark = [
     pytest.mark.karpenter,
@@ -72,13 +72,13 @@ def test_no_zombie(beside: Beside, front: Front, process: Chaotic) -> None:
     """A page instead of the Lease: not leading, and it shows; then leading and acting again, in the same process."""
     _two_nodes(beside.world)
     assert process.metric("dovetail_leader") == 1
-    front.rule = _page
+    front.before = _page
     eventually(lambda: process.metric("dovetail_leader") == 0)
     process.wait_for("no longer leading")
     assert process.get("/healthz")[0] == 200
     assert process.metric("dovetail_lease_age_seconds") > 0
     assert process.metric("dovetail_malformed_answers_total", resource="leases") > 0
-    front.rule = lambda seen: None
+    front.before = lambda seen: None
     eventually(lambda: process.metric("dovetail_leader") == 1)
     scale(beside.world, "wide", 1)
     eventually(lambda: len(beside.world.nodes()) == 1)
@@ -91,7 +91,7 @@ def test_not_blind(beside: Beside, front: Front, process: Chaotic, code: int) ->
     world = beside.world
     _two_nodes(world)
     eventually(lambda: all("dovetail.dev/hold" in n["metadata"]["annotations"] for n in world.nodes().values()))
-    front.rule = lambda seen: status(code, "Forbidden") if plural_in(seen.path) == "pods" else None
+    front.before = lambda seen: Answer(code, "Forbidden") if plural_in(seen.path) == "pods" else None
     front.cut_watches()  # the view of pods ends here: what it last saw is all that it has
     scale(world, "wide", 1)
     used = {each["spec"]["nodeName"] for each in world.pods("wide")}
@@ -104,7 +104,7 @@ def test_not_blind(beside: Beside, front: Front, process: Chaotic, code: int) ->
     eventually(lambda: "Pod" in process.get("/readyz")[1])
     time.sleep(20)
     assert [seen for seen in front.seen if seen.method == "DELETE" and "nodeclaims" in seen.path] == []
-    front.rule = lambda seen: None
+    front.before = lambda seen: None
     eventually(lambda: process.get("/readyz")[0] == 200)
     time.sleep(10)
     assert empty in world.nodes()
@@ -119,14 +119,14 @@ def test_no_write_out_of_a_long_sleep(beside: Beside, front: Front, process: Cha
     _two_nodes(world)
     throttled = threading.Event()
 
-    def rule(seen: Seen) -> web.Response | None:
+    def stopped_at_the_deletion(seen: Seen) -> Answer | None:
         if seen.method == "DELETE" and "nodeclaims" in seen.path and not throttled.is_set():
             throttled.set()
             process.process.send_signal(signal.SIGSTOP)
-            return status(429, "TooManyRequests", {"Retry-After": "1"})
+            return Answer(429, "TooManyRequests", {"Retry-After": "1"})
         return None
 
-    front.rule = rule
+    front.before = stopped_at_the_deletion
     stop = threading.Event()
     with beside.plane.client() as thief:
         stealing = threading.Thread(target=_steal, args=(thief, stop), daemon=True)

@@ -10,6 +10,7 @@ import pytest
 
 from dovetail.decide.refusals import unready as unready_module
 from dovetail.decide.refusals.bounds import Bounds
+from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.unready import Unready
 from dovetail.scheduling.pods.movers import Demand
 
@@ -44,6 +45,21 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
     return SimpleNamespace(specs=specs, started=first, demand=Demand.of(specs), started_demand=Demand.of(first))
 
 
+def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom | None:
+    """The room that plans leave on some nodes; None: there are no plans."""
+    if not left:
+        return None
+
+    def room(frame: Any) -> Any:
+        found = frame.room.copy()
+        for node, row in left.items():
+            found[node] = row
+        return found
+
+    settled: Any = SimpleNamespace(room=room, nodes=frozenset(left), unsettled=list(unsettled))
+    return PlannedRoom(snapshot, settled)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """Free room of each node, and its pods by spec."""
@@ -55,6 +71,7 @@ class Scene:
     shut: tuple[int, ...] = ()
     leaving: tuple[int, ...] = ()
     counted: bool = False
+    planned: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def bounds(self) -> Bounds:
         room = np.array(self.rooms, dtype=np.int64)
@@ -68,33 +85,73 @@ class Scene:
             states=[SimpleNamespace(name=f"n{at}") for at in range(len(self.rooms))],
         )
         launches: Any = _Echo()
-        return Bounds(snapshot, self.closed, launches)
+        return Bounds(snapshot, self.closed, launches, _planned(snapshot, self.planned))
 
 
 @pytest.mark.parametrize(
-    ("scene", "node"),
+    ("scene", "room"),
     [
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}), None, id="several"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(1,)), "n0", id="one is closed to moved pods"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0,)), "n1", id="the first is closed"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0, 1)), "", id="all are closed"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, shut=(1,)), "n0", id="one takes no pods"),
-        pytest.param(Scene(rooms=[(9, 9), (9, -1)], started={}), "n0", id="one is overcommitted"),
-        pytest.param(Scene(rooms=[(4, 1), (3, 9), (9, 0)], started={}), "n0", id="room for exactly one pod"),
-        pytest.param(Scene(rooms=[(3, 9), (9, 0)], started={}), "", id="none has both amounts"),
+        pytest.param(Scene(rooms=[(9, 9), (13, 9)], started={}), (("n0", 2), ("n1", 3)), id="several, by how many fit"),
+        pytest.param(Scene(rooms=[(9, 9), (99, 2)], started={}), (("n0", 2), ("n1", 2)), id="the scarcer resource"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(1,)), (("n0", 2),), id="closed to moved pods"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0,)), (("n1", 2),), id="the first is closed"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0, 1)), (), id="all are closed"),
+        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, shut=(1,)), (("n0", 2),), id="one takes no pods"),
+        pytest.param(Scene(rooms=[(9, 9), (9, -1)], started={}), (("n0", 2),), id="one is overcommitted"),
+        pytest.param(Scene(rooms=[(4, 1), (3, 9), (9, 0)], started={}), (("n0", 1),), id="room for exactly one pod"),
+        pytest.param(Scene(rooms=[(3, 9), (9, 0)], started={}), (), id="none has both amounts"),
+        pytest.param(
+            Scene(rooms=[(4, 1)] * 16, started={}), tuple((f"n{at}", 1) for at in range(16)), id="just not too many"
+        ),
+        pytest.param(Scene(rooms=[(4, 1)] * 17, started={}), None, id="too many to count"),
+        pytest.param(
+            Scene(rooms=[(9, 9), (9, 9)], started={}, planned={0: (4, 1), 1: (3, 9)}), (("n0", 1),), id="planned"
+        ),
+        pytest.param(Scene(rooms=[(9, 9)], started={}, planned={0: (-1, 9)}), (), id="planned beyond its room"),
     ],
 )
-def test_the_only_node_with_room(scene: Scene, node: str | None) -> None:
-    """The name of the only node that takes a pod; empty: none does; None: several do."""
-    assert scene.bounds().room_for(A) == node
+def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...] | None) -> None:
+    """Each node that takes a pod, with how many; None: they are too many to count."""
+    assert scene.bounds().room_for(A) == room
+
+
+def test_a_pod_that_asks_for_nothing_fits_everywhere() -> None:
+    """Without a request there is nothing to count by."""
+    assert Scene(rooms=[(0, 0)], started={}).bounds().room_for(SimpleNamespace(id=9, need=())) is None  # type: ignore[arg-type]
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]
 
 ONE_NODE = [
     pytest.param(Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}), [], id="all fit exactly"),
-    pytest.param(Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}), [({0: 2}, False)], id="one is short by two"),
-    pytest.param(Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}), [({0: 3}, False)], id="its own room is no room"),
+    pytest.param(Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}), [({0: 4, 1: 1}, True)], id="two of three fit"),
+    pytest.param(
+        Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}), [({0: 4, 1: 1}, True)], id="its own room is no room"
+    ),
+    pytest.param(
+        Scene(rooms=[(1, 1), (6, 9), (6, 9)], started={0: {1: 2, 2: 2}}),
+        [],
+        id="each kind fits, and so do the sums",
+    ),
+    pytest.param(
+        Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}),
+        [({0: 2}, False)],
+        id="each kind fits by itself, together they are short by two",
+    ),
+    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 16, started={0: {1: 17}}), [({0: 4, 1: 1}, True)], id="16 of 17"),
+    pytest.param(
+        Scene(rooms=[(1, 1)] + [(4, 1)] * 17, started={0: {1: 18}}), [({0: 4, 1: 1}, False)], id="too many to count"
+    ),
+    pytest.param(
+        Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}, planned={1: (4, 1)}),
+        [({0: 4, 1: 1}, True)],
+        id="room for one is planned for another pod",
+    ),
+    pytest.param(
+        Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}, planned={0: (0, 0), 2: (4, 9)}),
+        [({0: 4}, False)],
+        id="planned room is missing in the sums too",
+    ),
     pytest.param(
         Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit on their own node only"
     ),
@@ -104,7 +161,7 @@ ONE_NODE = [
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (2, 3)], started={0: {1: 1, 2: 2}}),
-        [({0: 4, 1: 1}, True), ({0: 6, 1: 2}, False)],
+        [({0: 6, 1: 3}, True)],
         id="one fits nowhere, of the others one has room",
     ),
     pytest.param(
@@ -228,7 +285,7 @@ def test_sums_beyond_64_bits() -> None:
     info: Any = SimpleNamespace(id=9, need=((0, 1),), claims=())
     scene = Scene(rooms=[(0, 0), (huge, 0), (huge, 0), (huge, 0)], started={0: {1: 1}})
     bounds = scene.bounds()
-    assert bounds.room_for(info) is None
+    assert bounds.room_for(info) == (("n1", huge), ("n2", huge), ("n3", huge))
     room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
     assert room == [3 * huge, 0]
     assert fits == [False, True, True, True]
@@ -256,10 +313,11 @@ class Start:
     counted: bool = False
     closed: tuple[int, ...] = ()
     simple: bool = True
+    planned: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unsettled: Sequence[Any] = ()
 
     def found(self, *nodes: int) -> Any:
         room = np.array(self.rooms, dtype=np.int64)
-        gone = len(self.rooms)
 
         def first(cls: Any) -> Any:
             fits = np.ones(len(room), dtype=np.bool_)
@@ -270,17 +328,18 @@ class Start:
         alike: dict[Any, list[Any]] = {}
         for entry in self.pods:
             alike.setdefault(entry.mark, []).append(entry)
-        movers = {0: SimpleNamespace(alike=list(alike.values())), gone: SimpleNamespace(waiting=list(self.leaving))}
+        movers = {0: SimpleNamespace(alike=list(alike.values()))}
         snapshot: Any = SimpleNamespace(
             initialized=self.ready,
             states=[SimpleNamespace(name=f"n{at}") for at in range(len(room))],
             movers=lambda at: movers.get(at, SimpleNamespace(alike=[])),
-            frame=SimpleNamespace(first=first, row=lambda at: room[at].tolist()),
-            leaving=[(gone, ())] if self.leaving else [],
+            frame=SimpleNamespace(first=first, room=room, row=lambda at: room[at].tolist()),
+            leaving_entries=list(self.leaving),
             queued=list(self.waiting),
             settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
         )
-        return Unready(snapshot, self.closed).destination(nodes or (0,))
+        planned = _planned(snapshot, self.planned, self.unsettled)
+        return Unready(snapshot, self.closed, planned).destination(nodes or (0,))
 
 
 def _pods(info: Any, *places: int, **options: Any) -> list[Any]:
@@ -293,6 +352,34 @@ FULL, LATE = (0, 0), (9, 9)
 @pytest.mark.parametrize(
     ("start", "found"),
     [
+        pytest.param(
+            Start(rooms=[FULL, (9, 9), LATE], ready=2, pods=_pods(A, 5), planned={1: (3, 9)}),
+            ("pod-5", "n2"),
+            id="the room on a ready one is planned for others",
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE, LATE], ready=1, pods=_pods(A, 5), planned={1: (3, 9)}, leaving=_pods(A, 1, 2, 3)),
+            ("pod-5", "n2"),
+            id="leaving pods with a plan fill no other node",
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), planned={1: (3, 9)}), None, id="all room is planned"
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), planned={1: (7, 9)}, unsettled=_pods(A, 1)),
+            None,
+            id="a leaving pod without a plan may come first",
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), planned={1: (8, 9)}, unsettled=_pods(A, 1)),
+            ("pod-5", "n1"),
+            id="and leaves enough",
+        ),
+        pytest.param(
+            Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), planned={0: (0, 0)}),
+            None,
+            id="pods planned for the node that goes may go anywhere",
+        ),
         pytest.param(Start(rooms=[FULL, LATE], ready=2, pods=_pods(A, 5)), None, id="all nodes are ready"),
         pytest.param(Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5)), ("pod-5", "n1"), id="only a starting node"),
         pytest.param(Start(rooms=[FULL, FULL], ready=1, pods=_pods(A, 5)), None, id="no room on it"),

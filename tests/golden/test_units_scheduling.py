@@ -39,9 +39,7 @@ def test_pod_filters(question: dict[str, Any], answer: dict[str, Any]) -> None:
         "terminating": pods.is_terminating(pod),
         "reschedulable": pods.is_reschedulable(pod),
         "provisionable": pods.is_provisionable(pod),
-        "stuckTerminating": pods.is_stuck_terminating(pod, now),
         "toleratesDisrupted": pods.tolerates_disruption(pod),
-        "drainable": pods.is_drainable(pod, now),
         "doNotDisruptActive": protected,
         "disruptable": not pods.is_active(pod) or not protected,
     }

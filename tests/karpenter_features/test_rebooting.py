@@ -76,4 +76,4 @@ def test_its_capacity_stays_but_nothing_may_count_on_it(settings: Settings) -> N
     assert index is not None
     result = simulate(seen, (index,))
     assert [place.node for place in result.placements] == ["boots"]
-    assert not result.all_placed
+    assert result.blocking

@@ -98,7 +98,8 @@ def test_a_time_that_has_come(after: int, wakes: bool, something_happened: bool)
     run, store = _run(), _store()
     run.retry_at = LOOKED_AT + 2 * SECOND
     lookout = _looked_at(run, store)
-    assert lookout.next_at() == [run.retry_at]
+    assert lookout.next_at(LOOKED_AT) == run.retry_at
+    assert lookout.next_at(run.retry_at) is None, "what is due is no longer to come"
     now = LOOKED_AT + after * SECOND
     assert lookout.chosen({run.id: run}, now, something_happened=something_happened) == ([run] if wakes else [])
 
@@ -139,7 +140,7 @@ def test_a_command_that_is_over_is_forgotten() -> None:
     lookout = _looked_at(run, store)
     lookout.forget(run.id)
     lookout.object_changed("a")
-    assert lookout.next_at() == []
+    assert lookout.next_at(LOOKED_AT) is None
     assert lookout.chosen({}, LOOKED_AT, something_happened=True) == []
 
 
@@ -150,5 +151,4 @@ def test_a_time_that_had_come_at_the_last_look_is_not_looked_at_again(ago: int, 
     run.looked_at, run.claim_gone_at = LOOKED_AT, {"a": LOOKED_AT - ago}
     lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True)
     lookout.looked_at(run, store)
-    watched = lookout._watched[run.id]
-    assert watched.lingers == (LOOKED_AT - ago + LINGER if again else None)
+    assert lookout._lingers.get(run.id) == (LOOKED_AT - ago + LINGER if again else None)

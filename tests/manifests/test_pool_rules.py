@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.api.findings import has_errors
 from dovetail.api.manifests.pool_rules import launch_problems
-from dovetail.api.manifests.validate import has_errors, validate_manifest
+from dovetail.api.manifests.validate import validate_manifest
 from dovetail.api.policy import effective_policy
 from dovetail.api.reading.decode import decode_document, decode_item, decode_objects
 from dovetail.api.reading.documents import split_documents

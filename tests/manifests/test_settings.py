@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.api.findings import InputError
-from dovetail.api.settings import SETTING_KEYS, load_settings, settings_of
+from dovetail.api.settings import SETTINGS, load_settings, settings_of
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, CandidateOrder, MinValuesPolicy, PreferencePolicy
 from dovetail.model.timing.duration import MINUTE, SECOND
 from tests.paths import SHARED, needs_shared
@@ -61,9 +61,9 @@ def test_every_key_wins_over_the_profile(profile: str, tmp_path: Path) -> None:
 
 def test_every_setting_has_a_key() -> None:
     """A file can set everything but a profile's rules and a simulation's chance."""
-    assert set(EVERYTHING) <= set(SETTING_KEYS)
+    assert set(EVERYTHING) <= set(SETTINGS)
     names = {field.name for field in dataclasses.fields(DOVETAIL)} - {"profile", "rules", "ties"}
-    assert names == {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in SETTING_KEYS}
+    assert names == {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in SETTINGS}
 
 
 def test_a_part_of_stabilization_keeps_the_rest() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.findings import Finding, Severity
+from dovetail.api.findings import Finding, Severity, has_errors
 from dovetail.api.manifests.controller_rules import controller_findings
-from dovetail.api.manifests.validate import has_errors, validate_manifest
+from dovetail.api.manifests.validate import validate_manifest
 from dovetail.api.reading.documents import read_input, split_documents
 from tests.paths import SHARED, needs_shared
 from tests.support.crd_rules import (

@@ -6,7 +6,7 @@ from dovetail.model.command import Action
 from dovetail.model.money import parse_money
 from dovetail.report.page import name, page, table, text
 from dovetail.report.scripts import script
-from dovetail.report.svg import Dot, Series, bar_chart, histogram, line_chart, nice_step, scatter
+from dovetail.report.svg import Dot, Series, histogram, line_chart, nice_step, scatter
 from dovetail.report.words import action_words, count, dollars, listing, safe, span
 
 HOSTILE = [
@@ -43,7 +43,6 @@ def test_pages_and_plots_carry_no_foreign_markup(evil: str) -> None:
     parts = [
         page(evil, text(evil), table([evil], [[name(evil)]]), evil),
         line_chart(evil, [Series(name=evil, points=[(0, 1), (1, 2)])], y_label=evil),
-        bar_chart(evil, [(evil, 1.0)], y_label=evil),
         histogram(evil, [(evil, [1.0])], edges=[0, 1], labels=[evil, evil]),
         scatter(evil, [Dot(name=evil, x=1, y=1, front=True)], x_label=evil, y_label=evil),
     ]

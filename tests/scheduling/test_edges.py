@@ -24,7 +24,7 @@ def test_a_pool_without_types() -> None:
 def test_an_empty_node_goes_without_a_trace() -> None:
     """Taking away a node without pods places nothing."""
     result = without(snapshot(pool(), node("n1"), node("n2")), "n1")
-    assert (result.placements, result.new_nodes, result.all_placed) == ((), (), True)
+    assert (result.placements, result.new_nodes, result.blocking) == ((), (), ())
 
 
 def test_simulations_leave_the_snapshot_as_it_was() -> None:

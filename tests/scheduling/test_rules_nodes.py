@@ -208,11 +208,11 @@ def test_a_landing_on_a_node_that_has_not_started_counts_as_none() -> None:
     """A pod of a candidate that lands on an uninitialized node is not placed; one of a leaving node is."""
     seen = snapshot(pool(limits={"cpu": "0"}), node("n1"), node("n2", started=False), pod("a", on="n1"))
     result = without(seen, "n1")
-    assert not result.all_placed
+    assert result.blocking
     assert "n2, which is not initialized" in result.blocking[0].why
     marked = replace(DOVETAIL, marked_for_deletion_nodes=("n1",))
     left = snapshot(pool(), node("n1"), node("n2", started=False), node("n3"), pod("a", "8", on="n1"), settings=marked)
-    assert without(left, "n3").all_placed
+    assert not without(left, "n3").blocking
 
 
 def test_closed_nodes_refuse_moved_pods_only() -> None:

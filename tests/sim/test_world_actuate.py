@@ -27,11 +27,17 @@ def actuator_of(world: World) -> Actuator:
     return Actuator(world.store, world.clock, world.karpenter, holds=True)
 
 
-def test_objects_are_read_by_kind_and_name() -> None:
-    """With their namespace where they have one; a node's pods as they are."""
+def world_of_one_pod() -> World:
+    """Return a world with one node, `n0`, and a pod on it."""
     world = small_world(1)
     world.workloads.add(work(replicas=1))
     settle(world)
+    return world
+
+
+def test_objects_are_read_by_kind_and_name() -> None:
+    """With their namespace where they have one; a node's pods as they are."""
+    world = world_of_one_pod()
     actuator = actuator_of(world)
     [key] = world.store.pods
     namespace, _, name = key.partition("/")
@@ -94,9 +100,7 @@ def test_patches_and_deletions_meet_the_object_that_was_read() -> None:
 
 def test_evictions_obey_budgets() -> None:
     """Granted where one allows it, throttled where it does not, done where the pod is gone."""
-    world = small_world(1)
-    world.workloads.add(work(replicas=1))
-    settle(world)
+    world = world_of_one_pod()
     actuator = actuator_of(world)
     [key] = world.store.pods
     namespace, _, name = key.partition("/")
@@ -120,9 +124,7 @@ def test_evictions_obey_budgets() -> None:
 def test_a_deletion_looks_at_the_pods_first() -> None:
     """Dovetail's; a simulated Karpenter's does not."""
     for holds in (True, False):
-        world = small_world(1)
-        world.workloads.add(work(replicas=1))
-        settle(world)
+        world = world_of_one_pod()
         [name] = world.store.claims
         uid = world.store.claims[name].metadata.uid
         asked = DeleteNodeClaim(id="1", command_id="c", name=name, uid=uid, node="n0", only_empty=True)

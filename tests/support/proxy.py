@@ -60,7 +60,7 @@ class Answer:
         )
 
 
-Before = Callable[[Seen], Answer | None]
+Before = Callable[[Seen], Answer | web.Response | None]
 After = Callable[[Seen, int], None]
 
 
@@ -135,11 +135,25 @@ class Proxy:
     async def _handle(self, request: web.Request, to: aiohttp.ClientSession) -> web.StreamResponse:
         seen = Seen(request.method, request.path, request.query_string, await request.read())
         self.seen.append(seen)
-        instead = self.before(seen)
-        if instead is not None:
-            return instead.response()
-        headers = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
-        headers["Accept-Encoding"] = "identity"
+        instead = await self._instead(request, seen, to)
+        return instead if instead is not None else await self._forward(request, seen, to)
+
+    async def _instead(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.Response | None:
+        """Return what to answer in the server's stead, or None."""
+        answer = self.before(seen)
+        return answer.response() if isinstance(answer, Answer) else answer
+
+    def _headers(self, request: web.Request) -> dict[str, str]:
+        """Return the headers to send upstream."""
+        kept = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
+        return {**kept, "Accept-Encoding": "identity"}
+
+    def _body(self, seen: Seen, body: bytes) -> bytes:
+        """Return the body to send to the client."""
+        return body
+
+    async def _forward(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.StreamResponse:
+        headers = self._headers(request)
         try:
             async with to.request(
                 request.method, self.upstream + request.path_qs, data=seen.body or None, headers=headers
@@ -149,7 +163,7 @@ class Proxy:
                     return await self._stream(request, answer, kept)
                 body = await answer.read()
                 self.after(seen, answer.status)
-                return web.Response(status=answer.status, body=body, headers=kept)
+                return web.Response(status=answer.status, body=self._body(seen, body), headers=kept)
         except aiohttp.ClientError:
             return Answer(503, "ServiceUnavailable").response()
 

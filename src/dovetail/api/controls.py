@@ -7,7 +7,7 @@ Spec sections 13 to 19. Sits in api, below policy and validate.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dovetail.api.findings import Finding, Severity
+from dovetail.api.findings import Finding, Severity, has_errors
 from dovetail.api.manifests.budget_rules import duration_findings, is_too_long, reason_findings, schedule_findings
 from dovetail.api.manifests.manifest_shapes import ALLOW_WINDOW, HEALTH, PARTS, REPAIR_RULE
 from dovetail.api.manifests.shape import check, error
@@ -100,7 +100,7 @@ def read_health(written: Any, path: str) -> tuple[Health, list[Finding]]:
 def read_repair(written: Any, index: int, path: str) -> tuple[RepairRule | None, list[Finding]]:
     """Read a repair rule; None if it can't be read: it then repairs nothing."""
     findings = list(repair_findings(written, path))
-    if any(finding.severity is Severity.ERROR for finding in findings):
+    if has_errors(findings):
         return None, findings
     drain = written.get("drainFor")
     return (

@@ -3,6 +3,7 @@
 Decides nothing and prints nothing; `validate`, `decode`, `policy` and `settings` make these, `cli` shows them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,6 +51,11 @@ class Finding:
         value = f" ({self.value})" if self.value else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return one_line(f"{self.path}{value}: {self.message}{remedy}")
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Return whether any finding is an error."""
+    return any(finding.severity is Severity.ERROR for finding in findings)
 
 
 class Remark(str):

@@ -22,13 +22,13 @@ from dovetail.api.manifests.karpenter_budgets import karpenter_budgets
 from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.manifests.shape import check
 from dovetail.api.manifests.validate import read_annotation
-from dovetail.model.money import Money, as_float, parse_money
+from dovetail.model.money import Money, parse_money
 from dovetail.model.names import POLICY_ANNOTATION
 from dovetail.model.objects import DisruptionSpec, NodePool
 from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
-from dovetail.model.timing.duration import HOUR, format_duration, parse_nillable, parse_simple
+from dovetail.model.timing.duration import HOUR, parse_nillable, parse_simple
 from dovetail.model.timing.windows import window
 
 READ_MAX: Final = 10 * LISTED_MAX
@@ -304,41 +304,6 @@ class _Reading:
             return read_budget(normal, index, path)
         self.problems += [f"{text}; this budget allows nothing until it is mended" for text in errors]
         return broken_budget(normal, index, "; ".join(errors))
-
-
-def written_policy(policy: DisruptionPolicy) -> dict[str, Any]:
-    """Write a policy as the map that reads back to it; budgets that are broken are left out."""
-    tree: dict[str, Any] = {
-        "consolidationPolicy": policy.consolidation_policy.value,
-        "consolidateAfter": format_duration(policy.consolidate_after),
-        "consolidationSavingsThreshold": as_float(policy.savings_threshold),
-        "budgets": [written_budget(budget) for budget in policy.budgets if budget.problem is None],
-    }
-    if policy.expire_after_set:
-        tree["expireAfter"] = format_duration(policy.expire_after)
-    if policy.grace_period is not None:
-        tree["consolidationGracePeriod"] = format_duration(policy.grace_period)
-    if policy.disruption_price is not None:
-        tree["disruptionPrice"] = as_float(policy.disruption_price)
-    return tree
-
-
-def written_budget(budget: Budget) -> dict[str, Any]:
-    """Write a budget as the map that reads back to it."""
-    tree: dict[str, Any] = {"nodes": budget.nodes}
-    if budget.reasons is not None:
-        tree["reasons"] = [reason.value for reason in budget.reasons]
-    if budget.schedule is not None:
-        tree["schedule"] = budget.schedule
-    if budget.duration is not None:
-        tree["duration"] = budget.duration
-    if budget.topology_key:
-        tree["topologyKey"] = budget.topology_key
-    if budget.sequential:
-        tree["sequential"] = True
-    if budget.per is not None:
-        tree["per"] = format_duration(budget.per)
-    return tree
 
 
 def consolidation_policy(word: str) -> ConsolidationPolicy:

@@ -314,6 +314,5 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
 
 SETTINGS: Final = tuple(_READERS)
 """The names of all settings."""
-SETTING_KEYS: Final = tuple(sorted(_READERS))
 SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}
 """The field of `Settings` that each key of a file sets."""

@@ -31,6 +31,7 @@ from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
@@ -44,7 +45,7 @@ from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.result import SimulationResult
-from dovetail.scheduling.simulate import carried_by_nodes, simulate
+from dovetail.scheduling.simulate import carried_by_nodes, planned_places, simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -191,10 +192,8 @@ class RoundContext:
             return {}
         found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
         virtual = frozenset(map(id, snapshot.surroundings.virtual))
-        landed = (
-            (place.node, tuple(pod for pod in place.pods if id(pod) not in virtual)) for place in found.placements
-        )
-        return {node: pods for node, pods in landed if pods}
+        landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
+        return {node: pods for node, pods in landed.items() if pods}
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
@@ -214,20 +213,26 @@ class RoundContext:
     @cached
     def bounds(self) -> Bounds:
         """Return the bounds that refuse moves without a simulation."""
-        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame))
+        return Bounds(self.snapshot, self.closed, self._launches_of(self.snapshot.frame), self._planned)
+
+    @cached
+    def _planned(self) -> PlannedRoom:
+        """Return the free room without what commands under way have planned; Karpenter places all pods alike."""
+        if not self.snapshot.leaving or self.settings.rules.others_pods_count or self.settings.ties:
+            return PlannedRoom(self.snapshot)
+        return PlannedRoom(self.snapshot, planned_places(self.snapshot, self.in_flight.under_way))
 
     @cached
     def standing(self) -> StandingView | None:
         """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
         if self._standing is None:
             return None
-        launches = self._launches_of(self.snapshot.frame)
-        return self._standing.look_at(self.snapshot, self.bounds, launches, self.settings)
+        return self._standing.look_at(self.snapshot, self.bounds, self._launches_of(self.snapshot.frame), self.settings)
 
     @cached
     def unready(self) -> Unready:
         """Return what is certain to go to nodes that are still starting."""
-        return Unready(self.snapshot, self.closed)
+        return Unready(self.snapshot, self.closed, self._planned)
 
     @property
     def new_nodes_max(self) -> int:

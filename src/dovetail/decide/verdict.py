@@ -8,6 +8,7 @@ verdicts are computed only on access. Sits in decide, above the methods, below t
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -116,13 +117,17 @@ def _budget_passed(context: RoundContext, method: Method, facts: NodeFacts) -> G
 
 def _stabilizing(context: RoundContext) -> GateResult:
     assert context.stabilized_until is not None
-    left = seconds(context.stabilized_until - context.now)
-    what = context.question.cost_held_by or "an action"
+    return _settling(context.stabilized_until, context.now, context.question.cost_held_by or "an action")
+
+
+@lru_cache(maxsize=16)
+def _settling(until: datetime, now: datetime, what: str) -> GateResult:
+    """Return the same result for all nodes."""
     return stopped(
         Gate.STABILIZATION,
         f"{what[0].upper()}{what[1:]} has just finished; cost actions in all NodePools wait for the cluster to settle, "
-        f"{left} more.",
-        until=clock(context.stabilized_until),
+        f"{seconds(until - now)} more.",
+        until=clock(until),
     )
 
 

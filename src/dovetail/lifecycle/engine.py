@@ -414,9 +414,9 @@ class Engine:
     def _wake(self) -> None:
         """Ask to be woken at the earliest due time."""
         state = self._state
-        times = self._commands.lookout.next_at()
         askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
-        times += [at for at in (asker.next_at() for asker in askers) if at is not None]
+        asked = (self._commands.lookout.next_at(state.elapsed), *(asker.next_at() for asker in askers))
+        times = [at for at in asked if at is not None]
         times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
         # Everything due has just been done; only a round can be due at once.
         coming = min((at for at in times if at > state.elapsed), default=state.round_at)

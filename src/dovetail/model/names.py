@@ -38,7 +38,6 @@ SURGED_AT: Final = "dovetail.dev/surged-at"
 DO_NOT_REPAIR: Final = "karpenter.sh/do-not-repair"
 TERMINATION_FINALIZER: Final = "karpenter.sh/termination"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
-REPLACES: Final = "dovetail.dev/replaces"
 STEERING_MARK: Final = "dovetail.dev/next-victim"
 CLOSING_TAINT: Final = "dovetail.dev/closing"
 

@@ -73,26 +73,6 @@ def line_chart(
     return "".join(parts) + "</svg>"
 
 
-def bar_chart(title: str, bars: Sequence[tuple[str, float]], *, y_label: str, y_format: str = "{:g}") -> str:
-    """Draw one labelled bar per name, with its value above it."""
-    if not bars:
-        return _nothing(title)
-    frame = _Frame.over(0.0, float(len(bars)), 0.0, max(value for _, value in bars), right=20)
-    parts = [_open(title), frame.axes(y_label, None)]
-    slot = (WIDTH - LEFT - 20) / len(bars)
-    for index, (name, value) in enumerate(bars):
-        x, y = round(LEFT + slot * (index + 0.2), 1), frame.y(value)
-        wide = round(slot * 0.6, 1)
-        middle = round(x + wide / 2, 1)
-        parts.append(
-            f'<rect class="b{index % 6}" x="{x}" y="{y}" width="{wide}" height="{round(HEIGHT - BOTTOM - y, 1)}">'
-            f"<title>{_text(name)}: {y_format.format(value)}</title></rect>"
-            f'<text x="{middle}" y="{round(y - 4, 1)}" text-anchor="middle">{y_format.format(value)}</text>'
-            f'<text x="{middle}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{_text(_short(name, 22))}</text>'
-        )
-    return "".join(parts) + "</svg>"
-
-
 def histogram(
     title: str, series: Sequence[tuple[str, Sequence[float]]], *, edges: Sequence[float], labels: Sequence[str],
     y_label: str = "nodes",

@@ -247,11 +247,6 @@ class SimulationResult:
         """Return what blocks the candidates: their own pods without an (initialized) place."""
         return tuple(u for u in (*self.unplaced, *self.uninitialized) if not u.forgiven)
 
-    @property
-    def all_placed(self) -> bool:
-        """Return whether every pod that counts has a place."""
-        return not self.blocking
-
     def own_new_nodes(self, *, count_all: bool) -> tuple[NewNode, ...]:
         """Return the new nodes that are this command's.
 

@@ -67,7 +67,7 @@ def _settle(
         engine.prepare((*leaving, *entries))
         return settle(engine, leaving, under_way, snapshot.index)
     engine.prepare(entries)
-    settled = _settled(snapshot, leaving, under_way)
+    settled = planned_places(snapshot, under_way)
     if settled is None or not settled.serves(engine):
         engine.prepare(leaving)
         return settle(engine, leaving, under_way, snapshot.index)
@@ -76,9 +76,10 @@ def _settle(
     return settled.unsettled
 
 
-def _settled(snapshot: Snapshot, leaving: Sequence[Entry], under_way: UnderWay) -> Settled | None:
+def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     """Return the planned places of all pods of leaving nodes, cached per snapshot; None if they depend on more."""
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
+        leaving = snapshot.leaving_entries
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
         scratch.prepare(leaving)

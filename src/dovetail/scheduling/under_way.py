@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from dovetail.model.command import Placement, Replacement
 from dovetail.model.labels.requirements import Requirements
 from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim
-from dovetail.scheduling.launch.machines import TypeBits
+from dovetail.scheduling.launch.machines import Amounts, TypeBits
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.packer import Packer
 
@@ -36,10 +37,10 @@ class Settled:
     """The planned places of the pods of leaving nodes, in every simulation that removes none of these nodes.
 
     Valid if no topology rule applies, neither to them nor to the other pods of a simulation. `unsettled`: pods without
-    a plan, or whose plan no longer works.
+    a plan, or whose plan no longer works. `nodes`: the existing nodes with such a pod.
     """
 
-    __slots__ = ("_launched", "_nodes", "_touched", "unsettled")
+    __slots__ = ("_launched", "_touched", "nodes", "unsettled")
 
     def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
         """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
@@ -47,11 +48,18 @@ class Settled:
         self._touched = scratch.touched
         for here in self._touched.values():
             here.shared = True
-        self._nodes = frozenset(scratch.touched)
+        self.nodes = frozenset(scratch.touched)
+
+    def room(self, frame: Frame) -> Amounts:
+        """Return the free resources of all nodes once the pods are in their planned places."""
+        left = frame.room.copy()
+        for node, here in self._touched.items():
+            left[node] = here.left
+        return left
 
     def serves(self, engine: Packer) -> bool:
         """Return whether it is valid for a simulation whose pods are prepared."""
-        return not engine.states and self._nodes.isdisjoint(engine.removed)
+        return not engine.states and self.nodes.isdisjoint(engine.removed)
 
     def put_into(self, engine: Packer) -> None:
         """Place the pods there, before any other."""

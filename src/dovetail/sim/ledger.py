@@ -159,7 +159,7 @@ class RunLedger:
         self._recorder = Recorder(world)
         for change in world.store.history():
             self._on_report(change)
-        world.store.listen(self._on_report)
+        world.store.listen(self._on_report, "Pod", "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -182,7 +182,7 @@ class RunLedger:
             elif change.old is None:
                 self._waiting[change.key] = self.world.now
                 self._most_waiting = max(self._most_waiting, len(self._waiting))
-        elif change.kind == "NodeClaim" and change.new is not None and change.key not in self._lives:
+        elif change.new is not None and change.key not in self._lives:
             instance = self.world.cloud.instances.get(change.key)
             if instance is not None:
                 self._born(instance)

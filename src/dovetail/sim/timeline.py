@@ -133,7 +133,7 @@ class Recorder:
         self._outside: list[tuple[float, str]] = []
         for change in world.store.history():
             self.on_change(change)
-        world.store.listen(self.on_change)
+        world.store.listen(self.on_change, "Pod", "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -157,7 +157,7 @@ class Recorder:
         """Note a pod that came, was bound or ended, and a machine that was launched or marked to go."""
         if change.kind == "Pod":
             self._pod(change.key, change.new)  # type: ignore[arg-type]
-        elif change.kind == "NodeClaim" and change.new is not None:
+        elif change.new is not None:
             place = self._place.get(change.key)
             if place is None:
                 instance = self.world.cloud.instances.get(change.key)

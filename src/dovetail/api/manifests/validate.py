@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dovetail.api.controls import health_findings, repair_findings, window_findings
-from dovetail.api.findings import Finding, InputError, Severity
+from dovetail.api.findings import Finding, InputError
 from dovetail.api.manifests.budget_rules import budget_findings, with_text_nodes
 from dovetail.api.manifests.controller_rules import (
     KARPENTER_DOMAIN,
@@ -58,11 +58,6 @@ def validate_manifest(tree: Any) -> tuple[Finding, ...]:
     findings += _metadata(tree)
     findings += _pool(tree) if kind == "NodePool" else _claim(tree)
     return _without_repeats(findings)
-
-
-def has_errors(findings: tuple[Finding, ...]) -> bool:
-    """Return whether any finding is an error."""
-    return any(finding.severity is Severity.ERROR for finding in findings)
 
 
 def _without_repeats(findings: list[Finding]) -> tuple[Finding, ...]:

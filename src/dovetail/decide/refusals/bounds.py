@@ -1,10 +1,11 @@
 """Refuses moves without a simulation, by sums that rule out every placement.
 
 Exact: a simulation would never disagree. The pods that would move need a new node if they request more of some resource
-than is free on all remaining nodes that fit the smallest of them, or if no remaining node has room for one of them.
-Several new nodes may be too many; for one, even the cheapest machine that holds these pods may be too expensive. Under
-the profile `karpenter-1.15`, pods of nodes that are already leaving count too. Labels, taints and topology only make
-placement harder, so they are ignored. Sits in decide, beside moves.
+than is free on all remaining nodes that fit the smallest of them, or if the remaining nodes have room for fewer pods of
+a kind than there are. Room that is planned for pods of leaving nodes is not free. Several new nodes may be too many;
+for one, even the cheapest machine that holds these pods may be too expensive. Under the profile `karpenter-1.15`, pods
+of nodes that are already leaving count too. Labels, taints and topology only make placement harder, so they are
+ignored. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.classes import SpecInfo
@@ -22,6 +24,10 @@ from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
 
 _SAFE = 2**62
+_COUNTED_MAX = 16
+"""On so many nodes with room for a pod, the pods that fit are counted; on more, all are taken to fit."""
+Counted = tuple[tuple[int, int], ...]
+"""Nodes with room for a pod, each with how many it takes."""
 
 
 class _Shelter:
@@ -30,6 +36,7 @@ class _Shelter:
     def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_]) -> None:
         self._room, self._takes = room, takes
         self._takers: dict[int, tuple[int, int]] = {}
+        self._counted: dict[int, Counted | None] = {}
         self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
 
     def _fits(self, need: Sequence[tuple[int, int]] | Mark) -> npt.NDArray[np.bool_]:
@@ -46,6 +53,20 @@ class _Shelter:
             found = self._takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
         return found
 
+    def counted(self, info: SpecInfo) -> Counted | None:
+        """Return the nodes with room for pods of the spec, and for how many; None: they are too many to count."""
+        if info.id not in self._counted:
+            self._counted[info.id] = self._count(info)
+        return self._counted[info.id]
+
+    def _count(self, info: SpecInfo) -> Counted | None:
+        if self.takers(info)[0] > _COUNTED_MAX or not info.need:
+            return None
+        nodes: list[int] = self._fits(info.need).nonzero()[0].tolist()
+        rows = [self._room[node].tolist() for node in nodes]
+        counts = [min(row[column] // amount for column, amount in info.need) for row in rows]
+        return tuple(zip(nodes, counts, strict=True))
+
     def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
         """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
         found = self._usable.get(demand.mark)
@@ -58,7 +79,7 @@ class _Shelter:
 class _Batch(NamedTuple):
     """The requests of the pods of nodes up to this one: the started ones, and all with those of leaving nodes.
 
-    `homeless`: what those started pods need, by resource, that fit on no other node.
+    `homeless`: what those started pods need, by resource, for which other nodes have no room.
     """
 
     node: int
@@ -70,8 +91,11 @@ class _Batch(NamedTuple):
 class Bounds:
     """Sums over a snapshot, cached for its lifetime."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int], launches: Launches) -> None:
+    def __init__(
+        self, snapshot: Snapshot, closed: Sequence[int], launches: Launches, planned: PlannedRoom | None = None
+    ) -> None:
         self._snapshot = snapshot
+        self._planned = planned or PlannedRoom(snapshot)
         self._closed = list(closed)
         self._launches = launches
         self._batch: list[_Batch] = []
@@ -79,14 +103,13 @@ class Bounds:
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
         """Return nodes that could take a pod at all: they stay, and no free amount is negative."""
-        frame = self._snapshot.frame
-        stay: npt.NDArray[np.bool_] = frame.open & np.all(frame.room >= 0, axis=1)
+        stay: npt.NDArray[np.bool_] = self._snapshot.frame.open & np.all(self._planned.room >= 0, axis=1)
         return stay
 
     @cached
     def _for_all(self) -> _Shelter:
         """Return the room for pods of leaving nodes and for pods that were never started."""
-        return _Shelter(self._snapshot.frame.room, self._open)
+        return _Shelter(self._planned.room, self._open)
 
     @cached
     def _for_moved(self) -> _Shelter:
@@ -95,7 +118,7 @@ class Bounds:
             return self._for_all
         takes = self._open.copy()
         takes[self._closed] = False
-        return _Shelter(self._snapshot.frame.room, takes)
+        return _Shelter(self._planned.room, takes)
 
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
@@ -153,10 +176,10 @@ class Bounds:
         """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
 
-    def room_for(self, info: SpecInfo) -> str | None:
-        """Return the only node with room for a moved pod of the spec; empty: none has, None: several have."""
-        number, first = self._for_moved.takers(info)
-        return None if number > 1 else self._snapshot.states[first].name if number else ""
+    def room_for(self, info: SpecInfo) -> tuple[tuple[str, int], ...] | None:
+        """Return the nodes with room for moved pods of the spec, each with how many it takes; None: too many nodes."""
+        counted = self._for_moved.counted(info)
+        return None if counted is None else tuple((self._snapshot.states[node].name, each) for node, each in counted)
 
     def replacement_at_least(
         self, node: int, *, several: bool = False
@@ -164,8 +187,8 @@ class Bounds:
         """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
         Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
-        single machine could hold the pods without a place. The last value says whether the bound rests only on pods
-        that fit on no other node. `several`: the minimum price of any number of machines.
+        single machine could hold the pods without a place. The last value says whether the bound rests on nothing but
+        `room_for` the node's pods. `several`: the minimum price of any number of machines.
         """
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
@@ -185,7 +208,7 @@ class Bounds:
     def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:
         """Return the part of the demand that doesn't fit in a shelter without these nodes."""
         room, fits = shelter.usable(demand)
-        rows = [self._snapshot.frame.row(index) for index in gone if fits[index]]
+        rows = [self._planned.row(index) for index in gone if fits[index]]
         short: dict[int, int] = {}
         for column, amount in demand.total.items():
             left = room[column]
@@ -196,16 +219,19 @@ class Bounds:
         return short
 
     def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
-        """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
+        """Sum the needs of a node's pods for which other nodes have no room, by resource, added to those of others.
 
         Pods that are bound but not started don't count: they may use closed nodes.
         """
         total = others.copy()
-        takers = self._for_moved.takers
+        counted_for = self._for_moved.counted
         for info, count in started:
-            number, first = takers(info)
-            if number == 0 or (number == 1 and first == index):
-                _add(total, info, count)
+            counted = counted_for(info)
+            if counted is None:
+                continue
+            homeless = count - sum(each for node, each in counted if node != index)
+            if homeless > 0:
+                _add(total, info, homeless)
         return total
 
     @cached

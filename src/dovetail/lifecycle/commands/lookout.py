@@ -6,7 +6,6 @@ none of that is new, a look would find nothing. Pods count only in two phases, i
 Decides nothing about commands. Sits in lifecycle, above `command_run`, below the command runner.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from dovetail.lifecycle.commands.command_run import LINGER, Run
@@ -18,25 +17,14 @@ ALWAYS: Final = (Phase.FOUND, Phase.SURGING, Phase.EVICTING)
 """Phases in which more than its own objects decides how a command goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    """What a command was looked at for: the names of its objects, when it wants to be looked at again.
-
-    `lingers`: when a Node that has outlived its NodeClaim no longer counts; asked only when something else has happened
-    as well. `always`: it is looked at whenever something has happened.
-    """
-
-    names: tuple[str, ...]
-    due: int | None
-    lingers: int | None
-    always: bool
-
-
 class Lookout:
     """What is new for which command. Whoever takes an event in says so here; the command runner asks."""
 
     def __init__(self) -> None:
-        self._watched: dict[str, _Watched] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._due: dict[str, int] = {}
+        self._lingers: dict[str, int] = {}
+        self._always: dict[str, None] = {}
         self._by_name: dict[str, dict[str, None]] = {}
         self._new: dict[str, None] = {}
         self._all_are_new = True
@@ -53,28 +41,24 @@ class Lookout:
         """Note that something is new that any command may mind: a pool, the settings, who leads."""
         self._all_are_new = True
 
-    def next_at(self) -> list[int]:
-        """Return when the commands want to be looked at again, should no event come."""
-        return [watched.due for watched in self._watched.values() if watched.due is not None]
+    def next_at(self, elapsed: int) -> int | None:
+        """Return when the first command wants to be looked at again, should no event come."""
+        return min((at for at in self._due.values() if at > elapsed), default=None)
 
     def chosen(self, runs: dict[str, Run], elapsed: int, *, something_happened: bool) -> list[Run]:
         """Return the commands to look at now, oldest first; what was new for them is new no longer."""
         if something_happened and self._all_are_new:
             self._new, self._all_are_new = {}, False
             return list(runs.values())
-        new = self._new if something_happened else {}
-        found = [run for run in runs.values() if run.id in new or self._wants(run, elapsed, something_happened)]
+        found = dict.fromkeys(runs.keys() - self._names.keys())
+        found |= {ident: None for ident, at in self._due.items() if at <= elapsed}
         if something_happened:
+            found |= self._new | self._always
+            found |= {ident: None for ident, at in self._lingers.items() if at <= elapsed}
             self._new = {}
-        return found
-
-    def _wants(self, run: Run, elapsed: int, something_happened: bool) -> bool:
-        watched = self._watched.get(run.id)
-        if watched is None or (watched.due is not None and watched.due <= elapsed):
-            return True
-        if watched.lingers is not None and something_happened and watched.lingers <= elapsed:
-            return True
-        return watched.always and (something_happened or run.phase is Phase.FOUND)
+        else:
+            found |= {ident: None for ident in self._always if runs[ident].phase is Phase.FOUND}
+        return [run for run in runs.values() if run.id in found] if found else []
 
     def looked_at(self, run: Run, store: Store) -> None:
         """Note what a command will be looked at for next."""
@@ -86,16 +70,24 @@ class Lookout:
             claim = store.get(NodeClaim, name)
             if claim is not None and claim.status.node_name:
                 names[claim.status.node_name] = None
+        self._names[run.id] = tuple(names)
+        due = run.next_at()
+        if due is not None:
+            self._due[run.id] = due
+        # A Node that has outlived its NodeClaim counts for a while; its end alone moves nothing on.
         lingers = [at + LINGER for at in run.claim_gone_at.values() if at + LINGER > run.looked_at]
-        always = run.phase in ALWAYS
-        self._watched[run.id] = _Watched(tuple(names), run.next_at(), min(lingers, default=None), always)
+        if lingers:
+            self._lingers[run.id] = min(lingers)
+        if run.phase in ALWAYS:
+            self._always[run.id] = None
         for name in names:
             self._by_name.setdefault(name, {})[run.id] = None
 
     def forget(self, ident: str) -> None:
         """Forget a command that is over."""
-        watched = self._watched.pop(ident, None)
-        for name in () if watched is None else watched.names:
+        for kept in (self._due, self._lingers, self._always):
+            kept.pop(ident, None)
+        for name in self._names.pop(ident, ()):
             runs = self._by_name[name]
             runs.pop(ident, None)
             if not runs:

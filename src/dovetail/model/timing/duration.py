@@ -115,9 +115,6 @@ def parse_simple(text: str, units: str = "smh") -> Duration:
     return total
 
 
-_HOURS_MINUTES = re.compile(r"((?:[0-9]+[hm])|(?:[0-9]+h[0-9]+m))(?:0s)?")
-
-
 def parse_nillable(text: str, units: str = "smh") -> Nillable:
     """Read a duration in these units, or the word Never, which gives ``None``."""
     if text == NEVER:

@@ -6,7 +6,6 @@ Pure questions about one pod, answered as Karpenter v1.15 answers them. Knows no
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -15,7 +14,6 @@ from dovetail.model.objects import Pod, PodSpec, Taint, Toleration
 from dovetail.scheduling.pods.requests import Amounts
 
 _DISRUPTED: Final = Taint(key=names.DISRUPTED_TAINT, effect="NoSchedule")
-_STUCK_AFTER: Final = timedelta(minutes=1)
 
 
 def is_terminal(pod: Pod) -> bool:
@@ -81,20 +79,9 @@ def is_provisionable(pod: Pod) -> bool:
     )
 
 
-def is_stuck_terminating(pod: Pod, now: datetime) -> bool:
-    """Return whether it should have been gone for more than a minute."""
-    deleted = pod.metadata.deletion_timestamp
-    return deleted is not None and now - deleted > _STUCK_AFTER
-
-
 def tolerates_disruption(pod: Pod) -> bool:
     """Return whether it tolerates Karpenter's own disruption taint, and so is never evicted by it."""
     return tolerates(pod.spec.tolerations, (_DISRUPTED,))
-
-
-def is_drainable(pod: Pod, now: datetime) -> bool:
-    """Return whether a drain would evict it."""
-    return not tolerates_disruption(pod) and not is_stuck_terminating(pod, now) and not is_mirror(pod)
 
 
 def _number(text: str) -> int | None:

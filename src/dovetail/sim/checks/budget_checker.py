@@ -37,6 +37,7 @@ class BudgetChecker(Checker):
     """
 
     rule = "budget"
+    follows = ("Node", "NodeClaim")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -49,7 +50,7 @@ class BudgetChecker(Checker):
         """Follow nodes and claims; check each node that a command taints."""
         if change.kind == "Node":
             self._node(change.key, cast("Node | None", change.old), cast("Node | None", change.new))
-        elif change.kind == "NodeClaim":
+        else:
             claim = cast("NodeClaim | None", change.new)
             if claim is None or is_true(claim.status.conditions, names.CONDITION_INSTANCE_TERMINATING):
                 self._uncount(change.key)

@@ -32,6 +32,7 @@ class PdbChecker(Checker):
     """No eviction violates a PodDisruptionBudget; healthy pods are counted here, independently of the API's status."""
 
     rule = "pdb"
+    follows = ("PodDisruptionBudget", "Pod")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -44,14 +45,14 @@ class PdbChecker(Checker):
         """Follow which pods are healthy; start over when a budget is new or different."""
         if change.kind == "PodDisruptionBudget":
             old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
-            if old is None or new is None or old.spec != new.spec:
+            if old is None or new is None or (old.spec is not new.spec and old.spec != new.spec):
                 self._guards.clear()
                 self._index = None
                 self._healthy.clear()
                 self._counted.clear()
                 for key, pod in self.store.pods.items():
                     self._count(key, pod)
-        elif change.kind == "Pod":
+        else:
             self._count(change.key, cast("Pod | None", change.new))
 
     def _count(self, key: str, pod: Pod | None) -> None:
@@ -108,6 +109,7 @@ class DoubleLaunchChecker(Checker):
     """A node is never replaced twice: one command's replacements for it at a time, each created once."""
 
     rule = "double-launch"
+    follows = ("NodeClaim",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -115,7 +117,7 @@ class DoubleLaunchChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Check that a deleted name is never created again."""
-        if change.kind == "NodeClaim" and change.old is None:
+        if change.old is None:
             claim = cast("NodeClaim", change.new)
             if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
                 self.broken(f"{change.key} is created again after it had been there and gone")
@@ -139,6 +141,7 @@ class StuckTaintChecker(Checker):
     """No taint, record or nomination is left behind; no command lasts for ever."""
 
     rule = "stuck-taint"
+    follows = ("Node",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -146,8 +149,6 @@ class StuckTaintChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Record when a node was tainted, and check again when the command must have ended."""
-        if change.kind != "Node":
-            return
         node = cast("Node | None", change.new)
         if not is_tainted(node):
             self._since.pop(change.key, None)
@@ -187,6 +188,7 @@ class TwiceChecker(Checker):
     """No node is disrupted twice: never by two commands at once, never deleted by a second one."""
 
     rule = "disrupted-twice"
+    follows = ("NodeClaim",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -195,7 +197,7 @@ class TwiceChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Record which command deleted a NodeClaim; a call that failed has deleted nothing."""
-        if change.kind != "NodeClaim" or change.new is None:
+        if change.new is None:
             return
         uid = change.new.metadata.uid
         if change.new.metadata.deletion_timestamp is not None and uid in self._asked:
@@ -224,6 +226,7 @@ class EmptyReplacementChecker(Checker):
     """No replacement is removed before its pods arrive: while its command lasts, and a minute more."""
 
     rule = "replacement-deleted"
+    follows = ("NodeClaim", "Pod")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -242,7 +245,7 @@ class EmptyReplacementChecker(Checker):
                 if record is not None:
                     self._waits[change.key] = record.id
                     self._candidates[record.id] = tuple(entry.claim for entry in record.nodes)
-        elif change.kind == "Pod" and change.new is not None:
+        elif change.new is not None:
             pod = cast("Pod", change.new)
             if pod.spec.node_name in self._waits and not self.world.shapes.of(change.key, pod).daemon:
                 del self._waits[pod.spec.node_name]
@@ -275,6 +278,7 @@ class CycleChecker(Checker):
     """
 
     rule = "cycle"
+    follows = ("Node",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -306,17 +310,16 @@ class CycleChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Compare the whole state once nothing is in progress."""
-        if change.kind == "Node":
-            node = cast("Node | None", change.new)
-            if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):
-                self._busy.pop(change.key, None)
-            else:
-                self._busy[change.key] = None
-            if not self._busy and (change.new is None or is_tainted(cast("Node | None", change.old))):
-                self._settled_at = self.world.now + SETTLING
-                if not self._asked_look:
-                    self._asked_look = True
-                    self.world.clock.at(self._settled_at, self._look)
+        node = cast("Node | None", change.new)
+        if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):
+            self._busy.pop(change.key, None)
+        else:
+            self._busy[change.key] = None
+        if not self._busy and (change.new is None or is_tainted(cast("Node | None", change.old))):
+            self._settled_at = self.world.now + SETTLING
+            if not self._asked_look:
+                self._asked_look = True
+                self.world.clock.at(self._settled_at, self._look)
 
     def _look(self) -> None:
         if self.world.now < self._settled_at:

@@ -35,6 +35,7 @@ class ReplacementsFirstChecker(Checker):
     """Candidates go only after all replacements of their command are initialized (spec section 9)."""
 
     rule = "replacements-first"
+    follows = ("NodeClaim",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -42,8 +43,6 @@ class ReplacementsFirstChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Follow which NodeClaims are initialized; the engine may not know yet that one has just gone."""
-        if change.kind != "NodeClaim":
-            return
         claim = cast("NodeClaim | None", change.new)
         if claim is not None and is_true(claim.status.conditions, names.CONDITION_INITIALIZED):
             self._ready[change.key] = 1 << 62
@@ -72,6 +71,7 @@ class SavingsChecker(Checker):
     """
 
     rule = "savings-threshold"
+    follows = ("Pod",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -82,12 +82,11 @@ class SavingsChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Note when pods came: the newest may not be known yet."""
-        if change.kind == "Pod":
-            old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
-            if new is None:
-                self._bound.pop(change.key, None)
-            elif new.spec.node_name and old is not None and not old.spec.node_name:
-                self._bound[change.key] = self.world.now
+        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
+        if new is None:
+            self._bound.pop(change.key, None)
+        elif new.spec.node_name and old is not None and not old.spec.node_name:
+            self._bound[change.key] = self.world.now
 
     def outside(self) -> None:
         """Keep the current prices: they may be about to change."""
@@ -133,11 +132,15 @@ class SavingsChecker(Checker):
             given = [price for price in prices if price is not None]
             if born is None or not given:
                 return False
-            hours = Fraction(self.world.now - self.world.clock.since_start(born), 3600 * SECOND)
+            hours = Fraction(self._wasting(self.world.clock.since_start(born)), 3600 * SECOND)
             one = replace(record, nodes=(entry,))
             wasted += hours * max(self._price_of(one, catalogue) for catalogue in self._catalogues_lately())
             asked += min(given) * self._disturbed(entry.node)
         return wasted >= asked
+
+    def _wasting(self, born: int) -> int:
+        """Return for how long a node may have wasted money, at most."""
+        return self.world.now - born
 
     def _disturbed(self, node: str) -> Fraction:
         """Return the minimum cost of disrupting a node, whatever its age, without pods that have just arrived."""

@@ -183,6 +183,7 @@ class SurgeChecker(Checker):
     """
 
     rule = "surge"
+    follows = ("Pod",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -198,8 +199,6 @@ class SurgeChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Count them again."""
-        if change.kind != "Pod":
-            return
         for key, before in tuple(self._rolling.items()):
             wanted = min(before, self.world.workloads.desired("ReplicaSet", key))
             ready = self._ready(key)

@@ -196,10 +196,6 @@ class Trouble:
 
         self._at(when, jump)
 
-    def clock_back(self, host: Host) -> None:
-        """Set the engine's wall clock right again."""
-        host.skew = timedelta(0)
-
     def price_move(self, when: int) -> None:
         """Change one price a lot."""
 

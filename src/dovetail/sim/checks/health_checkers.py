@@ -43,6 +43,7 @@ class HealthChecker(ControlChecker):
     """
 
     rule = "health"
+    follows = ("Node", "Pod", "ReplicaSet", "StatefulSet")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -73,7 +74,7 @@ class HealthChecker(ControlChecker):
 
     def changed(self, change: Change) -> None:
         """Follow the end of nodes, and whether owners miss pods."""
-        if not self._moved or change.kind not in ("Node", "Pod", "ReplicaSet", "StatefulSet"):
+        if not self._moved:
             return
         for ident, moved in tuple(self._moved.items()):
             if not moved.gone:
@@ -136,6 +137,7 @@ class RepairChecker(ControlChecker):
     """Only nodes that have been ill for long enough are repaired, and none while too many are ill."""
 
     rule = "repair"
+    follows = ("Node",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -143,15 +145,14 @@ class RepairChecker(ControlChecker):
 
     def changed(self, change: Change) -> None:
         """Remember how many nodes of each pool are ill, of how many."""
-        if change.kind == "Node":
-            for pool in sorted(self.store.pools):
-                rules = [rule for policy in self.policies(pool) for rule in policy.repair]
-                if not rules:  # nobody repairs there: the nodes need not be counted at every change of one
-                    self._ill.pop(pool, None)
-                    continue
-                nodes = [node for node in self.store.nodes.values() if node.metadata.labels.get(names.NODEPOOL) == pool]
-                ill = sum(any(_has(node, rule.condition, rule.status) for rule in rules) for node in nodes)
-                self.watch.remember(self._ill, pool, (ill, len(nodes)))
+        for pool in sorted(self.store.pools):
+            rules = [rule for policy in self.policies(pool) for rule in policy.repair]
+            if not rules:  # nobody repairs there: the nodes need not be counted at every change of one
+                self._ill.pop(pool, None)
+                continue
+            nodes = [node for node in self.store.nodes.values() if node.metadata.labels.get(names.NODEPOOL) == pool]
+            ill = sum(any(_has(node, rule.condition, rule.status) for rule in rules) for node in nodes)
+            self.watch.remember(self._ill, pool, (ill, len(nodes)))
 
     def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
         """Look how long the node has been ill, and how many others are."""

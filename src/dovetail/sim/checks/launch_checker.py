@@ -43,6 +43,7 @@ class LaunchChecker(Checker):
     """No command launches more than the pods of its own nodes need, given all that is in progress (spec section 5)."""
 
     rule = "too-many-replacements"
+    follows = ("Pod",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -53,8 +54,6 @@ class LaunchChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Remember which pods have left which node a moment ago, and which wait or waited for one."""
-        if change.kind != "Pod":
-            return
         old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
         if new is not None and not new.spec.node_name:
             self._waited[change.key] = (None, new)

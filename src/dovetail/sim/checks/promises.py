@@ -42,9 +42,10 @@ def is_tainted(node: Node | None) -> bool:
 
 
 class Checker:
-    """Base of all checkers: gets everything, and records what is wrong."""
+    """Base of all checkers: gets everything, and records what is wrong. `follows`: kinds whose changes it wants."""
 
     rule = ""
+    follows: tuple[str, ...] = ()
 
     def __init__(self, watch: "Watch") -> None:
         self.watch = watch
@@ -52,7 +53,7 @@ class Checker:
         self.store = watch.world.store
 
     def changed(self, change: Change) -> None:
-        """Handle an object that is new, changed or gone."""
+        """Handle an object of a kind that it follows: it is new, changed or gone."""
 
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Handle an instruction of an engine before it is executed."""

@@ -22,6 +22,7 @@ class SteeringChecker(Checker):
     """Marks of steering are few and slow, and never replace foreign values."""
 
     rule = "steering"
+    follows = ("Pod",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -29,7 +30,7 @@ class SteeringChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Check that a deletion cost that somebody else wrote is not taken over."""
-        if change.kind != "Pod" or change.old is None or change.new is None:
+        if change.old is None or change.new is None:
             return
         old, new = cast("Pod", change.old).metadata.annotations, cast("Pod", change.new).metadata.annotations
         theirs = names.POD_DELETION_COST in old and old.get(names.STEERING_MARK) != old[names.POD_DELETION_COST]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.lifecycle.store import Store as View
 from dovetail.model.cluster import Cluster
-from dovetail.model.objects import NodePool, Pod
+from dovetail.model.objects import KINDS, NodePool, Pod
 from dovetail.sim.checks.budget_checker import BudgetChecker
 from dovetail.sim.checks.checkers import (
     CycleChecker,
@@ -27,6 +27,7 @@ from dovetail.sim.checks.control_checkers import (
     SurgeChecker,
     WindowChecker,
 )
+from dovetail.sim.checks.haste_checker import HasteChecker
 from dovetail.sim.checks.health_checkers import HealthChecker, RepairChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import Checker, Violation
@@ -60,6 +61,7 @@ ALL: Final[tuple[type[Checker], ...]] = (
     LaunchChecker,
     ReplacementsFirstChecker,
     SavingsChecker,
+    HasteChecker,
     SteeringChecker,
     RateChecker,
     WindowChecker,
@@ -86,7 +88,9 @@ class Watch:
         self._stale: dict[tuple[str, str], None] = {}
         self.pod_events = PodEventBook(self)
         self.checkers = [kind(self) for kind in ALL]
-        self._hear_changes = [checker.changed for checker in self.checkers if _minds(checker, "changed")]
+        self._hear_changes = {
+            kind: [checker.changed for checker in self.checkers if kind in checker.follows] for kind in KINDS
+        }
         self._hear_orders = [checker.asked for checker in self.checkers if _minds(checker, "asked")]
         for change in world.store.history():
             self._changed(change)
@@ -162,7 +166,7 @@ class Watch:
         if change.kind == "NodePool" and change.new is not None:
             self.remember(self._pools, change.key, change.new)
         self.pod_events.changed(change)
-        for hear in self._hear_changes:
+        for hear in self._hear_changes[change.kind]:
             hear(change)
 
     def _outside(self, what: str) -> None:

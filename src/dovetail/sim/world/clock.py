@@ -84,11 +84,6 @@ class Clock:
             action(*timer.arguments)
         self.now = max(self.now, until)
 
-    @property
-    def idle(self) -> bool:
-        """Return whether nothing is waiting to happen."""
-        return all(timer.action is None for _, _, timer in self._queue)
-
 
 class Dice:
     """One random stream per subsystem: what one draws never affects another.

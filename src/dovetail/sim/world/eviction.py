@@ -57,7 +57,7 @@ class Evictions:
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
-        store.listen(self._on_change)
+        store.listen(self._on_change, "PodDisruptionBudget", "Pod", "ReplicaSet", "StatefulSet")
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
         """Return the budgets that a pod is under, by key."""
@@ -105,7 +105,7 @@ class Evictions:
             for name in self.guards_of(change.key, pod):
                 if self._count(name, change.key, change.new):  # type: ignore[arg-type]
                     self._write(name)
-        elif change.kind in ("ReplicaSet", "StatefulSet") and change.new is not None:
+        elif change.kind != "Pod" and change.new is not None:
             for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
                 self._write(name)
 
@@ -113,7 +113,7 @@ class Evictions:
         if new is None:
             self._watched.pop(key, None)
             self._forget_guards()
-        elif old is None or old.spec != new.spec:
+        elif old is None or (old.spec is not new.spec and old.spec != new.spec):
             self._forget_guards()
             self._watched[key] = _Watched()
             for name, pod in self.store.pods.items():

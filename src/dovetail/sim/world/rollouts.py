@@ -34,7 +34,7 @@ class Rollouts:
     def __init__(self, store: WorldStore, clock: Clock, workloads: Workloads) -> None:
         self.store, self.clock, self.workloads = store, clock, workloads
         self._rolling: dict[str, _Rollout] = {}
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Deployment")
 
     def add(self, workload: Workload) -> None:
         """Add a workload with a Deployment that asks to surge."""
@@ -60,7 +60,7 @@ class Rollouts:
             self.store.put(replace(item, spec=replace(item.spec, replicas=replicas)))
 
     def _on_change(self, change: Change) -> None:
-        if change.kind != "Deployment" or change.old is None or change.new is None:
+        if change.old is None or change.new is None:
             return
         old, new = cast("Deployment", change.old), cast("Deployment", change.new)
         if old.spec.template.metadata.annotations != new.spec.template.metadata.annotations:

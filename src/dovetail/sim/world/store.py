@@ -58,15 +58,12 @@ class WorldStore:
         self.claim_of: dict[str, str] = {}
         self.versions = 0
         self._uids = 0
-        self._listeners: list[Listener] = []
+        self._listeners: dict[str, list[Listener]] = {kind: [] for kind in KINDS}
 
-    def listen(self, listener: Listener) -> None:
-        """Register a listener for every change from now on."""
-        self._listeners.append(listener)
-
-    def forget(self, listener: Listener) -> None:
-        """Remove a listener."""
-        self._listeners.remove(listener)
+    def listen(self, listener: Listener, *kinds: str) -> None:
+        """Register a listener for every change of objects of these kinds from now on; without kinds: of all."""
+        for kind in kinds or KINDS:
+            self._listeners[kind].append(listener)
 
     def new_uid(self) -> str:
         """Return a new unique uid."""
@@ -98,7 +95,7 @@ class WorldStore:
         return old
 
     def _notify(self, change: Change) -> None:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners[change.kind]):
             listener(change)
 
     def _index(self, kind: str, key: str, old: Any, new: Any) -> None:

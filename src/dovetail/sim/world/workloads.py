@@ -108,7 +108,7 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Pod", "Node")
 
     # ------------------------------------------------------------ asking
 
@@ -342,7 +342,7 @@ class Workloads:
                 self._on_pod_change(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
             if change.new is None:
                 self.shapes.drop(change.key)
-        elif change.kind == "Node" and change.old is None and change.new is not None:
+        elif change.old is None and change.new is not None:
             for name in sorted(self._daemons):
                 self._daemon_pod(self._daemons[name], change.new)  # type: ignore[arg-type]
 

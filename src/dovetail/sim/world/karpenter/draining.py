@@ -52,7 +52,7 @@ class Draining:
         self.on_drained: Callable[[str], None] = lambda node: None
         self.on_forced: Callable[[str, Pod], None] = lambda key, pod: None
         self._drains: dict[str, _Drain] = {}
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Pod")
 
     def begin(self, name: str, deadline: int | None) -> None:
         """Start to empty a node; beginning twice is fine."""
@@ -90,7 +90,7 @@ class Draining:
             self.kubelets.kill(key)
 
     def _on_change(self, change: Change) -> None:
-        if change.kind == "Pod" and change.old is not None:
+        if change.old is not None:
             node = change.old.spec.node_name  # type: ignore[union-attr]
             if node in self._drains:
                 self._soon(node, SECOND // 10)

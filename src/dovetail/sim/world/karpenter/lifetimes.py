@@ -67,7 +67,7 @@ class Karpenter:
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Pod", "NodePool")
 
     # ------------------------------------------------------------ birth
 
@@ -209,7 +209,7 @@ class Karpenter:
         if change.kind == "Pod":
             for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
                 self._pod_event(node)
-        elif change.kind == "NodePool" and change.new is not None and change.old is not None:
+        elif change.new is not None and change.old is not None:
             for name in sorted(self.store.claims):
                 self._judge_consolidatable(name)
 

@@ -35,7 +35,7 @@ class ConsolidationState:
         self.clock = clock
         self._version = 0
         self._since = 0
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Pod", "Node", "NodeClaim", "NodePool")
 
     def version(self) -> int:
         """Return a number that changes with every such change, and after five minutes without one."""

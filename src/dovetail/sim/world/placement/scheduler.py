@@ -45,21 +45,20 @@ class Scheduler:
         self._has_priorities = False
         self._cycle_asked = False
         self._retry_asked = False
-        store.listen(self._on_change)
+        store.listen(self._on_change, "Pod", "Node")
 
     # ------------------------------------------------------------ what changed
 
     def _on_change(self, change: Change) -> None:
         if change.kind == "Pod":
             self._on_pod_change(change.key, change.old, change.new)  # type: ignore[arg-type]
-        elif change.kind == "Node":
-            if change.new is None:
-                self.table.drop_node(change.key)
-            else:
-                before = len(self.table.log)
-                self.table.set_node(change.new)  # type: ignore[arg-type]
-                if len(self.table.log) != before:
-                    self._retry()
+        elif change.new is None:
+            self.table.drop_node(change.key)
+        else:
+            before = len(self.table.log)
+            self.table.set_node(change.new)  # type: ignore[arg-type]
+            if len(self.table.log) != before:
+                self._retry()
 
     def _on_pod_change(self, key: str, old: Pod | None, new: Pod | None) -> None:
         if new is None:
