@@ -176,10 +176,10 @@ class Bounds:
         """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
 
-    def room_for(self, info: SpecInfo) -> tuple[tuple[str, int], ...] | None:
-        """Return the nodes with room for moved pods of the spec, each with how many it takes; None: too many nodes."""
-        counted = self._for_moved.counted(info)
-        return None if counted is None else tuple((self._snapshot.states[node].name, each) for node, each in counted)
+    def room_for(self, info: SpecInfo) -> str | None:
+        """Return the only node with room for a moved pod of the spec; empty: none has, None: several have."""
+        number, first = self._for_moved.takers(info)
+        return None if number > 1 else self._snapshot.states[first].name if number else ""
 
     def replacement_at_least(
         self, node: int, *, several: bool = False
@@ -187,14 +187,17 @@ class Bounds:
         """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
         Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
-        single machine could hold the pods without a place. The last value says whether the bound rests on nothing but
-        `room_for` the node's pods. `several`: the minimum price of any number of machines.
+        single machine could hold the pods without a place. The last value says whether the bound rests only on pods
+        that fit on no other node. `several`: the minimum price of any number of machines.
         """
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
-        need = self._homeless(node, movers.started, self._leaving_homeless.get(node, self._leaving_homeless[-1]))
+        leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
+        need = self._without_room(node, movers.started, leaving)
         if need:
             yield *least_for(need), True
+        if _raise(need, self._homeless(node, movers.started, leaving)):
+            yield *least_for(need), False
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
             yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
@@ -218,11 +221,21 @@ class Bounds:
                 short[column] = amount - left
         return short
 
-    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
-        """Sum the needs of a node's pods for which other nodes have no room, by resource, added to those of others.
+    def _without_room(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
+        """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
 
         Pods that are bound but not started don't count: they may use closed nodes.
         """
+        total = others.copy()
+        takers = self._for_moved.takers
+        for info, count in started:
+            number, first = takers(info)
+            if number == 0 or (number == 1 and first == index):
+                _add(total, info, count)
+        return total
+
+    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
+        """Sum the same of the pods for which other nodes have no room: those nodes may take some of a kind, not all."""
         total = others.copy()
         counted_for = self._for_moved.counted
         for info, count in started:

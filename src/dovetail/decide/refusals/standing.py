@@ -1,8 +1,8 @@
 """Standing refusals: nodes that could not go last time, until something changes that could overturn it.
 
-A node is refused without a simulation if other nodes have no room for some of its pods and the cheapest machine for
-these is no cheaper (`bounds`). Such a refusal is valid while its node's facts and movers are the same objects, launches
-cost the same and, for each kind of pod on it, the same nodes have room for as many, or are too many to count. No other
+A node is refused without a simulation if some of its pods fit nowhere else and the cheapest machine for these is no
+cheaper (`bounds`). Such a refusal is valid while its node's facts and movers are the same objects, launches cost the
+same and, for each kind of pod on it, the number of other nodes with room stays the same: none, one, or more. No other
 change in the cluster can overturn it or change its wording. The cache never changes an answer. Sits in decide, beside
 bounds; `Decider` owns it.
 """
@@ -20,7 +20,6 @@ from dovetail.scheduling.pods.movers import Movers
 from dovetail.scheduling.snapshot import Snapshot
 
 _SWEPT_MIN = 64
-Room = tuple[tuple[str, int], ...] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +37,7 @@ class StandingRefusals:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._rooms: dict[int, tuple[SpecInfo, Room]] = {}
+        self._rooms: dict[int, tuple[SpecInfo, str | None]] = {}
         self._under: tuple[object, Launches, Settings] | None = None
         self._swept = _SWEPT_MIN
         self.scene: object = None
