@@ -9,35 +9,35 @@ from dovetail.cli.main import main
 from tests.paths import SHARED, needs_shared
 
 LEAVE = """
-import gc
-from dovetail.cli.main import _leave_as_it_is
+import argparse, gc
+from dovetail.cli.inputs import leave_as_it_is
 class Loud:
     def __del__(self):
         print("freed")
-held = [Loud() for _ in range({count})]
-_leave_as_it_is(held)
-print("frozen" if gc.get_freeze_count() else "as usual")
-del held
-def pass_by():
+def run():
+    leave_as_it_is(argparse.Namespace(last={last}), Loud(), Loud())
+    print("frozen" if gc.get_freeze_count() else "as usual")
     other = Loud()
-pass_by()
+run()
 """
 
 
-@pytest.mark.parametrize(("count", "printed"), [(0, ["as usual", "freed"]), (2, ["frozen", "freed"])])
-def test_what_is_held_is_never_taken_apart(count: int, printed: list[str]) -> None:
-    """Only what a command asked for is left as it is."""
-    done = subprocess.run([sys.executable, "-c", LEAVE.format(count=count)], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("last", "printed"), [(False, ["freed", "freed", "as usual", "freed"]), (True, ["frozen", "freed"])]
+)
+def test_what_is_left_is_never_taken_apart(*, last: bool, printed: list[str]) -> None:
+    """Only what a command names is left as it is, and only if the process ends with it."""
+    done = subprocess.run([sys.executable, "-c", LEAVE.format(last=last)], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == [*printed, ""]
 
 
 @needs_shared
-def test_a_plan_holds_its_cluster_and_others_hold_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """The cluster is by far the largest thing that a command makes."""
-    folder, held = SHARED / "golden" / "001", []
+@pytest.mark.parametrize("last", [False, True])
+def test_a_plan_leaves_its_cluster(*, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is by far the largest thing that a command makes; a process that goes on frees it."""
+    frozen = []
+    monkeypatch.setattr("dovetail.cli.inputs.gc.freeze", lambda: frozen.append(True))
+    folder = SHARED / "golden" / "001"
     files = ["-f", str(folder / "cluster.json.gz"), "--catalog", str(folder / "catalog.json.gz")]
-    assert main(["plan", *files, "-o", "json"], held) == 0
-    assert len(held) == 1
-    assert main(["budgets", *files], held) == 0
-    assert len(held) == 1
-    assert capsys.readouterr().out
+    assert main(["plan", *files, "-o", "json"], last=last) == 0
+    assert len(frozen) == 1 + last  # once after reading, in any case

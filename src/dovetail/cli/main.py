@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import difflib
 import errno
-import gc
 import importlib
 import importlib.util
 import os
@@ -96,23 +95,10 @@ def entry() -> NoReturn:
     with contextlib.suppress(ValueError, OSError):  # not the main thread, or a system without it
         signal.signal(signal.SIGTERM, _terminated)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread per core otherwise, for nothing
-    held: list[object] = []
-    status = main(sys.argv[1:], held)
-    _leave_as_it_is(held)
+    status = main(sys.argv[1:], last=True)
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not show a traceback on the way out
     sys.exit(status)
-
-
-def _leave_as_it_is(held: list[object]) -> None:
-    """Keep a large cluster until the end, so that the interpreter does not take it apart object by object.
-
-    Freeing 80,000 pods takes as long as reading them, and the system gets the memory back anyway. A list that holds
-    itself is never freed if no collector looks at it.
-    """
-    if held:
-        held.append(held)
-        gc.freeze()
 
 
 def _terminated(number: int, _: object) -> NoReturn:
@@ -120,11 +106,11 @@ def _terminated(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def main(arguments: Sequence[str], held: list[object] | None = None) -> int:
-    """Run one command line and return its exit status; `held` gets what may be kept until the process ends."""
+def main(arguments: Sequence[str], *, last: bool = False) -> int:
+    """Run one command line and return its exit status; `last`: the process ends after it."""
     try:
         ready_streams()
-        status = _run(arguments, [] if held is None else held)
+        status = _run(arguments, last=last)
         sys.stdout.flush()
     except InputError as error:
         return _refuse(str(error))
@@ -146,7 +132,7 @@ def main(arguments: Sequence[str], held: list[object] | None = None) -> int:
     return status
 
 
-def _run(arguments: Sequence[str], held: list[object]) -> int:
+def _run(arguments: Sequence[str], *, last: bool) -> int:
     _check_command(arguments)
     parser = build_parser(arguments)
     try:
@@ -162,9 +148,8 @@ def _run(arguments: Sequence[str], held: list[object]) -> int:
     if not hasattr(parsed, "run"):
         parser.print_help()
         return 0
+    parsed.last = last
     status: int = parsed.run(parsed)
-    if hasattr(parsed, "held"):
-        held.append(parsed.held)
     return status
 
 

@@ -31,7 +31,8 @@ def print_json(document: Any) -> None:
     """Print one JSON document."""
     import msgspec
 
-    print_bytes(msgspec.json.encode(document) + b"\n")
+    print_bytes(msgspec.json.encode(document))
+    print_bytes(b"\n")
 
 
 def print_document(document: Any, form: str) -> None:

@@ -87,18 +87,17 @@ FIELD_OF: dict[type, str] = {
 }
 
 
-def _place(item: AnyObject) -> str:
-    """Return the sort key of an object: namespace, then name, as one string because that compares faster."""
-    meta = item.metadata
-    return f"{meta.namespace}\0{meta.name}"
-
-
 def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | None = None) -> Cluster:
     """Sort objects of any kind into a Cluster; if an object appears twice, the last one wins."""
-    by_kind: dict[type, dict[str, AnyObject]] = {kind: {} for kind in FIELD_OF}
+    by_kind: dict[type, list[AnyObject]] = {kind: [] for kind in FIELD_OF}
     for item in objects:
-        by_kind[type(item)][_place(item)] = item
-    columns = {
-        FIELD_OF[kind]: tuple([items[place] for place in sorted(items)]) for kind, items in by_kind.items() if items
-    }
+        by_kind[type(item)].append(item)
+    columns = {FIELD_OF[kind]: _in_order(items) for kind, items in by_kind.items() if items}
     return Cluster(**columns, unknown_kinds=unknown_kinds or {})  # type: ignore[arg-type]
+
+
+def _in_order(items: list[AnyObject]) -> tuple[AnyObject, ...]:
+    """Return objects of one kind by namespace, then name, as one string because that compares faster."""
+    metas = [item.metadata for item in items]
+    found = dict(zip([f"{meta.namespace}\0{meta.name}" for meta in metas], items, strict=True))
+    return tuple([found[place] for place in sorted(found)])

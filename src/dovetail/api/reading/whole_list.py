@@ -7,11 +7,10 @@ Sits in api, below decode.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -40,8 +39,7 @@ class _Capture(_Front, frozen=True, tag=KIND, gc=False, kw_only=True):
     captured_at: Instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeList:
+class WholeList(NamedTuple):
     """The objects of a List, in its order, and the times it names."""
 
     objects: list[AnyObject]
@@ -55,19 +53,26 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
     Objects without a namespace are left without.
     """
     try:
-        kind, fronts = _read(_fronts(), data)
-        if not kind.endswith("List") or not all(map(known, _heads(fronts))):
+        times = _times(data, known)
+        if times is None:
             return None
         objects = _read(_objects(), data)[1]
     except _FAULTS:
         return None
+    captured_at, latest_heartbeat = times
+    if captured_at is not None:
+        objects = [item for item in objects if type(item) is not _Capture]
+    return WholeList(objects, captured_at, latest_heartbeat)
+
+
+def _times(data: bytes, known: Callable[[Head], bool]) -> tuple[datetime | None, datetime | None] | None:
+    """Return when a List was captured, and the latest heartbeat in it; None if not all of its objects are known."""
+    kind, fronts = _read(_fronts(), data)
+    if not kind.endswith("List") or not all(map(known, _heads(fronts))):
+        return None
     captures = [front.captured_at for front in fronts if type(front) is _Capture]
     beats = [latest_time(front.status) for front in fronts if type(front) is _NodeFront]
-    return WholeList(
-        objects=[item for item in objects if type(item) is not _Capture] if captures else objects,
-        captured_at=max(captures, default=None),
-        latest_heartbeat=max((at for at in beats if at is not None), default=None),
-    )
+    return max(captures, default=None), max((at for at in beats if at is not None), default=None)
 
 
 def _heads(fronts: list[Any]) -> Iterator[Head]:

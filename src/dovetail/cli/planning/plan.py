@@ -10,6 +10,7 @@ from dovetail.api.findings import InputError
 from dovetail.cli.inputs import (
     add_input_options,
     add_output_option,
+    leave_as_it_is,
     load_question,
     load_settings_option,
     naming_the_culprit,
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     with no_collector():  # a short life: nothing made here is worth looking through
         question = load_question(args, capture=lambda: capture_live(args))
         note_unmanaged(args, question)
-        args.held = (question, print_plan(args, question))
+        leave_as_it_is(args, question, print_plan(args, question))
     return 0
 
 

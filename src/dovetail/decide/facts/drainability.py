@@ -5,7 +5,7 @@ annotation, DaemonSet and mirror pods too; PDBs apply to pods that would be evic
 pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bottom.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
@@ -86,7 +86,6 @@ class Guards:
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
-        self._others: dict[str, list[_Guard]] = {}
         self._count(pdbs)
         for pdb in pdbs:
             self._add(pdb)
@@ -105,8 +104,11 @@ class Guards:
         return other
 
     @property
-    def namespaces(self) -> Collection[str]:
-        """Return the namespaces that have any PDB."""
+    def namespaces(self) -> Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]:
+        """Return the namespaces that have any PDB, with labels and values: a pod with none of them has no PDB.
+
+        A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
+        """
         return self._by_label
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
@@ -118,12 +120,9 @@ class Guards:
             selector=LabelSelector.compile(spec.selector),
             spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
-        by_key = self._by_label.setdefault(namespace, {})
-        if spec.selector.match_labels:
-            key, value = next(iter(spec.selector.match_labels.items()))  # any of them will do
-            by_key.setdefault(key, {}).setdefault(value, []).append(guard)
-        else:
-            self._others.setdefault(namespace, []).append(guard)
+        key, value = next(iter(spec.selector.match_labels.items()), ("", None))  # any of them will do
+        by_value = self._by_label.setdefault(namespace, {}).setdefault(key, {})
+        by_value.setdefault(value, []).append(guard)
 
     def matching(self, pod: Pod) -> list[_Guard]:
         """Return the PDBs whose selector matches the pod, by name."""
@@ -133,9 +132,6 @@ class Guards:
             near = by_value.get(labels.get(key))
             if near is not None:
                 found += [guard for guard in near if guard.selector.matches(labels)]
-        near = self._others.get(namespace)
-        if near is not None:
-            found += [guard for guard in near if guard.selector.matches(labels)]
         if len(found) > 1:
             found.sort(key=lambda g: g.key)
         return found

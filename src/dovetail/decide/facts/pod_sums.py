@@ -1,5 +1,6 @@
 """Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
+from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -111,6 +112,7 @@ class PodSums:
 
 
 _GOING: Final = TERMINAL | TERMINATING
+_NO_LABELS: Final[Mapping[str, Container[str | None]]] = {}
 _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 
 
@@ -133,8 +135,12 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> Pod
             continue
         if asks_all or meta.annotations:
             sums.ask(pod, guards, surges, now)
-        elif sums.veto is None and meta.namespace in guarded:
-            sums.veto = guards.veto(pod, now)
+        elif sums.veto is None:
+            labels = meta.labels
+            for key, by_value in guarded.get(meta.namespace, _NO_LABELS).items():
+                if labels.get(key) in by_value:
+                    sums.veto = guards.veto(pod, now)
+                    break
     sums.add_ordinary(movers, daemons)
     if bindings.has_claims and any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
         moving = snapshot.movers(index)

@@ -64,6 +64,7 @@ OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     ),
 }
 OWN_RULES[Method.SINGLE_NODE] = OWN_RULES[Method.MULTI_NODE]
+_PLANNED = tuple(method for method in Method if method is not Method.UNHEALTHY)
 MAY_WAIT = (Method.EXPIRED, Method.DRIFTED)
 
 
@@ -115,15 +116,13 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     chains = _repair_chain(facts, gate_context)
     common = _run(NODE_RULES, facts, gate_context)
     if not common[-1].passed:
-        return chains | {method: Chain(method, common) for method in Method if method is not Method.UNHEALTHY}
+        return chains | {method: Chain(method, common) for method in _PLANNED}
     assert facts.claim is not None
     strict = common + _run(POD_RULES, facts, gate_context)
     lenient = strict
     if is_bounded(facts.claim):
         lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    for method in Method:
-        if method is Method.UNHEALTHY:
-            continue
+    for method in _PLANNED:
         before = lenient if method in MAY_WAIT else strict
         if method is Method.SINGLE_NODE:
             chains[method] = Chain(method, chains[Method.MULTI_NODE].results)

@@ -44,7 +44,8 @@ class ValueBound:
         placed = [(facts, place) for facts in candidates if (place := context.index_of(facts)) >= 0]
         places = [place for _, place in placed]
         movers = [context.snapshot.movers(place) for place in places]
-        needs = list(dict.fromkeys(info.need for each in movers for info, _ in each.specs))
+        specs = {info.id: info for each in movers for info, _ in each.specs}
+        needs = list(dict.fromkeys(info.need for info in specs.values()))
         columns = sorted({column for need in needs for column, _ in need})
         at = {column: index for index, column in enumerate(columns)}
         self._needs = np.zeros((len(needs), len(columns)))

@@ -217,6 +217,11 @@ class Bindings:
         """Return the class of the pod at an index."""
         return self._classes.all[int(self.cls[place])]
 
+    def classes_at(self, places: list[int]) -> list[PodClass]:
+        """Return the classes of the pods at these indexes."""
+        known = self._classes.all
+        return [known[number] for number in self.cls[places].tolist()]
+
     @property
     def has_claims(self) -> bool:
         """Return whether any pod that was ever seen asks for devices through resource claims."""

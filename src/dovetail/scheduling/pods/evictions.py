@@ -40,7 +40,8 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
 def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
     """Yield when the do-not-disrupt of pods expires; unlimited and unreadable values don't."""
     for pod in pods:
-        value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT) if pod.metadata.annotations else None
+        annotations = pod.metadata.annotations
+        value = annotations.get(names.DO_NOT_DISRUPT) if annotations else None
         if value is None or value == "true" or pod.status.start_time is None:
             continue
         try:
@@ -81,24 +82,19 @@ _NONE: Final[dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]
 class Blockers:
     """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`."""
 
-    __slots__ = ("_by_label", "_namespaces", "_others", "_surging")
+    __slots__ = ("_by_label", "_surging")
 
     def __init__(self, pdbs: Iterable[PodDisruptionBudget], surging: AbstractSet[Owner] = frozenset()) -> None:
         self._surging = surging
         self._by_label: dict[str, dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]] = {}
-        self._others: dict[str, list[tuple[LabelSelector, bool, bool]]] = {}
-        self._namespaces: set[str] = set()
         for pdb in pdbs:
             selector = LabelSelector.compile(pdb.spec.selector)
             always = pdb.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             row = (selector, _never_allows(pdb), always)
             namespace = pdb.metadata.namespace
-            self._namespaces.add(namespace)
-            if selector.equal:  # found by a label that its pods must carry: a namespace may have hundreds of PDBs
-                key, value = selector.equal[0]
-                self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
-            else:
-                self._others.setdefault(namespace, []).append(row)
+            # Found by a label that its pods must carry, if there is one: a namespace may have hundreds of PDBs.
+            key, value = selector.equal[0] if selector.equal else ("", None)
+            self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
 
     def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
@@ -107,9 +103,6 @@ class Blockers:
             rows = by_value.get(labels.get(key))
             if rows is not None:
                 found += [row for row in rows if row[0].matches(labels)]
-        others = self._others.get(namespace)
-        if others is not None:
-            found += [row for row in others if row[0].matches(labels)]
         return found
 
     def would_move(self, pod: Pod, now: datetime) -> bool:
@@ -119,13 +112,11 @@ class Blockers:
         return not self._fully_blocked(pod)
 
     def _fully_blocked(self, pod: Pod) -> bool:
-        if pod.metadata.namespace not in self._namespaces:
-            return False
-        if self._surging and replica_set_of(pod) in self._surging:
-            return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
         matching = self._matching(pod)
         if not matching or (len(matching) == 1 and not matching[0][1]):
             return False
+        if self._surging and replica_set_of(pod) in self._surging:
+            return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
         if not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False
         if len(matching) > 1:

@@ -4,7 +4,6 @@ A node's result stays valid while its pods are the same objects and the PDBs blo
 do-not-disrupt expires. The cache never changes an answer. Sits in scheduling, below the snapshot.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
@@ -185,14 +184,18 @@ class Movers:
 
 
 def _count(classes: Iterable[PodClass]) -> Specs:
-    counts: Counter[int] = Counter()
+    counts: dict[int, int] = {}
     infos: dict[int, SpecInfo] = {}
     for cls in classes:
-        if cls.info.claims:
+        info = cls.info
+        if info.claims:
             continue  # it is never placed, so it needs no room anywhere
-        counts[cls.info.id] += 1
-        infos[cls.info.id] = cls.info
-    return tuple((infos[number], count) for number, count in counts.items())
+        number = info.id
+        if number in counts:
+            counts[number] += 1
+        else:
+            counts[number], infos[number] = 1, info
+    return tuple([(infos[number], count) for number, count in counts.items()])
 
 
 class MoverRegistry:
@@ -251,7 +254,7 @@ def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Block
     return Movers(
         of,
         tuple([all_pods[at] for at in places]),
-        [bindings.class_at(at) for at in places],
+        bindings.classes_at(places),
         [bits[at] for at in places],
         span_of(of, now),
     )
