@@ -22,7 +22,7 @@ NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality
 
 
 def commit() -> str:
-    """The commit that is measured, marked where the tree has changes."""
+    """Return the commit that is measured, marked where the tree has changes."""
     found = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )

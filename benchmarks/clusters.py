@@ -28,7 +28,7 @@ KARPENTER_MIB = {
 
 
 def there() -> list[str]:
-    """The clusters of the benchmark set, smallest first; none where the set is not beside the project."""
+    """Return the clusters of the benchmark set, smallest first; none where the set is not beside the project."""
     if not BENCH.is_dir():
         print(f"no benchmark clusters at {BENCH}: nothing to time", file=sys.stderr)
         return []
@@ -37,7 +37,7 @@ def there() -> list[str]:
 
 
 def measured(module: str, name: str, repeat: int = 3) -> dict[str, Any]:
-    """The best of several runs of `python -m MODULE NAME`, each in a fresh process that prints one JSON line."""
+    """Return the best of several runs of `python -m MODULE NAME`, each in a fresh process that prints one JSON line."""
     best: dict[str, Any] | None = None
     for _ in range(repeat):
         done = subprocess.run(

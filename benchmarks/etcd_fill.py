@@ -117,7 +117,7 @@ def _managed(item: Tree, spec_by: str, status_by: str) -> list[Tree]:
 
 
 def _pod(item: Tree) -> Tree:
-    """A pod as a kubelet leaves it; nothing of it changes where it can run."""
+    """Return a pod as a kubelet leaves it; nothing of it changes where it can run."""
     meta, spec, status = item["metadata"], dict(item["spec"]), dict(item["status"])
     mount = {
         "name": "kube-api-access-x2x4p",
@@ -163,7 +163,7 @@ def _pod(item: Tree) -> Tree:
 
 
 def _node(item: Tree) -> Tree:
-    """A node as a kubelet leaves it: its conditions, the images that it has."""
+    """Return a node as a kubelet leaves it: its conditions, the images that it has."""
     status = dict(item["status"])
     beat = _stamp(datetime.now(UTC) - timedelta(seconds=20))
     status["conditions"] = [{"lastHeartbeatTime": beat, **each} for each in status.get("conditions", ())]

@@ -106,7 +106,7 @@ def _cell(value: object) -> str:
 
 
 def _growth(rows: list[dict[str, Any]]) -> str:
-    """Seconds of a pass against nodes, ours and Karpenter's, on logarithmic axes."""
+    """Return seconds of a pass against nodes, ours and Karpenter's, on logarithmic axes."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         family = row["cluster"].split("-")[0]

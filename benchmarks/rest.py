@@ -231,7 +231,7 @@ async def _churn(api: ApiClient) -> None:
 
 
 def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
-    """How long after a machine turned up empty its deletion is decided."""
+    """Return the time from the arrival of an empty machine to the decision to delete it."""
     name = f"probe-{tag}"
     changed = [datetime.now(UTC)]
 
@@ -267,12 +267,12 @@ async def _go(api: ApiClient, name: str) -> None:
 
 
 def _decided(log: Path, node: str) -> list[Tree]:
-    """The lines that say that a machine is to go."""
+    """Return the lines that say that a machine is to go."""
     return [line for line in lines_of(log) if line.get("phase") == "validating" and line.get("nodes") == node]
 
 
 def _asked(plane: ControlPlane) -> dict[str, float]:
-    """How many requests the API server has had so far, of whomever, but for its own; how many of them write."""
+    """Return how many requests other clients have sent to the API server so far, and how many of them write."""
     found = {"requests": 0.0, "writes": 0.0}
     with plane.client() as api:
         text = str(api.request("GET", "/metrics")[1])

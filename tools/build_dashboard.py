@@ -37,7 +37,7 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
 
 
 def dashboard() -> dict[str, object]:
-    """The dashboard as Grafana reads it."""
+    """Return the dashboard as Grafana reads it."""
     panels, x, y = [], 0, 0
     for number, (kind, title, unit, queries) in enumerate(PANELS, start=1):
         wide, high = (6, 4) if kind == "stat" else (12, 8)

@@ -24,12 +24,12 @@ OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
 def helm() -> Path:
-    """The program that `make assets` builds."""
+    """Return the program that `make assets` builds."""
     return Path(os.environ.get("KUBEBUILDER_ASSETS") or ROOT / ".assets") / "helm"
 
 
 def render(*options: str, name: str = "dovetail", namespace: str = "dovetail") -> list[dict[str, Any]]:
-    """The chart's objects, hooks too, as Helm would make them."""
+    """Return the chart's objects, hooks too, as Helm would make them."""
     command = [helm(), "template", name, CHART, "--namespace", namespace, "--kube-version", "1.36.3", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [tree for tree in yaml.safe_load_all(done.stdout) if tree]

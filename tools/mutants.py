@@ -116,17 +116,17 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """How it is named in the list of known ones: by its function and its text, as lines move."""
+        """Return how it is named in the list of known ones: by its function and its text, as lines move."""
         return f"{self.function}: {self.what}"
 
     @property
     def wide_key(self) -> str:
-        """How it and all changes of the same text in its file are named there."""
+        """Return how it and all changes of the same text in its file are named there."""
         return f"{self.path}: {self.what}"
 
     @property
     def shown(self) -> str:
-        """How it is told."""
+        """Return it as a line of output."""
         return f"src/dovetail/{self.path}:{self.line}: {self.what}"
 
 

@@ -65,7 +65,7 @@ class Seen:
     first_pod: threading.Event = field(default_factory=threading.Event)
 
     def now(self) -> float:
-        """Seconds since the first pod."""
+        """Return seconds since the first pod."""
         return round(time.time() - self.began, 2)
 
     def take(self, kind: str, what: str, tree: Tree) -> None:
@@ -107,7 +107,7 @@ class Seen:
                 claim.setdefault(what, entry["t"])
 
     def look(self) -> Tree:
-        """How many pods there are, how many have no node, and how many nodes are in use."""
+        """Return how many pods there are, how many have no node, and how many nodes are in use."""
         nodes = list(self.pods.values())
         return {"t": self.now(), "count": len(nodes), "pending": nodes.count(""), "nodes": len(set(nodes) - {""})}
 
@@ -264,7 +264,7 @@ def dovetails_commands(log: str, seen: Seen) -> list[Tree]:
 
 
 def _savings(command: str) -> float:
-    """Dollars per hour, as the end of the command's text has it."""
+    """Return dollars per hour, as the end of the command's text has it."""
     found = re.search(r"savings: \$(-?[0-9.]+)", command)
     return float(found[1]) if found else 0.0
 
@@ -293,7 +293,7 @@ def _scale(api: Client, deployment: str, replicas: int) -> None:
 
 
 def _catalogue(types: Path) -> Tree:
-    """The same machines as Dovetail reads them; kwok's nodes keep 100m and 10Mi for themselves."""
+    """Return the same machines as Dovetail reads them; kwok's nodes keep 100m and 10Mi for themselves."""
     kinds = []
     for entry in json.loads(types.read_text()):
         offerings = [{need["key"]: need["values"][0] for need in offer["Requirements"]} for offer in entry["offerings"]]

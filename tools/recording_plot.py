@@ -18,7 +18,7 @@ STYLE = (
 
 
 def standalone(drawing: str) -> str:
-    """A plot of a page as a file of its own."""
+    """Return a plot of a page as a file of its own."""
     head, rest = drawing.split(">", 1)
     return f'{head} xmlns="http://www.w3.org/2000/svg">{STYLE}{rest}\n'
 

@@ -45,7 +45,7 @@ class Tab:
 
     @property
     def outside(self) -> list[str]:
-        """What was asked for beyond the page itself."""
+        """Return what was asked for beyond the page itself."""
         return [url for url in self.fetched if not url.startswith(("file:", "data:", "blob:"))]
 
     def wide(self) -> int:

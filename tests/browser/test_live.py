@@ -31,7 +31,7 @@ class Served:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """Return the port that it listens on."""
         return int(re.findall(r":(\d+)/", self.address)[0])
 
     def end(self) -> None:
@@ -63,7 +63,7 @@ def serving(*arguments: str, port: int = 0) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[Served]:
-    """A simulation at ten seconds a second."""
+    """Yield a simulation at ten seconds a second."""
     with serving(*SIMULATION) as served:
         yield served
 

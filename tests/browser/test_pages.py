@@ -26,7 +26,7 @@ SCREENS = [(1280, "light"), (800, "dark"), (390, "light"), (1280, "dark"), (800,
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One page of each kind, made by the commands themselves."""
+    """Return one page of each kind, made by the commands themselves."""
     folder = tmp_path_factory.mktemp("pages")
     grid = folder / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidationGracePeriod: [Never, 10m]}, seeds: 1}")

@@ -32,14 +32,14 @@ pytestmark = [
 
 @pytest.fixture
 def beside(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> Iterator[Beside]:
-    """A control plane of its own with Karpenter on it."""
+    """Yield a control plane of its own with Karpenter on it."""
     with beside_karpenter(new_api_server(whole=True), tmp_path) as found:
         yield found
 
 
 @pytest.fixture
 def front(beside: Beside) -> Iterator[Front]:
-    """The way from Dovetail to the server."""
+    """Yield the proxy between Dovetail and the server."""
     with front_of(beside.plane.base_url, beside.plane.ca_path, beside.plane.token) as found:
         yield found
 

@@ -51,7 +51,7 @@ class Chaotic(Process):
 
 @pytest.fixture
 def world(cluster: ControlPlane) -> Iterator[World]:
-    """The cluster, empty before and after."""
+    """Yield the cluster, empty before and after."""
     with cluster.client() as client:
         found = World(client, cluster.wait_for_controllers)
         found.wipe()
@@ -99,7 +99,7 @@ def _controller(cluster: ControlPlane, front: Front, folder: Path) -> Iterator[C
 
 
 def _scene(world: World) -> Tree:
-    """A pool whose nodes only drift, one with a pod that must not move, and one that loses what is empty."""
+    """Create a pool whose nodes only drift, one with a pod that must not move, and one that loses what is empty."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     batch = world.pool(pool("batch"))
     for name in ("web-1", "web-2", "web-3"):

@@ -31,7 +31,7 @@ RESULT = {
 
 
 def _town() -> Town:
-    """An empty node, one that a smaller one would do for, and one that a PDB holds for good."""
+    """Return an empty node, one that a smaller one could replace, and one that a PDB holds for good."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0, "consolidateAfter": "15s"})
     for name in ("empty", "large", "held"):
@@ -44,7 +44,7 @@ def _town() -> Town:
 
 @pytest.fixture
 def options(tmp_path: Path) -> list[str]:
-    """The small cluster as the options of a command."""
+    """Return the small cluster as the options of a command."""
     return _write(_town(), tmp_path)
 
 

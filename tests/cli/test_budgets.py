@@ -22,7 +22,7 @@ spec:
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A file with one pool that rests in business hours."""
+    """Return a file with one pool that rests in business hours."""
     path = tmp_path / "pool.yaml"
     path.write_text(POOL)
     return str(path)

@@ -17,7 +17,7 @@ METHODS = ["empty", "expired", "drifted", "multiNode", "singleNode"]
 
 @pytest.fixture
 def plan(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Any]:
-    """A function that plans a town from files and gives the JSON."""
+    """Return a function that plans a town from files and gives the JSON."""
 
     def ask(town: Town, *more: str) -> Any:
         assert main(["plan", *_write(town, tmp_path), "-o", "json", *more]) == 0

@@ -151,7 +151,7 @@ def capture(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def price(request: pytest.FixtureRequest) -> Decimal:
-    """What each of the four nodes costs in an hour, as the cloud's price list of that region has it."""
+    """Return what each of the four nodes costs in an hour, as the cloud's price list of that region has it."""
     return Decimal(CLOUDS[request.node.callspec.params["capture"]]["price"])
 
 

@@ -16,7 +16,7 @@ Options = Callable[[Town], list[str]]
 
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
-    """A function that writes a town to files and gives the options that name them."""
+    """Return a function that writes a town to files and gives the options that name them."""
     return lambda town: _write(town, tmp_path)
 
 

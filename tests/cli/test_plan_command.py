@@ -54,7 +54,7 @@ def _objects(town: Town) -> list[Any]:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Callable[[Town], list[str]]:
-    """A function that writes a town to files and gives the options that name them."""
+    """Return a function that writes a town to files and gives the options that name them."""
     return lambda town: _write(town, tmp_path)
 
 

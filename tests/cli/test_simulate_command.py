@@ -36,7 +36,7 @@ RESULT = {
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> str:
-    """A scenario file that runs in a moment."""
+    """Return a scenario file that runs in a moment."""
     file = tmp_path / "quick.yaml"
     file.write_text(QUICK)
     return str(file)

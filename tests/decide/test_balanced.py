@@ -27,7 +27,7 @@ PROFILES = pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=[
 
 
 def _node(name: str, price: int, *, pods: int = 0, pool: str = "blue", **changes: Any) -> NodeFacts:
-    """A node of a Balanced pool that costs so much and has so many pods."""
+    """Return a node of a Balanced pool that costs so much and has so many pods."""
     parts = {"policy": BALANCED, "price": price, "price_float": float(price), "pool_name": pool, **changes}
     return facts_of(name=name, pods=pods, **parts)
 

@@ -38,7 +38,7 @@ SPECS = (A, B, C)
 
 
 def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
-    """Pods of a node by spec: those that have started, and those that are only bound to it."""
+    """Return pods of a node by spec: those that have started, and those that are only bound to it."""
     first = tuple((info, started[info.id]) for info in SPECS if info.id in started)
     counts = {info.id: started.get(info.id, 0) + bound.get(info.id, 0) for info in SPECS}
     specs = tuple((info, counts[info.id]) for info in SPECS if counts[info.id]) if bound else first
@@ -46,7 +46,7 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
 
 
 def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom | None:
-    """The room that plans leave on some nodes; None: there are no plans."""
+    """Return the room that plans leave on some nodes; None: there are no plans."""
     if not left:
         return None
 
@@ -299,7 +299,7 @@ def test_sums_beyond_64_bits() -> None:
 
 
 def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any:
-    """A pod in the queue; `place`: when its turn comes."""
+    """Return a pod in the queue; `place`: when its turn comes."""
     return SimpleNamespace(
         pod=f"pod-{place}", cls=SimpleNamespace(info=info), exempt=exempt, key=place, mark=(info.id + 10 * kind, exempt)
     )

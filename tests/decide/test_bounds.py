@@ -30,7 +30,7 @@ def _scenes(case: GoldenCase) -> Iterator[RoundContext]:
 
 
 def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
-    """Each candidate alone, and batches of them."""
+    """Yield each candidate alone, and batches of them."""
     found = single_node.candidates(context)
     for facts in found:
         yield (facts,)
@@ -58,7 +58,7 @@ def test_nothing_is_refused_that_a_simulation_would_take(case: GoldenCase) -> No
 
 
 def _crowded(dice: random.Random, settings: str) -> Town:
-    """A tight cluster in motion: nodes on their way and leaving, some in their grace period, pods that wait."""
+    """Return a tight cluster in motion: nodes on their way and leaving, some in their grace period, pods that wait."""
     town = Town(*KINDS, settings=KARPENTER_1_15 if settings == "karpenter" else DOVETAIL)
     threshold = dice.choice([0, 0, 0.001, 0.01])
     town.pool(disruption={"consolidateAfter": "0s", "consolidationGracePeriod": "20m", **_threshold(threshold)})

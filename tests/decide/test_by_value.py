@@ -88,7 +88,7 @@ def test_the_best_set_instead_of_the_first() -> None:
 
 
 def _one_too_large() -> Town:
-    """One big node whose pods fit no smaller machine together, but two of them."""
+    """Return one big node whose pods fit no smaller machine together, but two of them."""
     town = Town(kind("small", "0.10", cpu=4, memory=8), kind("big", "0.50", cpu=16, memory=64))
     town.pool(disruption={"consolidationSavingsThreshold": 0.01})
     town.node("one", "big")

@@ -17,7 +17,7 @@ START = NOW - HOUR
 
 
 def _pod(labels: dict[str, str] | None = None, *, value: str | None = None, **parts: Any) -> Pod:
-    """A running pod that started an hour ago, with labels and a do-not-disrupt."""
+    """Return a running pod that started an hour ago, with labels and a do-not-disrupt."""
     annotations = {} if value is None else {names.DO_NOT_DISRUPT: value}
     meta = {"name": "p", "namespace": "default", "labels": labels or {}, "annotations": annotations}
     status = {"phase": "Running", "startTime": stamp(START), **parts.pop("status", {})}

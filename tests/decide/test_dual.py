@@ -117,7 +117,7 @@ def test_the_search_is_skipped_only_where_nothing_better_exists(town: Town) -> N
 
 
 def _packed(count: int) -> Town:
-    """Machines of the only kind there is, each with room left for no pod."""
+    """Return machines of the only kind there is, each without room for another pod."""
     town = Town(kind("m", "0.10", cpu=4, memory=16), settings=VALUE_4)
     town.pool(disruption={"consolidationSavingsThreshold": 0.001})
     for number in range(count):

@@ -16,7 +16,7 @@ FREE = {"consolidationSavingsThreshold": 0}
 
 
 def _town(**disruption: Any) -> Town:
-    """A node `n` with a pod that fits on `other`, which nothing may take."""
+    """Return a node `n` with a pod that fits on `other`, which nothing may take."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={**FREE, **disruption})
     town.node("n", "m")

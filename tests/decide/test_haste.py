@@ -27,7 +27,7 @@ def _haste(settings: Settings = DOVETAIL, **restless: Any) -> Haste:
 
 
 def _node(policy: DisruptionPolicy | None = PRICED, *pods: Pod) -> NodeFacts:
-    """A node that has all its life of an hour before it, with pods for two units."""
+    """Return a node that has all its life of an hour before it, with pods for two units."""
     claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
     return facts_of(policy=policy, claim=claim, expire_after=HOUR, pod_costs=2 * UNIT, reschedulable=pods)
 

@@ -30,7 +30,7 @@ AT_16, AT_17, NEVER = (window(f"0 {hour} * * *", HOUR) for hour in (16, 17, 18))
 
 
 def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = None, **parts: Any) -> Any:
-    """What `next_change` asks a round's context for."""
+    """Return what `next_change` asks a round's context for."""
     rates = parts.pop("rates", [])
     pods = parts.pop("pods", ())
     question: Any = SimpleNamespace(settings=DOVETAIL, now=NOW, restless=parts.pop("restless", {}))
@@ -52,7 +52,7 @@ def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = No
 
 
 def _node(idle: float, **facts: Any) -> NodeFacts:
-    """A node whose consolidateAfter of ten minutes began so many minutes ago."""
+    """Return a node whose consolidateAfter of ten minutes began so many minutes ago."""
     return facts_of(policy=DisruptionPolicy(consolidate_after=10 * MINUTE), last_event=NOW - minutes(idle), **facts)
 
 
@@ -127,7 +127,7 @@ def test_times_of_a_node() -> None:
 
 
 def _ageing(units: int, threshold: int = 10) -> NodeFacts:
-    """A node that lives an hour and asks for `threshold x units`, so much less every hour."""
+    """Return a node that lives an hour and asks for `threshold x units`, so much less every hour."""
     policy = DisruptionPolicy(savings_threshold=threshold)
     return facts_of(policy=policy, expire_after=HOUR, pod_costs=units * UNIT, last_event=None)
 

@@ -20,7 +20,7 @@ def _price(amount: float) -> LaunchPrice:
 
 
 def _template(prices: dict[str, float], types: int = 0b111, order: tuple[int, ...] = (2, 0, 1)) -> Any:
-    """A pool that may launch these types, sorted by price."""
+    """Return a pool that may launch these types, sorted by price."""
     amounts = {name: _price(amount) for name, amount in prices.items()}
     columns = [
         SimpleNamespace(at_least=lambda amount, at=at: sum(1 << i for i, row in enumerate(SIZES) if row[at] >= amount))

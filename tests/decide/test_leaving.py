@@ -420,7 +420,7 @@ def test_a_node_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _judged(**disruption: Any) -> tuple[Any, Any]:
-    """How a node of ten pods that fits elsewhere is judged, and how gate after gate."""
+    """Return the verdict on a node of ten pods that fits elsewhere, and the gates one by one."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={"consolidationSavingsThreshold": 0, **disruption})
     town.node("n", "m")

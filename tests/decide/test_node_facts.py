@@ -76,7 +76,7 @@ def test_timers(period: int | None, event: datetime | None, there: bool) -> None
 
 
 def _turns(**facts: Any) -> list[float]:
-    """The times at which something changes, in minutes from now; with the expiry apart."""
+    """Return the times at which something changes, in minutes from now; with the expiry apart."""
     node = facts_of(**{"last_event": None, **facts})
     assert node.times[: len(node.turns)] == node.turns
     return [(when - NOW) / timedelta(minutes=1) for when in node.times]
@@ -199,7 +199,7 @@ def test_small_facts() -> None:
 
 
 def _costs(**facts: Any) -> NodeFacts:
-    """A node that has three quarters of its life left and pods for four units."""
+    """Return a node that has three quarters of its life left and pods for four units."""
     parts = {"claim": BORN, "expire_after": HOUR, "pod_costs": 4 * UNIT, "price_float": 6.0, **facts}
     return facts_of(**{"policy": DisruptionPolicy(savings_threshold=5, disruption_price=7), **parts})
 
@@ -371,7 +371,7 @@ def test_all_pods_of_a_surge_cost() -> None:
 
 
 def _read(change: Callable[[Town], None] = lambda town: None, **question: Any) -> dict[str, NodeFacts]:
-    """The facts of a town with one node `n` of a type in three zones, and a pod on it."""
+    """Return the facts of a town with one node `n` of a type in three zones, and a pod on it."""
     town = Town(kind("m", "1", spot="0.5"))
     town.pool()
     town.node("n", "m", zone="b")

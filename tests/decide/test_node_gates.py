@@ -391,7 +391,7 @@ REPAIR = RepairRule(index=0, condition="Ready", status="False", lasting=10 * MIN
 
 
 def _sick(since: int, *more: RepairRule, **facts: Any) -> dict[str, Any]:
-    """A node of a pool that repairs, not ready since so many minutes."""
+    """Return a node of a pool with repair that has not been ready for so many minutes."""
     node = msgspec.convert(
         {
             "status": {

@@ -75,7 +75,7 @@ def _pool(name: str = "blue", *, halted: str | None = None, **spec: Any) -> Node
 
 
 def _pod(name: str, ago: int | None, *, reason: str = "Unschedulable", status: str = "False", **parts: Any) -> Pod:
-    """A pod that has been unschedulable for so many minutes."""
+    """Return a pod that has been unschedulable for so many minutes."""
     when = {} if ago is None else {"lastTransitionTime": stamp(NOW - minutes(ago))}
     said = [] if reason == "" else [{"type": "PodScheduled", "status": status, "reason": reason, **when}]
     tree = {

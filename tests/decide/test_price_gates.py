@@ -20,7 +20,7 @@ BOTH = (names.ON_DEMAND, names.SPOT)
 
 
 def _in_zone(made: InstanceType, zone: str, price: str) -> InstanceType:
-    """The same type with another price in one zone."""
+    """Return the same type with another price in one zone."""
     offers = tuple(
         replace(o, price=parse_money(price), price_float=float(price)) if o.zone == zone else o for o in made.offerings
     )

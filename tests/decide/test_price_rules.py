@@ -27,7 +27,7 @@ def _launch(amount: int) -> LaunchPrice:
 
 
 def _told(judged: Judgement) -> Any:
-    """What a judgement says: the gate and figures of a refusal, or what is kept, saved and was asked for."""
+    """Return what a judgement says: the gate and figures of a refusal, or what is kept, saved and was asked for."""
     if isinstance(judged, Refusal):
         return judged.gate.value, judged.figures
     kept = [type_names(node) for node in judged.new_nodes]

@@ -28,7 +28,7 @@ def _pod(name: str, owner: str = "rs", kind: str = "ReplicaSet", **annotations: 
 
 
 def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **facts: Any) -> NodeFacts:
-    """A node that is worth so much, old enough, with pods."""
+    """Return a node that is worth so much, old enough, with pods."""
     node = Node()
     if closing:
         taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
@@ -40,7 +40,7 @@ def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **fa
 def _context(
     *nodes: NodeFacts, room: dict[str, Any] | None = None, asks: dict[str, Any] | None = None, **parts: Any
 ) -> Any:
-    """A context in which nodes have 10 of each of two amounts free, and their pods ask for 4 of each."""
+    """Return a context in which nodes have 10 of each of two amounts free, and their pods ask for 4 of each."""
     rooms = [(room or {}).get(facts.name, (10, 10)) for facts in nodes]
     wants = [(asks or {}).get(facts.name, (4, 4)) for facts in nodes]
     is_open = [facts.name not in parts.get("shut", ()) for facts in nodes]

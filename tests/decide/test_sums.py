@@ -20,7 +20,7 @@ def _kind(name: str) -> Any:
 
 
 def _template(types: int, prices: dict[str, float | None]) -> Any:
-    """A pool that may launch the types of these bits, at these cheapest prices in dollars."""
+    """Return a pool that may launch the types of these bits, at these cheapest prices in dollars."""
 
     def price(kind: Any) -> Any:
         amount = prices.get(kind.name)
@@ -32,7 +32,7 @@ def _template(types: int, prices: dict[str, float | None]) -> Any:
 def _frame(
     room: Sequence[Sequence[float]], *, shut: Sequence[int] = (), templates: Sequence[Any] = (), sizes: Any = None
 ) -> Any:
-    """Nodes with this much free of two amounts; three machines of sizes (4, 8), (8, 0) and (2, 2)."""
+    """Return nodes with this much free of two amounts; three machines of sizes (4, 8), (8, 0) and (2, 2)."""
     return SimpleNamespace(
         room=np.array(room, dtype=float),
         open=np.array([at not in shut for at in range(len(room))]),
@@ -57,7 +57,7 @@ def _sums(
     classes: Sequence[str] = ("plain",),
     free: bool = False,
 ) -> Sums:
-    """Candidates at the first places of the frame, with pods that ask for so much; some nodes leave already."""
+    """Return candidates at the first places of the frame, with pods that ask for so much; some nodes leave already."""
     count = len(demand)
     totals = [*demand, *leaving]
     nodes = [

@@ -27,7 +27,7 @@ def _decided(town: Town) -> Command:
 
 
 def _replacing() -> Town:
-    """A node that a smaller one would do for."""
+    """Return a node that a smaller one could replace."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption=CHEAP)
     town.node("n", "l")
@@ -36,7 +36,7 @@ def _replacing() -> Town:
 
 
 def _deleting() -> Town:
-    """A node whose pods fit on another."""
+    """Return a node whose pods fit on another."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption=CHEAP)
     town.node("a", "m")

@@ -20,7 +20,7 @@ from tests.support.design_world import NOW, Town, kind, moved
 
 
 def _town() -> Town:
-    """Two empty nodes, `a` and `b`, of four CPUs each, beside `old`, which is nearly full and protected."""
+    """Return two empty nodes, `a` and `b`, of four CPUs each, beside `old`, which is nearly full and protected."""
     town = Town(kind("m", "0.20"))
     town.pool()
     for name in ("a", "b"):

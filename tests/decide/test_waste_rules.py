@@ -28,7 +28,7 @@ def _node(name: str, price: int = 5) -> NodeFacts:
 
 
 def _context(*nodes: NodeFacts, **parts: Any) -> Any:
-    """A context with these cost candidates; `least`: what bounds say, `new`: what a simulation would launch."""
+    """Return a context with these cost candidates; `least`: what bounds say, `new`: what a simulation would launch."""
     launch = parts.get("launch")
     price = None if launch is None else LaunchPrice(amount=launch * DOLLAR, as_float=0.0, capacity_type="", zone="")
     context = SimpleNamespace(
@@ -70,7 +70,7 @@ def _context(*nodes: NodeFacts, **parts: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def bound(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A bound that says there is something to be saved."""
+    """Return a bound that says there is something to be saved."""
     limit = [1.0]
 
     class Bound:

@@ -34,7 +34,7 @@ def uninstall(client: Client, applied: list[Tree]) -> None:
 
 
 def token_of(client: Client, account: str, namespace: str) -> str:
-    """A token for a service account, as the kubelet would get one for a pod."""
+    """Return a token for a service account, as the kubelet would get one for a pod."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     status, answer = client.request("POST", path, request)
@@ -43,7 +43,7 @@ def token_of(client: Client, account: str, namespace: str) -> str:
 
 
 def kubeconfig_for(plane: ControlPlane, token: str, path: Path, namespace: str = "default") -> Path:
-    """A kubeconfig that speaks with a token."""
+    """Return a kubeconfig that uses a token."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

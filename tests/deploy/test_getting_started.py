@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
 
 def _commands() -> list[str]:
-    """Every command of the page that is Dovetail's, in order."""
+    """Return every command of the page that is Dovetail's, in order."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.startswith("dovetail ")]
 
@@ -55,7 +55,7 @@ def test_the_page_can_be_followed(new_api_server: Callable[..., ControlPlane], t
 
 
 def _surroundings(plane: ControlPlane, home: Path) -> dict[str, str]:
-    """A new user's shell: the command on the path, a kubeconfig where kubeconfigs are."""
+    """Return a new user's shell: the command on the path, a kubeconfig where kubeconfigs are."""
     (home / ".kube").mkdir(exist_ok=True)
     shutil.copy(plane.kubeconfig, home / ".kube" / "config")
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"

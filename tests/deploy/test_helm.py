@@ -112,7 +112,7 @@ def _succeed(admin: Client, pod: dict[str, Any]) -> None:
 
 
 def _left(admin: Client) -> list[str]:
-    """Objects whose name or label says that they are ours."""
+    """Return objects whose name or label is Dovetail's."""
     found = []
     for path in (
         f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",

@@ -21,7 +21,7 @@ AWAY = ("Could not find a version", "No matching distribution", "NewConnectionEr
 
 
 def _copied() -> list[tuple[str, str]]:
-    """What the build stage copies from the project, and where to."""
+    """Return what the build stage copies from the project, and where to."""
     stage = DOCKERFILE.split("FROM ")[1]
     rows = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]
     return [(source, row[-1]) for row in rows for source in row[:-1]]

@@ -39,7 +39,7 @@ ORDINARY = tuple(action for action in Action if not action.value.endswith("Unhea
 
 @contextlib.contextmanager
 def webhook(folder: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """A receiver of notifications, and the folder that names it."""
+    """Yield a receiver of notifications, and the folder that names it."""
     told: list[dict[str, Any]] = []
 
     class Receiver(BaseHTTPRequestHandler):

@@ -101,7 +101,7 @@ def _installed(server: ControlPlane, trees: list[Tree], space: str, folder: Path
 
 
 def _one_of_each() -> list[Tree]:
-    """One object of every kind that is watched."""
+    """Return one object of every kind that is watched."""
     selector = {"matchLabels": {"app": NAME}}
     container = {"name": "main", "image": "none"}
     template = {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}}

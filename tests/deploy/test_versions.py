@@ -20,7 +20,7 @@ OURS = ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfte
 
 
 def _karpenters_own() -> list[dict[str, Any]]:
-    """Our CRDs less what only we know: what Karpenter's chart would install."""
+    """Return the CRDs without Dovetail's own fields, as Karpenter's chart would install them."""
     trees = copy.deepcopy(crds())
     disruption = trees[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "disruption"
@@ -47,7 +47,7 @@ def _by_helm(client: Client, tree: dict[str, Any]) -> None:
 
 
 def _server_side(client: Client, tree: dict[str, Any], *, force: bool) -> int:
-    """What `kubectl apply --server-side [--force-conflicts]` does."""
+    """Apply as `kubectl apply --server-side [--force-conflicts]` does."""
     more = {"force": "true"} if force else {}
     kind = "application/apply-patch+yaml"
     return client.request("PATCH", client.path_of(tree), tree, kind=kind, fieldManager="kubectl", **more)[0]
@@ -60,7 +60,7 @@ def _grace(client: Client, name: str) -> str | None:
 
 
 def _printed() -> list[dict[str, Any]]:
-    """The CRDs as the command prints them."""
+    """Return the CRDs as the command prints them."""
     done = subprocess.run([*COMMAND, "crds"], capture_output=True, text=True, check=True, env=environment())
     return list(yaml.safe_load_all(done.stdout))
 

@@ -87,7 +87,7 @@ class World:
         return found
 
     def traces(self) -> list[str]:
-        """Whatever of ours is on any node, claim or pool."""
+        """Return all of Dovetail's marks on any node, claim or pool."""
         found = []
         for kind_name in ("Node", "NodeClaim", "NodePool"):
             for item in self.all(kind_name):

@@ -32,7 +32,7 @@ def _town(budgets: list[dict[str, Any]] | None, when: datetime, nodes: int = 30)
 
 
 def _time(day: int, hour: int, minute: int = 0, second: int = 0) -> datetime:
-    """A moment of the week of Monday, 11 May 2026."""
+    """Return a moment of the week of Monday, 11 May 2026."""
     return datetime(2026, 5, 10 + day, hour, minute, second, tzinfo=UTC)
 
 

@@ -13,7 +13,7 @@ LONG_AGO = timedelta(hours=10)
 
 
 def _town(**disruption: Any) -> Town:
-    """A pool with grace-period's grace period on nodes of four cores that cost the same."""
+    """Return a pool with grace-period's grace period on nodes of four cores that cost the same."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={**HALF_AN_HOUR, **disruption})
     return town

@@ -13,7 +13,7 @@ HOUR = timedelta(hours=1)
 
 
 def _town() -> Town:
-    """One node for every method: empty, expired, drifted, and two that money could be saved with."""
+    """Return one node for every method: empty, expired, drifted, and two that money could be saved with."""
     town = Town(kind("m", "0.40"), kind("s", "0.10", cpu=1, memory=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0, "expireAfter": "100h"})
     town.node("empty", "m")

@@ -20,7 +20,7 @@ WEDNESDAY_NOON = datetime(2026, 5, 13, 12, 0, tzinfo=UTC)
 
 
 def _town(budgets: list[dict[str, Any]], per_zone: int = 3, now: datetime = NOW, pods: int = 1) -> Town:
-    """Three zones of drifted nodes; zone a drifted first, then b, then c, and in each the lower number first."""
+    """Return three zones of drifted nodes; zone a drifted first, then b, then c, and in each the lower number first."""
     town = Town(kind("m", "0.20"), now=now)
     town.pool(disruption={"budgets": budgets, "consolidateAfter": "Never"})
     for place, zone in enumerate("abc"):

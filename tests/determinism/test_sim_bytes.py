@@ -21,7 +21,7 @@ for seed in (4, 5):
 
 
 def output(hash_seed: str) -> bytes:
-    """What the script prints in a process of its own."""
+    """Return what the script prints in a process of its own."""
     environment = {"PYTHONHASHSEED": hash_seed}
     script = SCRIPT % size(test=20, ci=40, long=240)
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)

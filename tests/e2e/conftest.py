@@ -38,7 +38,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def world(cluster: ControlPlane) -> Iterator[World]:
-    """The cluster, empty before and after."""
+    """Yield the cluster, empty before and after."""
     with cluster.client() as client:
         found = World(client, cluster.wait_for_controllers)
         if _failed:  # one that went wrong must not take the next one down
@@ -58,7 +58,7 @@ def history(cluster: ControlPlane) -> Iterator[History]:
 
 @pytest.fixture(scope="module")
 def running(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One controller for the module, with the built-in provider: each test brings pools of its own."""
+    """Yield one controller for the module, with the built-in provider: each test brings pools of its own."""
     folder = tmp_path_factory.mktemp("controller")
     flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(write_catalogue(folder)))
     with controller(

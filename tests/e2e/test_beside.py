@@ -27,7 +27,7 @@ HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 
 @pytest.fixture
 def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
-    """A cloud without a controller."""
+    """Yield a cloud without a controller."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
         yield found
 

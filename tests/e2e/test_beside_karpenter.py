@@ -45,7 +45,7 @@ KARPENTERS_TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
 @pytest.fixture
 def beside(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> Iterator[Beside]:
-    """A control plane of its own with Karpenter on it."""
+    """Yield a control plane of its own with Karpenter on it."""
     with beside_karpenter(new_api_server(whole=True), tmp_path) as found:
         yield found
 
@@ -74,7 +74,7 @@ def _fifty_nodes_of_mixed_use(world: World) -> None:
 
 
 def _one_node(world: World, **disruption: str) -> tuple[Tree, str]:
-    """A pool with one node and a pod that fills it: the pool and the node's NodeClaim."""
+    """Return a pool with one node and a pod that fills it: the pool and the node's NodeClaim."""
     web = kwok_pool("web", **disruption)
     world.create(web)
     world.create(spread("wide", 1, "1500m"))
@@ -89,7 +89,7 @@ def _drift(world: World, web: Tree, generation: str) -> None:
 
 
 def _claims_deleted_by_others(history: History) -> list[str]:
-    """Nodes whose claims began to leave without Dovetail's taint on them: somebody else's doing."""
+    """Return nodes whose claims began to leave without Dovetail's taint on them: somebody else's doing."""
     found = []
     for entry in history.entries:
         if entry.kind == "NodeClaim" and entry.is_leaving and entry.type == "MODIFIED":
@@ -101,7 +101,7 @@ def _claims_deleted_by_others(history: History) -> list[str]:
 
 
 def _lost_its_taint(history: History, node: str) -> list[int]:
-    """The versions of a node without Dovetail's taint after it once had it."""
+    """Return the versions of a node without Dovetail's taint after it once had it."""
     first = history.first("Node", lambda entry: entry.name == node and entry.is_tainted)
     assert first is not None
     after = [e for e in history.entries if e.kind == "Node" and e.name == node and e.version > first.version]
@@ -284,7 +284,7 @@ def _taint(world: World, node: str, taint: Tree) -> None:
 
 
 def _guard(world: World) -> Tree:
-    """A PodDisruptionBudget that lets no pod of `wide` go, once its status says so."""
+    """Create a PodDisruptionBudget that lets no pod of `wide` go, and wait until its status says so."""
     tree: Tree = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -322,7 +322,7 @@ def test_uninstalled_in_the_middle_of_a_command_it_leaves_all_to_karpenter(besid
 
 
 def _marks(item: Tree) -> list[object]:
-    """Where marks could be; not who wrote which field."""
+    """Return where marks could be; not who wrote which field."""
     meta, spec = item["metadata"], item["spec"]
     return [meta.get("labels"), meta.get("annotations"), meta.get("finalizers"), spec.get("taints")]
 

@@ -18,7 +18,7 @@ from tests.support.history import History
 
 @pytest.fixture
 def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
-    """A cloud that lives on whatever happens to the controller."""
+    """Yield a cloud that lives on whatever happens to the controller."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
         yield found
 

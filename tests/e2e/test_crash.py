@@ -19,20 +19,20 @@ WRITES_OF_A_ROLL_BACK = 4  # taint, create, untaint, delete the replacement
 
 @pytest.fixture
 def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
-    """A cloud that lives on whatever happens to the controller."""
+    """Yield a cloud that lives on whatever happens to the controller."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
         yield found
 
 
 @pytest.fixture
 def proxy(cluster: ControlPlane) -> Iterator[Proxy]:
-    """What stands between the controller and the server."""
+    """Yield the proxy between the controller and the server."""
     with proxy_for(cluster.base_url, cluster.ca_path) as found:
         yield found
 
 
 def _through(proxy: Proxy, cluster: ControlPlane, folder: Path) -> Path:
-    """A kubeconfig whose server is the proxy."""
+    """Return a kubeconfig whose server is the proxy."""
     config = json.loads(cluster.kubeconfig.read_text())
     config["clusters"][0]["cluster"] = {"server": proxy.url}
     path = folder / "through-proxy"
@@ -87,7 +87,7 @@ def _moments(writes: int) -> list[tuple[int, bool]]:
 
 
 def _most_at_once(history: History) -> int:
-    """The largest number of claims that were there and not leaving at one time."""
+    """Return the largest number of claims that were there and not leaving at one time."""
     history.catch_up()
     alive: set[str] = set()
     most = 0

@@ -14,7 +14,7 @@ def _time(text: str) -> datetime:
 
 
 def _left_at(history: History, claim: str) -> datetime:
-    """When a claim's deletion began, by the API server's clock."""
+    """Return when a claim's deletion began, by the API server's clock."""
     entry = history.first("NodeClaim", lambda e: e.name == claim and e.is_leaving)
     assert entry is not None
     return _time(entry.object["metadata"]["deletionTimestamp"])

@@ -16,13 +16,13 @@ COMMAND = "dovetail.dev/command"
 
 @pytest.fixture
 def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
-    """A cloud that lives on whatever happens to the controller."""
+    """Yield a cloud that lives on whatever happens to the controller."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
         yield found
 
 
 def _lie(claims: dict[str, Tree], since: str) -> str:
-    """A record, in every way but its seal, of a command that removes all these nodes."""
+    """Return a record, in every way but its seal, of a command that removes all these nodes."""
     nodes = [
         {"node": name, "claim": name, "uid": claim["metadata"]["uid"], "pool": "web"} for name, claim in claims.items()
     ]

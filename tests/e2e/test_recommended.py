@@ -40,7 +40,7 @@ EVICTIONS = (
 
 @pytest.fixture
 def beside(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> Iterator[Beside]:
-    """A control plane of its own with Karpenter on it."""
+    """Yield a control plane of its own with Karpenter on it."""
     with beside_karpenter(new_api_server(whole=True), tmp_path) as found:
         yield found
 

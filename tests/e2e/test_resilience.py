@@ -24,7 +24,7 @@ from tests.support.proxy import Answer, Proxy, Seen, proxy_for
 
 @pytest.fixture
 def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
-    """A cloud that talks to the server itself."""
+    """Yield a cloud that talks to the server itself."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)) as found:
         yield found
 

@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "dovetail.cli.main"]
 
 @pytest.fixture
 def address(cluster: ControlPlane, tmp_path: Path) -> Iterator[str]:
-    """Where a live view of the cluster answers."""
+    """Yield the address of a live view of the cluster."""
     flags = ["--kubeconfig", str(cluster.kubeconfig), "--catalog", str(write_catalogue(tmp_path))]
     history = ["--history", str(tmp_path / "history.sqlite")]
     process = subprocess.Popen(

@@ -49,7 +49,7 @@ POOL = "effect-pool"
     ]
 )
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """Each cluster that instructions are executed on, with a pool."""
+    """Yield each cluster that instructions are executed on, with a pool."""
     if request.param == "api-server":
         plane = request.getfixturevalue("api_server")
         with plane.client() as api:
@@ -81,25 +81,25 @@ def record(ident: str) -> str:
 
 
 def node(name: str, *taints: Tree, **annotations: str) -> Tree:
-    """A Node."""
+    """Return a Node."""
     meta = {"name": name, "annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": list(taints)} if taints else {}}
 
 
 def sealed(ground: Ground, ident: str) -> str:
-    """The record of a command as its objects carry it."""
+    """Return the record of a command as its objects carry it."""
     return ground.seal.sealed(record(ident))
 
 
 def marked(ground: Ground, name: str, ident: str) -> Tree:
-    """A Node with our taint and the record of a command."""
+    """Return a Node with Dovetail's taint and the record of a command."""
     tree = node(name, THEIRS, OURS)
     tree["metadata"]["annotations"] = {COMMAND: sealed(ground, ident)}
     return tree
 
 
 def claim(ground: Ground, name: str, ident: str = "", node_name: str = "") -> Tree:
-    """A NodeClaim of the pool, with the record of a command and with a Node."""
+    """Return a NodeClaim of the pool, with the record of a command and with a Node."""
     of = ground.get("NodePool", POOL)
     assert of is not None
     tree = claim_tree(name, of)
@@ -110,14 +110,14 @@ def claim(ground: Ground, name: str, ident: str = "", node_name: str = "") -> Tr
 
 
 def notes(ground: Ground, kind: str, name: str) -> dict[str, str]:
-    """The annotations of an object."""
+    """Return the annotations of an object."""
     tree = ground.get(kind, name)
     assert tree is not None
     return dict(tree["metadata"].get("annotations") or {})
 
 
 def taints(ground: Ground, name: str) -> list[Tree]:
-    """The taints of a Node, but for what an API server puts on new ones."""
+    """Return the taints of a Node, but for what an API server puts on new ones."""
     tree = ground.get("Node", name)
     assert tree is not None
     found = (tree.get("spec") or {}).get("taints") or []
@@ -130,7 +130,7 @@ def succeeded(answer: Any) -> bool:
 
 
 def failure(answer: Any) -> Failure | None:
-    """How an instruction failed."""
+    """Return how an instruction failed."""
     return answer.failure if isinstance(answer, InstructionFailed) else None
 
 
@@ -153,13 +153,13 @@ REPLACEMENT = Replacement(
 
 
 def create(name: str, ident: str, **changes: Any) -> CreateNodeClaim:
-    """An order for a replacement."""
+    """Return an order for a replacement."""
     given: Tree = {"replacement": REPLACEMENT, **changes}
     return CreateNodeClaim(id=f"{ident}/create", command_id=ident, name=name, record=record(ident), **given)
 
 
 def taint(name: str, ident: str) -> TaintNode:
-    """An order to taint."""
+    """Return an order to taint."""
     return TaintNode(id=f"{ident}/taint", command_id=ident, node=name, record=record(ident))
 
 
@@ -384,7 +384,7 @@ def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
 
 
 def pod(name: str, **annotations: str) -> Tree:
-    """A pod that is bound to the node `effect-busy`."""
+    """Return a pod that is bound to the node `effect-busy`."""
     meta = {
         "name": name,
         "namespace": "default",
@@ -539,21 +539,21 @@ CLOSING = {"key": "dovetail.dev/closing", "effect": "PreferNoSchedule"}
 
 
 def pod(name: str, **annotations: str) -> Tree:
-    """A bound pod."""
+    """Return a bound pod."""
     meta = {"name": name, "namespace": "default", "annotations": annotations}
     spec = {"nodeName": "effect-a", "containers": [{"name": "c", "image": "x"}], "terminationGracePeriodSeconds": 0}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def uid_of(ground: Ground, name: str) -> str:
-    """The uid of a pod."""
+    """Return the uid of a pod."""
     tree = ground.get("Pod", name)
     assert tree is not None
     return str(tree["metadata"]["uid"])
 
 
 def pod_notes(ground: Ground, name: str) -> dict[str, str]:
-    """The annotations of a pod."""
+    """Return the annotations of a pod."""
     tree = ground.get("Pod", name)
     assert tree is not None
     return dict(tree["metadata"].get("annotations") or {})

@@ -14,7 +14,7 @@ CALLS_MAX = 40
 
 
 def wasteful() -> World:
-    """One large node for two small pods beside a medium one: it will be replaced by something cheaper."""
+    """Return one large node for two small pods beside a medium one: it will be replaced by something cheaper."""
     world = small_world(nodes=0, budgets=[{"nodes": "100%"}], consolidationSavingsThreshold=0)
     world.add_node("blue", "large", "zone-a", "on-demand", age=30 * MINUTE, name="big")
     world.workloads.add(work(replicas=2, cpu="400m"))
@@ -23,7 +23,7 @@ def wasteful() -> World:
 
 
 def drifted() -> World:
-    """Three nodes of an old image with pods: all of them will be replaced."""
+    """Return three nodes of an old image with pods: all of them will be replaced."""
     world = small_world(nodes=3, budgets=[{"nodes": "1"}], consolidationPolicy="WhenEmpty")
     world.workloads.add(work(replicas=6, cpu="900m"))
     settle(world, 90)
@@ -32,7 +32,7 @@ def drifted() -> World:
 
 
 def empty() -> World:
-    """Two empty nodes: both will be deleted."""
+    """Return two empty nodes: both will be deleted."""
     world = small_world(nodes=3, budgets=[{"nodes": "100%"}])
     world.workloads.add(work(replicas=1, cpu="400m"))
     settle(world, 90)

@@ -39,7 +39,7 @@ class Tally:
 
 
 def tally(case: GoldenCase) -> Tally:
-    """The figures of one case."""
+    """Return the figures of one case."""
     found = Tally()
     for name, make in PACKERS:
         answered = list(checks(case, make(case)))
@@ -57,7 +57,7 @@ def _row(name: str, cases: Sequence[GoldenCase], found: Tally) -> str:
 
 
 def _wavering() -> list[str]:
-    """Cases whose placement Karpenter itself does not repeat."""
+    """Return cases whose placement Karpenter itself does not repeat."""
     names = []
     for case in golden_cases():
         stability = case.provision["stability"]
@@ -67,7 +67,7 @@ def _wavering() -> list[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     figures = {case.name: tally(case) for case in golden_cases()}
     everything = Tally()
     for found in figures.values():

@@ -31,5 +31,5 @@ DEVIATIONS: tuple[Deviation, ...] = (VOLUMES,)
 
 
 def expected_differences(case: str) -> int:
-    """How many questions of a case we answer otherwise, on purpose."""
+    """Return how many questions of a case Dovetail answers differently on purpose."""
     return sum(deviation.cases.get(case, 0) for deviation in DEVIATIONS)

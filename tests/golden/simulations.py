@@ -28,10 +28,10 @@ class Packer(Protocol):
     """What the checks ask of a packer."""
 
     def place(self) -> Answer:
-        """Where the pending pods go."""
+        """Return where the pending pods go."""
 
     def simulate(self, candidates: list[str], *, consolidation: bool) -> Answer:
-        """Where all go if the candidates went."""
+        """Return where all pods go if the candidates are removed."""
 
 
 class ReferenceSide:
@@ -44,11 +44,11 @@ class ReferenceSide:
         self._closed = closed_nodes(case, self._packer)
 
     def place(self) -> Answer:
-        """Where the pending pods go."""
+        """Return where the pending pods go."""
         return reference_answer(self._packer.place())
 
     def simulate(self, candidates: list[str], *, consolidation: bool) -> Answer:
-        """Where all go if the candidates went."""
+        """Return where all pods go if the candidates are removed."""
         return reference_answer(self._packer.simulate(candidates, self._closed if consolidation else ()))
 
 
@@ -79,7 +79,7 @@ class Check:
 
 
 def checks(case: GoldenCase, packer: Packer) -> Iterator[Check]:
-    """Every question of a case with both answers."""
+    """Yield every question of a case with both answers."""
     yield _placement(case, packer)
     yield from _candidates(case, packer)
     yield from _batches(case, packer)
@@ -119,7 +119,7 @@ def _candidates(case: GoldenCase, packer: Packer) -> Iterator[Check]:
 
 
 def _batches(case: GoldenCase, packer: Packer) -> Iterator[Check]:
-    """The simulations of several nodes: of these only the counts are recorded."""
+    """Yield the simulations of several nodes: of these only the counts are recorded."""
     method = case.method("multiNode")
     left = dict(method["budgets"])
     allowed = []

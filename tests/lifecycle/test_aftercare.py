@@ -68,7 +68,7 @@ def run(*nodes: str) -> Run:
 
 @pytest.fixture
 def store() -> Store:
-    """A pool with two ready pods on two nodes."""
+    """Return a pool with two ready pods on two nodes."""
     made = Store()
     for item in (replica_set(), pod("a", "n1"), pod("b", "n2")):
         made.observe(item)

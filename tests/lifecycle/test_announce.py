@@ -17,7 +17,7 @@ from tests.support.lifecycle_world import T0, Found
 
 
 def run_of(nodes: int, replacements: int) -> Run:
-    """A command on that many nodes."""
+    """Return a command on that many nodes."""
     candidates = tuple(
         Candidate(node=f"n{index}", claim=f"c{index}", uid=f"u{index}", pool="web") for index in range(nodes)
     )
@@ -71,12 +71,12 @@ def test_event_of_a_node_names_few_replacements() -> None:
 
 
 def blocked(nodes: str, *pools: str, why: str = "It saves too little.") -> BlockedMove:
-    """A move of these nodes that the savings threshold refused."""
+    """Return a move of these nodes that the savings threshold refused."""
     return BlockedMove(nodes=tuple(nodes.split()), node_pools=pools, savings=1, required=2, why=why)
 
 
 def counted(said: list[Instruction]) -> dict[str, int]:
-    """How many blocked moves were told, by pool."""
+    """Return how many blocked moves were told, by pool."""
     figures = [dict(item.figures) for item in said if isinstance(item, Report) and item.topic == "threshold-blocked"]
     return {str(entry["pool"]): int(entry["moves"]) for entry in figures}
 
@@ -120,7 +120,7 @@ def test_batch_counts_once_whatever_prefix_of_it_was_tried() -> None:
 
 
 def verdict(node: str, pool: str = "web", gate: str = "budget") -> NodeVerdict:
-    """A node that stays."""
+    """Return a node that stays."""
     return NodeVerdict(node=node, node_pool=pool, verdict=gate, why="No budget.")
 
 
@@ -176,7 +176,7 @@ def test_of_batches_of_one_size_the_first_is_told() -> None:
 
 
 def observed(distrusted: str, name: str = "n1") -> ObjectObserved:
-    """A Node whose record is not trusted, or that has none."""
+    """Return a Node whose record is not trusted, or that has none."""
     return ObjectObserved(object=Node(metadata=ObjectMeta(name=name)), distrusted=distrusted)
 
 

@@ -78,12 +78,12 @@ def world_with(**wishes: str) -> World:
 
 
 def seconds(driver: Driver, kind: type[Instruction]) -> list[float]:
-    """When instructions of a kind came, in seconds from the start."""
+    """Return when instructions of a kind came, in seconds from the start."""
     return [(at - T0).total_seconds() for at, item in driver.log if isinstance(item, kind)]
 
 
 def acting(driver: Driver) -> list[str]:
-    """The acting instructions so far, holds left aside, by name."""
+    """Return the acting instructions so far, holds left aside, by name."""
     kinds = [type(item) for _, item in driver.log if isinstance(item, ACTING)]
     return [kind.__name__ for kind in kinds if kind is not HoldNode]
 

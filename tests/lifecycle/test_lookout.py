@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[Change, bool]] = {
 
 
 def _looked_at(run: Run, store: Store) -> Lookout:
-    """A lookout right after a look at a command."""
+    """Return a lookout right after a look at a command."""
     lookout = Lookout()
     assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True) == [run], (
         "the first look is never left out"

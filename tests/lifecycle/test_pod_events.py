@@ -25,7 +25,7 @@ SECOND = 10**9
 
 
 def pod(node: str = "n1", *, owner: str = "ReplicaSet", phase: str = "Running", leaving: bool = False) -> Pod:
-    """A pod on a node."""
+    """Return a pod on a node."""
     version = "v1" if owner == "Node" else "apps/v1"
     return Pod(
         metadata=ObjectMeta(
@@ -84,7 +84,7 @@ def test_times_move_with_a_clock_that_is_set() -> None:
 
 
 def at(second: int) -> datetime:
-    """A time."""
+    """Return a time."""
     return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
 
 

@@ -29,7 +29,7 @@ TIMEOUT = CALM.replacement_timeout / 10**9
 
 
 def world_of(want: str, **changes: object) -> World:
-    """One node that wants it."""
+    """Return one node that wants it."""
     world = World(**changes)  # type: ignore[arg-type]
     world.add_pool()
     world.add_node("n1", want=want)

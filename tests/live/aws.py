@@ -20,12 +20,12 @@ class _Raw(io.BytesIO):
 
 
 def answer(url: str, status: int, body: bytes, kind: str = "application/x-amz-json-1.1") -> AWSResponse:
-    """An HTTP answer as botocore sees it."""
+    """Return an HTTP answer as botocore sees it."""
     return AWSResponse(url, status, {"content-type": kind}, _Raw(body))
 
 
 def client(service: str, **options: Any) -> Any:
-    """A client with keys that open nothing."""
+    """Return a client with keys that open nothing."""
     return boto3.client(
         service,
         region_name="us-east-1",
@@ -36,7 +36,7 @@ def client(service: str, **options: Any) -> Any:
 
 
 def product(name: str, price: str, **attributes: str) -> Product:
-    """An entry of the price list."""
+    """Return an entry of the price list."""
     return {
         "product": {"attributes": {"instanceType": name, **attributes}},
         "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"unit": "Hrs", "pricePerUnit": {"USD": price}}}}}},
@@ -44,7 +44,7 @@ def product(name: str, price: str, **attributes: str) -> Product:
 
 
 def price_list(*pages: list[Product]) -> Any:
-    """A client of the price list that answers with these pages, one after another."""
+    """Return a client of the price list that answers with these pages, one after another."""
     made = client("pricing")
     asked: list[dict[str, Any]] = []
 

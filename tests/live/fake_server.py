@@ -39,13 +39,13 @@ class FakeServer:
 
     @property
     def watched_from(self) -> list[str]:
-        """The versions that watches were asked for from."""
+        """Return the versions that watches were asked for from."""
         return [request.query["resourceVersion"] for request in self.requests if "watch" in request.query]
 
 
 @contextlib.asynccontextmanager
 async def talking_to(answer: Script, tokens: TokenSource | None = None) -> AsyncIterator[tuple[FakeServer, ApiClient]]:
-    """A server and a client of it."""
+    """Yield a server and a client of it."""
     server = FakeServer(answer)
     app = web.Application()
 

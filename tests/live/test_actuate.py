@@ -48,7 +48,7 @@ def _record(ident: str) -> str:
 
 @pytest.fixture
 def api(api_server: ControlPlane) -> Iterator[Client]:
-    """The shared server; objects of these tests are called actuate-*."""
+    """Yield the shared server; objects of these tests are called actuate-*."""
     with api_server.client() as client:
         yield client
         for kind in ("api/v1/nodes", "apis/karpenter.sh/v1/nodeclaims", "apis/karpenter.sh/v1/nodepools"):

@@ -25,7 +25,7 @@ def _plan(cluster: Cluster, case: GoldenCase) -> RoundResult:
 
 
 def _outline(result: RoundResult, rank: dict[str, int]) -> list[object]:
-    """What a plan says, with every node by its place in the order of names."""
+    """Return what a plan says, with every node by its place in the order of names."""
     return [
         (
             command.action,

@@ -22,7 +22,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding
 
 @contextlib.contextmanager
 def _mute_server(folder: Path, begun: threading.Event, *, shakes_hands: bool) -> Iterator[int]:
-    """A server that begins a watch, or not even that, and then neither says nor hears anything."""
+    """Yield a server that begins a watch, or not even that, and then neither says nor hears anything."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     kept: list[socket.socket] = []

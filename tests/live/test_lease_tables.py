@@ -39,7 +39,7 @@ class Server:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in a list, so that it can be set."""
+    """Return the time, in a list, so that it can be set."""
     now = [1000.0]
     fake = SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0], clock_gettime=lambda which: now[0])
     monkeypatch.setattr(clocks, "time", fake)

@@ -65,7 +65,7 @@ def _command(phase: str, action: str = "deleteCost", method: str = "singleNode",
 
 @pytest.fixture
 def told() -> tuple[Telemetry, StringIO]:
-    """A telemetry and what it writes."""
+    """Return a telemetry and what it writes."""
     stream = StringIO()
     return Telemetry(log=Log("debug", stream), metrics=Metrics()), stream
 

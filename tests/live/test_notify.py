@@ -40,7 +40,7 @@ def _report(phase: str, why: str = "") -> CommandAdvanced:
 
 @asynccontextmanager
 async def _receiver(answer: Callable[[int], int]) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that keeps what is posted; `answer` gives the status of each request by its number."""
+    """Yield a server that keeps what is posted; `answer` gives the status of each request by its number."""
     got: list[dict[str, Any]] = []
     asked = 0
 

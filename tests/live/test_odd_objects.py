@@ -40,7 +40,7 @@ def _item(tree: Tree, kind: str) -> AnyObject:
 
 
 def _objects() -> dict[str, Tree]:
-    """One managed pool with an empty node and one with a pod, both ready to go."""
+    """Return one managed pool with an empty node and one with a pod, both ready to go."""
     web = pool("web")
     web["metadata"] |= {"uid": "pool", "generation": 1}
     found: dict[str, Tree] = {"NodePool/web": web}

@@ -74,7 +74,7 @@ def _make_node(api: Client, name: str, of: dict[str, Any]) -> None:
 
 @pytest.fixture
 def plane(api_server: ControlPlane) -> Iterator[ControlPlane]:
-    """Two half-used nodes, with secrets wherever people put them."""
+    """Yield two half-used nodes, with secrets wherever people put them."""
     with api_server.client() as api:
         status, made = api.create(pool("snap", consolidateAfter="0s"))
         assert status == 201, made

@@ -37,7 +37,7 @@ QUICK = replace(
 
 
 def calm(request: web.Request, number: int) -> Any:
-    """A cluster with nothing in it, and a Lease that is ours."""
+    """Return a cluster with nothing in it, and a Lease that is ours."""
     if "leases" in request.path:
         spec = {"holderIdentity": "me", "leaseDurationSeconds": 6}
         return {"metadata": {"resourceVersion": str(number)}, "spec": spec}

@@ -36,7 +36,7 @@ def _pdb(name: str, labels: dict[str, str], spec: dict[str, Any], **status: int)
 
 
 def _town() -> Town:
-    """Three nodes of one pool: one held by a PDB, one by a workload's annotation, one with room for all."""
+    """Return three nodes of one pool: one held by a PDB, one by a workload's annotation, one with room for all."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("by-pdb", "m")

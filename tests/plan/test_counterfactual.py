@@ -19,7 +19,7 @@ SHARED = {names.DO_NOT_DISRUPT: "true"}
 
 
 def _town(**disruption: Any) -> Town:
-    """A node `n` whose pods fit on `other`, which nothing may take."""
+    """Return a node `n` whose pods fit on `other`, which nothing may take."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={**FREE, **disruption})
     town.node("n", "m")

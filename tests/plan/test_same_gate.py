@@ -19,7 +19,7 @@ nails = st.lists(st.sampled_from(["", "", "own", "nowhere"]), min_size=28, max_s
 
 
 def explained(town: Town, profile: Settings) -> list[tuple[str, str, str]]:
-    """What `explain` says of every node."""
+    """Return what `explain` says of every node."""
     world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=profile, now=town.now)
     found = []
     for node in sorted(town.nodes):

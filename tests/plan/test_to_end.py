@@ -16,7 +16,7 @@ def _question(town: Town) -> Question:
 
 
 def _town() -> Town:
-    """Two empty nodes, two half-full ones that fit together, one drifted."""
+    """Return two empty nodes, two half-full ones that fit together, one drifted."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": "1"}]})
     town.node("empty-1", "m")

@@ -37,7 +37,7 @@ def _question(case: str) -> Question:
 
 @pytest.fixture(scope="module", params=["045"])
 def shown(request: pytest.FixtureRequest) -> tuple[Question, RoundResult, dict[str, Any]]:
-    """A golden cluster, its round and the document of it."""
+    """Return a golden cluster, its round and the document of it."""
     question = _question(request.param)
     decider = Decider()
     result = decider.round(question)

@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(sample: Sample) -> Iterator[Difference]:
-    """All questions of a sample on which the packers differ."""
+    """Yield all questions of a sample on which the packers differ."""
     reference = ReferencePacker(sample.cluster, sample.catalogue, sample.settings, sample.now)
     kernel = Kernel(sample.cluster, sample.catalogue, sample.settings, sample.now)
     ours, theirs = replace(reference_answer(reference.place()), pods=0), kernel.place()
@@ -93,7 +93,7 @@ def _smaller(sample: Sample) -> Iterator[Sample]:
 
 
 def dump(sample: Sample, why: str) -> bytes:
-    """A sample as a readable file."""
+    """Return a sample as a readable file."""
     objects = [item for name in KINDS_IN_ORDER for item in getattr(sample.cluster, name)]
     document = {
         "why": why,
@@ -113,7 +113,7 @@ def dump(sample: Sample, why: str) -> bytes:
 
 
 def load(data: bytes) -> Sample:
-    """A sample from its file."""
+    """Return a sample from its file."""
     document = msgspec.json.decode(data)
     given = document["settings"]
     settings = replace(

@@ -24,7 +24,7 @@ class ReservedError(Exception):
 
 
 def allocatable(kind: InstanceType) -> Resources:
-    """What pods can have of a machine: huge pages come out of its memory."""
+    """Return what pods can have of a machine: huge pages come out of its memory."""
     left = {name: amount - kind.overhead.get(name, 0) for name, amount in kind.capacity.items()}
     for name, amount in kind.capacity.items():
         if name.startswith("hugepages-"):
@@ -56,7 +56,7 @@ class Kind:
         self._offered: dict[tuple[Requirement, ...], list[Offering]] = {}
 
     def offered(self, wanted: Requirements) -> list[Offering]:
-        """The available offerings that go with these requirements."""
+        """Return the available offerings that go with these requirements."""
         # Asked very often with the same few answers: remembered by the labels that an offering has.
         key = (wanted.get(CAPACITY_TYPE), wanted.get(ZONE), wanted.get(RESERVATION_ID))
         if key not in self._offered:
@@ -64,12 +64,12 @@ class Kind:
         return self._offered[key]
 
     def price(self, wanted: Requirements) -> float:
-        """The cheapest launch under these requirements; infinite where there is none."""
+        """Return the cheapest launch under these requirements; infinite where there is none."""
         return min((item.price_float for item in self.offered(wanted) if is_launchable(item)), default=float("inf"))
 
 
 def _complete(kind: InstanceType) -> Requirements:
-    """The labels of a type; those that its name and offerings tell may be left out of a catalogue."""
+    """Return the labels of a type; those that its name and offerings tell may be left out of a catalogue."""
     given = from_expressions(kind.requirements)
     told = {
         INSTANCE_TYPE: [kind.name],
@@ -101,12 +101,12 @@ class Template:
 
     @property
     def name(self) -> str:
-        """The pool's name."""
+        """Return the pool's name."""
         return self.pool.metadata.name
 
 
 def template_requirements(pool: NodePool) -> Requirements:
-    """The labels and requirements of a pool's nodes."""
+    """Return the labels and requirements of a pool's nodes."""
     template = pool.spec.template
     reference = template.spec.node_class_ref
     needs = from_expressions(template.spec.requirements)
@@ -150,7 +150,7 @@ class Daemons:
         self._forgetful = forgetful
 
     def groups(self, template: Template) -> list[DaemonGroup]:
-        """The template's types, grouped by which daemons would run there."""
+        """Return the template's types, grouped by which daemons would run there."""
         groups: dict[tuple[str, ...], DaemonGroup] = {}
         for kind in template.kinds:
             running = [self._pods[index] for index in range(len(self._pods)) if self._runs_on(template, kind, index)]
@@ -183,7 +183,7 @@ class Daemons:
                 self._pods[index] = pod
 
     def on_existing(self, taints: Sequence[Taint], labels: Requirements) -> list[Pod]:
-        """The daemons that run, or will, on a node that exists."""
+        """Return the daemons that run, or will, on a node that exists."""
         return [
             pod
             for pod in self._pods
@@ -273,7 +273,7 @@ class NewClaim:
         *,
         relax_min_values: bool,
     ) -> Fit | None:
-        """How the node would look with the pod; None where it can't take it."""
+        """Return how the node would look with the pod; None where it can't take it."""
         if not pod_rules.tolerates(pod.spec.tolerations, self.template.pool.spec.template.spec.taints):
             return None
         if not self.requirements.compatible(needs, may_lack=self.template.well_known):
@@ -330,7 +330,7 @@ class NewClaim:
         return found
 
     def _reservable(self, kinds: Sequence[Kind], wanted: Requirements) -> list[Offering] | None:
-        """The reservations to hold; None where only a full one would do."""
+        """Return the reservations to hold; None where only a full one would do."""
         offered = [offering for kind in kinds for offering in kind.offered(wanted)]
         reserved = [offering for offering in offered if offering.capacity_type == RESERVED]
         with_room = [offering for offering in reserved if offering.reservation_capacity > 0]
@@ -368,7 +368,7 @@ class NewClaim:
         self.requests = add(self.requests, self._least_overhead())
 
     def _least_overhead(self) -> Resources:
-        """What daemons take at least, whatever type comes."""
+        """Return what daemons take at least, whatever type comes."""
         still = {id(kind) for kind in self.kinds}
         least: Resources = {}
         for group in self._groups:
@@ -383,5 +383,5 @@ class NewClaim:
         return least
 
     def by_price(self) -> list[Kind]:
-        """The types that it can be, cheapest first, then by name."""
+        """Return the types that it can be, cheapest first, then by name."""
         return sorted(self.kinds, key=lambda kind: (kind.price(self.requirements), kind.name))

@@ -88,7 +88,7 @@ class Sample:
 
 
 def sample(seed: int, features: Sequence[str] | None = None) -> Sample:
-    """The cluster of a seed. Questions are pairs: nodes that would go, nodes that are closed to their pods."""
+    """Return the cluster of a seed. Questions are pairs: nodes that would go, nodes that are closed to their pods."""
     rng = random.Random(seed)
     chosen = tuple(sorted(rng.sample(FEATURES, rng.randint(2, 6)))) if features is None else tuple(features)
     return _Builder(rng, seed, chosen).build()
@@ -108,7 +108,7 @@ class _Builder:
         return feature in self.features and self.rng.random() < chance
 
     def build(self) -> Sample:
-        """All of it, in an order that is fixed by the seed."""
+        """Return all of it, in an order that is fixed by the seed."""
         # Most clusters are small, so that a difference is easy to read; some are crowded, so that orders matter.
         crowded = self.rng.random() < 0.1
         self.kinds = [self._kind(index) for index in range(self.rng.randint(2, 6))]

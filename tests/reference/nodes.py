@@ -48,12 +48,12 @@ class StateNode:
 
     @property
     def name(self) -> str:
-        """The Node's name once it is registered, the NodeClaim's before."""
+        """Return the Node's name once it is registered, the NodeClaim's before."""
         return self._face().metadata.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The Node's labels once it is registered, the NodeClaim's before."""
+        """Return the Node's labels once it is registered, the NodeClaim's before."""
         return self._face().metadata.labels
 
     def _face(self) -> Node | NodeClaim:
@@ -64,12 +64,12 @@ class StateNode:
 
     @property
     def host(self) -> str:
-        """The domain of the hostname label."""
+        """Return the domain of the hostname label."""
         return self.labels.get(HOSTNAME) or self.name
 
     @property
     def pool(self) -> str:
-        """The pool it belongs to, or nothing."""
+        """Return the pool it belongs to, or nothing."""
         return self.labels.get(NODEPOOL, "")
 
     @property
@@ -101,12 +101,12 @@ class StateNode:
 
     @property
     def capacity(self) -> Resources:
-        """What the machine has; and it is one of `nodes`."""
+        """Return what the machine has; and it is one of `nodes`."""
         return {**self._resources("capacity"), "nodes": 1}
 
     @property
     def allocatable(self) -> Resources:
-        """What pods can have of it."""
+        """Return what pods can have of it."""
         return self._resources("allocatable")
 
     def _resources(self, which: str) -> Resources:
@@ -120,7 +120,7 @@ class StateNode:
 
 
 def state_nodes(cluster: Cluster) -> list[StateNode]:
-    """All machines, claims and nodes joined by provider id, by name."""
+    """Return all machines, claims and nodes joined by provider id, by name."""
     claims = {claim.status.provider_id: claim for claim in cluster.node_claims if claim.status.provider_id}
     joined: dict[str, StateNode] = {identity: StateNode(None, claim) for identity, claim in claims.items()}
     for node in cluster.nodes:
@@ -137,5 +137,5 @@ def state_nodes(cluster: Cluster) -> list[StateNode]:
 
 
 def by_scheduling_order(nodes: Iterable[StateNode]) -> list[StateNode]:
-    """The order in which existing nodes are tried: initialized first, then by name."""
+    """Return the order in which existing nodes are tried: initialized first, then by name."""
     return sorted(nodes, key=lambda state: (not state.initialized, state.name))

@@ -143,11 +143,11 @@ class ReferencePacker:
     # What is placed
 
     def pods_on(self, node: str) -> list[Pod]:
-        """The pods that are bound to a node."""
+        """Return the pods that are bound to a node."""
         return [pod for pod in self.cluster.pods if node and pod.spec.node_name == node]
 
     def volumes_of(self, pod: Pod) -> dict[str, frozenset[str]]:
-        """The pod's volumes by driver."""
+        """Return the pod's volumes by driver."""
         return self.volumes.by_driver(pod)
 
     def is_leaving(self, state: StateNode) -> bool:
@@ -161,7 +161,7 @@ class ReferencePacker:
         return state.node.metadata.deletion_timestamp is not None or tainted
 
     def movable(self, node: str) -> list[Pod]:
-        """The pods that a node's going would move: not those that can't be evicted at all."""
+        """Return the pods that a node's going would move: not those that can't be evicted at all."""
         return [
             pod
             for pod in self.pods_on(node)
@@ -189,7 +189,7 @@ class ReferencePacker:
 
     @cached_property
     def domain_table(self) -> DomainTable:
-        """The labels that new nodes can have: of each pool, with and without each of its types."""
+        """Return the labels that new nodes can have: of each pool, with and without each of its types."""
         table = DomainTable()
         for pool in self.pools:
             template = pool.spec.template
@@ -227,7 +227,7 @@ class ReferencePacker:
     # The two questions
 
     def place(self) -> Packing:
-        """Where the pending pods, and the pods of leaving nodes, would go."""
+        """Return where the pending pods, and the pods of leaving nodes, would go."""
         leaving = [state for state in self.nodes if self.is_leaving(state)]
         staying = [state for state in self.nodes if not self.is_leaving(state)]
         of_leaving = [pod for state in leaving if state.node for pod in self.movable(state.node.metadata.name)]
@@ -236,7 +236,7 @@ class ReferencePacker:
     def simulate(
         self, candidates: Collection[str], closed: Collection[str] = (), moved: Sequence[Pod] | None = None
     ) -> Packing:
-        """Where everything would go if these nodes went; `closed` nodes take no pods of theirs."""
+        """Return where everything would go if these nodes went; `closed` nodes take no pods of theirs."""
         leaving = [state for state in self.nodes if self.is_leaving(state)]
         staying = [state for state in self.nodes if not self.is_leaving(state) and state.name not in candidates]
         if moved is None:
@@ -253,7 +253,7 @@ class ReferencePacker:
 
 
 def usable_pools(pools: Iterable[NodePool]) -> list[NodePool]:
-    """The pools that can launch nodes, in the order in which they are tried."""
+    """Return the pools that can launch nodes, in the order in which they are tried."""
     usable = [
         pool
         for pool in pools

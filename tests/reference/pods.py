@@ -30,7 +30,7 @@ def name_of(pod: Pod) -> str:
 
 
 def identity(pod: Pod) -> str:
-    """What tells pods apart: the uid, or the name where a file has none."""
+    """Return what tells pods apart: the uid, or the name where a file has none."""
     return pod.metadata.uid or name_of(pod)
 
 
@@ -62,7 +62,7 @@ def is_daemon(pod: Pod) -> bool:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """A static pod of a node."""
+    """Return whether it is a static pod of a node."""
     return _owned_by(pod, "v1", "Node")
 
 
@@ -83,7 +83,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 
 
 def go_duration(text: str) -> float | None:
-    """Seconds of a positive Go duration, or None."""
+    """Return seconds of a positive Go duration, or None."""
     seconds, rest = 0.0, text.removeprefix("+")
     while rest:
         number = ""
@@ -136,7 +136,7 @@ def is_fully_blocked(pod: Pod, pdbs: Iterable[PodDisruptionBudget], now: datetim
 
 
 def _asked(pod: Pod, container: Container, statuses: Iterable[ContainerStatus]) -> Resources:
-    """What one container counts for: its spec, and what its kubelet says of a resize in place."""
+    """Return what one container counts for: its spec, and what its kubelet says of a resize in place."""
     own = amounts(container.resources.requests)
     status = next((item for item in statuses if item.name == container.name), None)
     if status is None or status.resources is None:
@@ -147,7 +147,7 @@ def _asked(pod: Pod, container: Container, statuses: Iterable[ContainerStatus]) 
 
 
 def requests_of(pod: Pod) -> Resources:
-    """The resources that the scheduler counts for a pod, and one of `pods`."""
+    """Return the resources that the scheduler counts for a pod, and one of `pods`."""
     running: Resources = {}
     for container in pod.spec.containers:
         running = add(running, _asked(pod, container, pod.status.container_statuses))
@@ -171,7 +171,7 @@ def requests_of(pod: Pod) -> Resources:
 
 
 def requests_of_all(pods: Iterable[Pod]) -> Resources:
-    """The sum of what pods ask for."""
+    """Return the sum of what pods ask for."""
     total: Resources = {}
     for pod in pods:
         total = add(total, requests_of(pod))
@@ -216,7 +216,7 @@ HostPort = tuple[str, int, str]
 
 
 def host_ports(pod: Pod) -> list[HostPort]:
-    """The (address, port, protocol) that the pod's containers take on their node; sidecars are not looked at."""
+    """Return the (address, port, protocol) that the pod's containers take on their node; sidecars are not looked at."""
     ports = (port for container in pod.spec.containers for port in container.ports)
     return [(port.host_ip or "0.0.0.0", port.host_port, port.protocol) for port in ports if port.host_port]
 
@@ -234,7 +234,7 @@ class PortUse:
         self._held: dict[str, list[HostPort]] = {}
 
     def copy(self) -> PortUse:
-        """A copy that can grow on its own."""
+        """Return a copy that can grow on its own."""
         twin = PortUse()
         twin._held = dict(self._held)
         return twin
@@ -289,7 +289,7 @@ def _node_affinity(pod: Pod) -> NodeAffinity:
 
 
 def strict_requirements(pod: Pod) -> Requirements:
-    """What the pod must have: its node selector and the first of its required affinity terms."""
+    """Return what the pod must have: its node selector and the first of its required affinity terms."""
     needs = from_labels(pod.spec.node_selector)
     required = _node_affinity(pod).required_during_scheduling_ignored_during_execution
     if required and required.node_selector_terms:
@@ -298,7 +298,7 @@ def strict_requirements(pod: Pod) -> Requirements:
 
 
 def all_requirements(pod: Pod) -> Requirements:
-    """What the pod must have, and the heaviest of its node preferences as if it were a must."""
+    """Return what the pod must have, and the heaviest of its node preferences as if it were a must."""
     needs = strict_requirements(pod)
     preferred = _node_affinity(pod).preferred_during_scheduling_ignored_during_execution
     if preferred:
@@ -308,7 +308,7 @@ def all_requirements(pod: Pod) -> Requirements:
 
 
 def required_alternatives(pod: Pod) -> list[Requirements]:
-    """The node selector with each of the required affinity terms: one of them must hold."""
+    """Return the node selector with each of the required affinity terms: one of them must hold."""
     required = _node_affinity(pod).required_during_scheduling_ignored_during_execution
     if required is None:
         return [from_labels(pod.spec.node_selector)]
@@ -328,13 +328,13 @@ TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
 
 
 def tolerating_preferences(pod: Pod) -> Pod:
-    """The pod with a toleration of all PreferNoSchedule taints."""
+    """Return the pod with a toleration of all PreferNoSchedule taints."""
     tolerations = (*pod.spec.tolerations, TOLERATE_PREFERENCES)
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, tolerations=tolerations))
 
 
 def relaxed(pod: Pod, *, tolerate_preferences: bool) -> Pod | None:
-    """The pod with one thing less to ask for, in Karpenter's order; None where nothing is left to give up."""
+    """Return the pod with one thing less to ask for, in Karpenter's order; None where nothing is left to give up."""
     return (
         without_first_required_term(pod)
         or _without_heaviest(pod, "pod_affinity")
@@ -346,7 +346,7 @@ def relaxed(pod: Pod, *, tolerate_preferences: bool) -> Pod | None:
 
 
 def without_first_required_term(pod: Pod) -> Pod | None:
-    """The pod without the first of several required node affinity terms."""
+    """Return the pod without the first of several required node affinity terms."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return None

@@ -10,22 +10,22 @@ Resources = dict[str, int]
 
 
 def amounts(quantities: Mapping[str, str | int | float]) -> Resources:
-    """A resource list as integers."""
+    """Return a resource list as integers."""
     return {name: resource_amount(name, quantity) for name, quantity in quantities.items()}
 
 
 def add(one: Resources, other: Resources) -> Resources:
-    """The sum, over the names of both."""
+    """Return the sum, over the names of both."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def subtract(one: Resources, other: Resources) -> Resources:
-    """The difference, over the names of the first only."""
+    """Return the difference, over the names of the first only."""
     return {name: amount - other.get(name, 0) for name, amount in one.items()}
 
 
 def largest(one: Resources, other: Resources) -> Resources:
-    """The larger of each, over the names of both."""
+    """Return the larger of each, over the names of both."""
     return {
         name: max(one.get(name, other.get(name, 0)), other.get(name, one.get(name, 0))) for name in {**one, **other}
     }

@@ -50,7 +50,7 @@ class Requirement:
 
     @property
     def operator(self) -> str:
-        """The operator this comes down to; bounds alone count as Exists."""
+        """Return the operator this comes down to; bounds alone count as Exists."""
         if self.complement:
             return "NotIn" if self.values else "Exists"
         return "In" if self.values else "DoesNotExist"
@@ -78,7 +78,7 @@ class Requirement:
         return not self.complement and not self.values
 
     def intersection(self, other: Requirement) -> Requirement:
-        """What both allow."""
+        """Return what both allow."""
         at_least = _extreme(max, self.at_least, other.at_least)
         at_most = _extreme(min, self.at_most, other.at_most)
         min_values = _extreme(max, self.min_values, other.min_values)
@@ -107,7 +107,7 @@ class Requirement:
         return any(self.has(value) and other.has(value) for value in finite.values)
 
     def printed(self) -> list[tuple[str, str, tuple[str, ...], int | None]]:
-        """The requirement as entries (key, operator, values, minValues) of a NodeClaim."""
+        """Return the requirement as entries (key, operator, values, minValues) of a NodeClaim."""
         entries: list[tuple[str, str, tuple[str, ...], int | None]] = []
         if self.at_least is not None:
             entries.append((self.key, "Gte", (str(self.at_least),), self.min_values))
@@ -123,7 +123,7 @@ def _extreme(choose: Callable[[int, int], int], one: int | None, other: int | No
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
-    """One requirement as written in an object."""
+    """Return one requirement as written in an object."""
     key = ALIASES.get(key, key)
     given = tuple(values)
     match operator:
@@ -170,7 +170,7 @@ class Requirements:
         self._by_key.pop(key, None)
 
     def copy(self) -> Requirements:
-        """A copy that can be narrowed on its own."""
+        """Return a copy that can be narrowed on its own."""
         return Requirements(self)
 
     def __iter__(self) -> Iterator[Requirement]:
@@ -180,11 +180,11 @@ class Requirements:
         return key in self._by_key
 
     def get(self, key: str) -> Requirement:
-        """The requirement of a key; anything goes where there is none."""
+        """Return the requirement of a key; anything goes where there is none."""
         return self._by_key.get(key) or Requirement(key, complement=True)
 
     def key(self) -> frozenset[Requirement]:
-        """A value that is equal for equal requirements."""
+        """Return a value that is equal for equal requirements."""
         return frozenset(self._by_key.values())
 
     def has_min_values(self) -> bool:
@@ -214,10 +214,10 @@ class Requirements:
 
 
 def from_labels(labels: Mapping[str, str]) -> Requirements:
-    """The requirements that labels stand for."""
+    """Return the requirements that labels stand for."""
     return Requirements(requirement(key, "In", (value,)) for key, value in labels.items())
 
 
 def from_expressions(expressions: Iterable[SelectorRequirement]) -> Requirements:
-    """The requirements of an object's expressions, all of which must hold."""
+    """Return the requirements of an object's expressions, all of which must hold."""
     return Requirements(requirement(item.key, item.operator, item.values, item.min_values) for item in expressions)

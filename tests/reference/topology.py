@@ -45,7 +45,7 @@ class DomainTable:
         self._taints.setdefault(key, {}).setdefault(domain, []).append(taints)
 
     def domains(self, key: str, tolerations: Sequence[Toleration], *, any_taint: bool) -> list[str]:
-        """The values of a label; unless `any_taint`, only those of pools whose taints are tolerated."""
+        """Return the values of a label; unless `any_taint`, only those of pools whose taints are tolerated."""
         table = self._taints.get(key, {})
         return [
             domain
@@ -117,7 +117,7 @@ class Group:
             self.counts[domain] = self.counts.get(domain, 0) + 1
 
     def allowed(self, pod: Pod, pod_domains: Requirement, node_domains: Requirement) -> Requirement:
-        """The domains in which the rule lets the pod be, of those that the node could be in."""
+        """Return the domains in which the rule lets the pod be, of those that the node could be in."""
         if self.rule.kind == SPREAD:
             chosen = self._spread(pod, pod_domains, node_domains)
         elif self.rule.kind == AFFINITY:
@@ -127,7 +127,7 @@ class Group:
         return Requirement(self.rule.key, frozenset(chosen))
 
     def _host(self, node_domains: Requirement) -> str | None:
-        """The one host in question: a host is a domain even before it exists."""
+        """Return the one host in question: a host is a domain even before it exists."""
         if self.rule.key == HOSTNAME and len(node_domains.values) == 1:
             return next(iter(node_domains.values))
         return None

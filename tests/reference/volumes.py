@@ -39,7 +39,7 @@ class Volumes:
         self._classes = {item.metadata.name: item for item in cluster.storage_classes}
 
     def _claim(self, pod: Pod, volume: Volume) -> PersistentVolumeClaim | None:
-        """The claim behind a volume; None for volumes that have none."""
+        """Return the claim behind a volume; None for volumes that have none."""
         if volume.persistent_volume_claim is not None:
             name = volume.persistent_volume_claim.claim_name
         elif volume.ephemeral is not None:
@@ -98,7 +98,7 @@ class Volumes:
     # How many
 
     def by_driver(self, pod: Pod) -> VolumesByDriver:
-        """The pod's claims by the driver that attaches them; claims that are gone don't count.
+        """Return the pod's claims by the driver that attaches them; claims that are gone don't count.
 
         A volume that is gone counts neither where the pod runs; a pod that is placed can't have it (`is_lost`).
         """
@@ -199,7 +199,7 @@ class AttachedVolumes:
         self._attached: VolumesByDriver = {}
 
     def with_more(self, volumes: VolumesByDriver) -> VolumesByDriver:
-        """All volumes if these came."""
+        """Return all volumes if these came."""
         names = {**self._attached, **volumes}
         return {name: self._attached.get(name, frozenset()) | volumes.get(name, frozenset()) for name in names}
 

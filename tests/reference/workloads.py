@@ -76,7 +76,7 @@ class Workloads:
         self.objects: list[AnyObject] = []
 
     def build(self) -> list[AnyObject]:
-        """All objects."""
+        """Return all objects."""
         if self.has("volumes", 1.0):
             self._storage_classes()
         for index in range(self.rng.randint(1, self._apps)):

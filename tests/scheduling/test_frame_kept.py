@@ -20,7 +20,7 @@ Objects = dict[str, AnyObject]
 
 
 def _cluster() -> Objects:
-    """Three nodes, pods with and without rules, a daemon and pods that wait."""
+    """Return three nodes, pods with and without rules, a daemon and pods that wait."""
     found: Objects = {"pool": pool()}
     for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         found.update({f"{name}-{i}": item for i, item in enumerate(node(name, zone=zone))})

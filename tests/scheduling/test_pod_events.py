@@ -12,7 +12,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def pod(node: str = "", phase: str = "Running", owner: tuple[str, str] = ("apps/v1", "ReplicaSet"), **meta: Any) -> Pod:
-    """A pod, bound to a node if one is named."""
+    """Return a pod, bound to a node if one is named."""
     owners = (OwnerReference(api_version=owner[0], kind=owner[1], name="x"),)
     return Pod(
         metadata=ObjectMeta(name="p", namespace="default", uid=meta.pop("uid", "u"), owner_references=owners, **meta),

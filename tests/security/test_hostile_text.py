@@ -74,7 +74,7 @@ def test_webhooks_carry_text_and_nothing_else(text: str) -> None:
 
 
 def unsafe_strings(tree: object) -> list[str]:
-    """Every unsafe character of every string in a tree."""
+    """Return every unsafe character of every string in a tree."""
     if isinstance(tree, dict):
         return [char for key, value in tree.items() for char in (*unsafe_in(key, ""), *unsafe_strings(value))]
     return unsafe_in(tree, "") if isinstance(tree, str) else []

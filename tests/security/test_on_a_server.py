@@ -30,7 +30,7 @@ every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 
 
 def _annotated(text: str, name: str) -> dict[str, Any]:
-    """A pool whose policy annotation is that text, and which is given to Dovetail."""
+    """Return a pool whose policy annotation is that text, and which is given to Dovetail."""
     tree = pool()
     # etcd keeps anything but NUL in an annotation
     annotations = {names.POLICY_ANNOTATION: text.replace("\x00", ""), "note": text.replace("\x00", "")}

@@ -40,12 +40,12 @@ LABELS = {
 
 
 def at(clock: str) -> str:
-    """A time of the day of the capture."""
+    """Return a time of the day of the capture."""
     return f"2026-03-02T{clock}:00Z"
 
 
 def node(name: str, born: str) -> list[dict[str, Any]]:
-    """A node with its NodeClaim."""
+    """Return a node with its NodeClaim."""
     true = [
         {"type": kind, "status": "True", "lastTransitionTime": at(born)}
         for kind in ("Launched", "Registered", "Initialized")
@@ -73,7 +73,7 @@ def node(name: str, born: str) -> list[dict[str, Any]]:
 
 
 def pod(name: str, born: str, owner: tuple[str, str] | None, where: str, ended: str = "") -> dict[str, Any]:
-    """A pod of a kind of owner, running or done."""
+    """Return a pod of a kind of owner, running or done."""
     references = []
     if owner is not None:
         version = "batch/v1" if owner[0] == "Job" else "apps/v1"
@@ -128,20 +128,20 @@ def capture() -> dict[str, Any]:
 
 
 def written(tmp_path: Path, tree: dict[str, Any]) -> str:
-    """A scenario on the capture."""
+    """Return a scenario on the capture."""
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(tree))
     return SCENARIO.replace("FILE", str(file))
 
 
 def stage(tmp_path: Path, text: str = "") -> Stage:
-    """The scenario ready to be built."""
+    """Return the scenario ready to be built."""
     scenario = parse_scenario(text or written(tmp_path, capture()), str(tmp_path / "mine.yaml"))
     return Stage(scenario, scenario.policies[0], 1)
 
 
 def owners(world: World) -> dict[str, int]:
-    """How many pods that have not ended each owner has."""
+    """Return how many pods that have not ended each owner has."""
     found: dict[str, int] = {}
     for entry in world.store.pods.values():
         if entry.status.phase not in ("Succeeded", "Failed"):

@@ -23,7 +23,7 @@ policies:
 
 
 def capture() -> dict[str, object]:
-    """One pool, one node with one pod of a ReplicaSet, one pending pod."""
+    """Return one pool, one node with one pod of a ReplicaSet, one pending pod."""
     labels = {
         "karpenter.sh/nodepool": "default",
         "node.kubernetes.io/instance-type": "a.large",
@@ -79,7 +79,7 @@ def capture() -> dict[str, object]:
 
 
 def staged(tmp_path: Path) -> Stage:
-    """The scenario on the capture above."""
+    """Return the scenario on the capture above."""
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(capture()))
     scenario = parse_scenario(SCENARIO.replace("FILE", str(file)), str(tmp_path / "mine.yaml"))

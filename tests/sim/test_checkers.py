@@ -17,7 +17,7 @@ from tests.support.rogue import Rogue, rules, settle, small_world, work
 
 
 def watched(world: World) -> tuple[Watch, Rogue]:
-    """All checkers on a world, and a controller that breaks their rules."""
+    """Return all checkers on a world, and a controller that breaks their rules."""
     watch = Watch(world)
     return watch, Rogue(world, watch)
 

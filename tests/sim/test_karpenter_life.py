@@ -32,7 +32,7 @@ def launch(
 
 
 def conditions(world: World, name: str) -> set[str]:
-    """The conditions that are True."""
+    """Return the conditions that are True."""
     return {entry.type for entry in world.store.claims[name].status.conditions if entry.status == "True"}
 
 

@@ -27,7 +27,7 @@ def looking_on(world: World) -> RunLedger:
 
 
 def plain_world(nodes: int, **disruption: Any) -> World:
-    """A world with one type of machine, so that nodes can only be deleted, never replaced by cheaper ones."""
+    """Return a world with one type of machine, so that nodes can only be deleted, never replaced by cheaper ones."""
     medium = tuple(kind for kind in small_catalogue().instance_types if kind.name == "medium")
     world = World(WorldConfig(catalogue=dataclasses.replace(small_catalogue(), instance_types=medium), times=QUICK))
     world.add_pool(pool_named(budgets=[{"nodes": "100%"}], **disruption))
@@ -37,7 +37,7 @@ def plain_world(nodes: int, **disruption: Any) -> World:
 
 
 def closed(ledger: RunLedger) -> Result:
-    """The books so far."""
+    """Return the result so far."""
     return ledger.result("karpenter-1.15", ())
 
 

@@ -29,7 +29,7 @@ WEB = LabelSelectorSpec(match_labels={"app": "web"})
 
 
 def nodes_of(world: World, name: str) -> list[str]:
-    """The nodes of a workload's pods, sorted; empty for a pod without one."""
+    """Return the nodes of a workload's pods, sorted; empty for a pod without one."""
     return sorted(pod.spec.node_name for pod in world.store.pods.values() if pod.metadata.labels.get("app") == name)
 
 

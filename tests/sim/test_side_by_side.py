@@ -56,12 +56,12 @@ class Seen:
 
     @property
     def launched(self) -> int:
-        """How many NodeClaims the commands created, together."""
+        """Return how many NodeClaims the commands created, together."""
         return sum(map(len, self.created.values()))
 
 
 def started(world: World, settings: Settings = CALM) -> tuple[Watch, Seen]:
-    """A controller on the world, and whoever watches it."""
+    """Return a controller on the world, and its checkers."""
     watch = Watch(world)
     host = world.add_engine(settings)
     watch.follow(host)
@@ -71,7 +71,7 @@ def started(world: World, settings: Settings = CALM) -> tuple[Watch, Seen]:
 
 
 def one_pod_each(count: int, **disruption: Any) -> World:
-    """A pool of nodes with one pod each that stand apart; nothing but drift moves them."""
+    """Return a pool of nodes with one pod each that stand apart; nothing but drift moves them."""
     given = {"budgets": [{"nodes": "100%"}], "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
     world = small_world(count, **{**given, **disruption})
     world.workloads.add(work("alone", replicas=count, cpu="900m", affinity=apart("alone")))

@@ -18,7 +18,7 @@ NAMESPACE = "dovetail"
 
 
 def tool(name: str) -> Path:
-    """A program of `make assets`; the test skips, or fails where skipping was ruled out, without it."""
+    """Return a program of `make assets`; the test skips, or fails where skipping was ruled out, without it."""
     path = assets_folder() / name
     if not os.access(path, os.X_OK):
         reason = f"{name} is not there: run `make assets`"
@@ -29,7 +29,7 @@ def tool(name: str) -> Path:
 
 
 def script(name: str) -> ModuleType:
-    """A module of tools/, which is no package."""
+    """Return a module of tools/, which is no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -39,7 +39,7 @@ def script(name: str) -> ModuleType:
 
 
 def render(*options: str, name: str = "dovetail", namespace: str = NAMESPACE) -> list[Tree]:
-    """The chart's objects with these options of Helm."""
+    """Return the chart's objects with these options of Helm."""
     tool("helm")
     trees: list[Tree] = script("build_manifests").render(*options, name=name, namespace=namespace)
     return trees
@@ -53,14 +53,14 @@ def one(trees: list[Tree], kind: str, name: str | None = None) -> Tree:
 
 
 def pod_specs(trees: list[Tree]) -> Iterator[tuple[str, Tree]]:
-    """Every pod that the chart makes: the controller's and the hook's."""
+    """Yield every pod that the chart makes: the controller's and the hook's."""
     for tree in trees:
         if "template" in (tree.get("spec") or {}):
             yield tree["kind"], tree["spec"]["template"]["spec"]
 
 
 def atoms(role: Tree) -> Iterator[tuple[int, str, str, str]]:
-    """Each single permission of a role: number of the rule, group, resource, verb."""
+    """Yield each single permission of a role: number of the rule, group, resource, verb."""
     for number, rule in enumerate(role["rules"]):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -69,7 +69,7 @@ def atoms(role: Tree) -> Iterator[tuple[int, str, str, str]]:
 
 
 def without(role: Tree, atom: tuple[int, str, str, str]) -> Tree:
-    """The role less one single permission."""
+    """Return the role less one single permission."""
     number, group, resource, verb = atom
     rules = []
     for place, rule in enumerate(role["rules"]):

@@ -65,17 +65,17 @@ class ControlPlane:
 
     @property
     def base_url(self) -> str:
-        """Where the API server answers."""
+        """Return the address of the API server."""
         return f"https://127.0.0.1:{self._port}"
 
     @property
     def etcd_port(self) -> int:
-        """Where etcd answers its clients."""
+        """Return etcd's client port."""
         return self._etcd_port
 
     @property
     def token(self) -> str:
-        """The administrator's token."""
+        """Return the administrator's token."""
         return self.tokens["admin"]
 
     def client(self, user: str = "admin", *, patience: float = PATIENCE_SECONDS) -> "Client":

@@ -36,7 +36,7 @@ class Process:
             )
 
     def lines(self) -> list[dict[str, Any]]:
-        """All log lines so far; a line that is no JSON is a fault."""
+        """Return all log lines so far; a line that is no JSON is a fault."""
         text = self.log_path.read_text()
         complete = text[: text.rfind("\n") + 1]
         return [json.loads(line) for line in complete.splitlines()]
@@ -72,7 +72,7 @@ class Process:
                 return error.code, error.read().decode()
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples with these labels; 0 where there is none."""
+        """Return the sum of a metric's samples with these labels; 0 where there is none."""
         from prometheus_client.parser import text_string_to_metric_families
 
         total = 0.0

@@ -248,18 +248,18 @@ class Town:
 
     @property
     def cluster(self) -> Cluster:
-        """The objects as they are now."""
+        """Return the objects as they are now."""
         objects: list[AnyObject] = [*self.pools.values(), *self.nodes.values(), *self.claims.values()]
         return cluster_of([*objects, *self.pods.values(), *self.others])
 
     @property
     def catalogue(self) -> Catalogue:
-        """The instance types."""
+        """Return the instance types."""
         return Catalogue(instance_types=tuple(self.kinds[name] for name in sorted(self.kinds)))
 
     @property
     def in_flight(self) -> InFlight:
-        """What is in progress."""
+        """Return what is in progress."""
         return InFlight(leaving=tuple(self.leaving[name] for name in sorted(self.leaving)), nominated=self.nominated)
 
     def snapshot(self) -> Snapshot:
@@ -289,7 +289,7 @@ class Town:
         return commands[0] if commands else None
 
     def verdicts(self) -> dict[str, str]:
-        """Every node's verdict."""
+        """Return every node's verdict."""
         return {entry.node: entry.verdict for entry in self.round(every_method=True).verdicts}
 
 

@@ -64,7 +64,7 @@ def catalogue(
 
 
 def write_catalogue(folder: Path) -> Path:
-    """The catalogue as a file."""
+    """Write the catalogue to a file."""
     path = folder / "catalogue.json"
     path.write_text(json.dumps(catalogue()))
     return path
@@ -80,7 +80,7 @@ def write_settings(folder: Path, **changes: Any) -> Path:
 
 
 def pool(name: str, *, managed: bool = True, labels: dict[str, str] | None = None, **disruption: Any) -> Tree:
-    """A NodePool; by default it waits for nothing and allows everything."""
+    """Return a NodePool; by default it waits for nothing and allows everything."""
     rules = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -101,7 +101,7 @@ def pool(name: str, *, managed: bool = True, labels: dict[str, str] | None = Non
 
 
 def claim(name: str, of: Tree, kind: str = "small", zone: str = "zone-a") -> Tree:
-    """A NodeClaim of a pool as it is on the server, for one machine type in one zone."""
+    """Return a NodeClaim of a pool as it is on the server, for one machine type in one zone."""
     meta, template = of["metadata"], of["spec"]["template"]
     hashes = {k: v for k, v in (meta.get("annotations") or {}).items() if k.startswith("karpenter.sh/nodepool-hash")}
     wanted = {
@@ -135,7 +135,7 @@ def claim(name: str, of: Tree, kind: str = "small", zone: str = "zone-a") -> Tre
 
 
 def pod(name: str, app: str, node: str | None = None, cpu: str = "500m", **spec: Any) -> Tree:
-    """A pod, bound to a node from the start where one is named."""
+    """Return a pod, bound to a node from the start where one is named."""
     tree: Tree = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -152,7 +152,7 @@ def pod(name: str, app: str, node: str | None = None, cpu: str = "500m", **spec:
 
 
 def replica_set(app: str, replicas: int, cpu: str = "500m", **spec: Any) -> Tree:
-    """A ReplicaSet that adopts the pods of its app."""
+    """Return a ReplicaSet that adopts the pods of its app."""
     template = pod("", app, cpu=cpu, **spec)
     return {
         "apiVersion": "apps/v1",
@@ -174,7 +174,7 @@ class World:
         self.settle = settle
 
     def all(self, path: str) -> list[Tree]:
-        """All objects of a collection."""
+        """Return all objects of a collection."""
         status, answer = self.api.request("GET", path)
         assert status == 200, answer
         return list(answer["items"])
@@ -190,7 +190,7 @@ class World:
         return [each for each in found if app is None or each["metadata"]["labels"].get("app") == app]
 
     def events(self, node: str | None = None) -> list[Tree]:
-        """Our events, oldest first."""
+        """Return Dovetail's events, oldest first."""
         found = [
             item
             for item in self.all("/apis/events.k8s.io/v1/namespaces/default/events")
@@ -255,7 +255,7 @@ class World:
         return list(eventually(running))
 
     def leftovers(self) -> list[str]:
-        """Marks of commands that are still on objects."""
+        """Return marks of commands that are still on objects."""
         found = []
         for kind, items in (("node", self.nodes()), ("claim", self.claims())):
             for name, item in items.items():

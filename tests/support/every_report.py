@@ -27,7 +27,7 @@ from dovetail.model.policies.policy import Reason
 
 
 def every_report(text: str) -> list[Report]:
-    """Each report of the engine, with the text wherever a cluster's text may stand."""
+    """Return each report of the engine, with the text wherever a cluster's text may stand."""
     steps = [
         CommandAdvanced(
             command_id=text,

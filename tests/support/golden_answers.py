@@ -56,7 +56,7 @@ class Outcome:
 
 
 def ordered_requests(requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Requests in a form that compares; what is not asked for is left out."""
+    """Return requests in a form that compares; what is not asked for is left out."""
     return tuple(sorted((name, amount) for name, amount in requests.items() if amount))
 
 
@@ -64,7 +64,7 @@ def ordered_requests(requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]
 
 
 def karpenter_new(entry: Mapping[str, Any]) -> NewAnswer:
-    """A new node of Karpenter's files. Its harness leaves the reservation label without a name."""
+    """Return a new node of Karpenter's files. Its harness leaves the reservation label without a name."""
     requirements = sorted(
         (item["key"] or RESERVATION_ID, item["operator"], tuple(item.get("values", ())), item.get("minValues"))
         for item in entry["requirements"]
@@ -79,7 +79,7 @@ def karpenter_new(entry: Mapping[str, Any]) -> NewAnswer:
 
 
 def karpenter_answer(existing: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> Answer:
-    """A placement of Karpenter's files."""
+    """Return a placement of Karpenter's files."""
     return Answer(
         existing=tuple(sorted((item["node"], tuple(item["pods"])) for item in existing)),
         new=tuple(sorted((karpenter_new(item) for item in new), key=lambda item: (item.pool, item.pods))),
@@ -97,7 +97,7 @@ _REASONS = (
 
 
 def karpenter_outcome(entry: Mapping[str, Any]) -> Outcome:
-    """What came of one candidate in Karpenter's files."""
+    """Return what came of one candidate in Karpenter's files."""
     command = entry.get("command")
     if command is None:
         message = next(text for text in entry["messages"] if text.startswith(tuple(start for start, _ in _REASONS)))
@@ -107,7 +107,7 @@ def karpenter_outcome(entry: Mapping[str, Any]) -> Outcome:
 
 
 def karpenter_homeless(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The pods that Karpenter names as left over (it names five at most)."""
+    """Return the pods that Karpenter names as left over (it names five at most)."""
     text = next((text for text in entry.get("messages", ()) if text.startswith("Not all pods would schedule")), "")
     return tuple(sorted(part.split()[-1] for part in text.split(" => ")[:-1]))
 
@@ -116,7 +116,7 @@ def karpenter_homeless(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def reference_answer(packing: Packing) -> Answer:
-    """An answer of the reference packer."""
+    """Return an answer of the reference packer."""
     return Answer(
         existing=tuple(sorted((node, tuple(pods)) for node, pods in packing.existing.items())),
         new=tuple(
@@ -140,7 +140,7 @@ def reference_answer(packing: Packing) -> Answer:
 
 
 def closed_nodes(case: GoldenCase, packer: ReferencePacker) -> list[str]:
-    """Nodes within their pool's consolidateAfter: closed to pods that consolidation would move."""
+    """Return nodes within their pool's consolidateAfter: closed to pods that consolidation would move."""
     pools = {pool.metadata.name: pool for pool in packer.pools}
     return [state.name for state in packer.nodes if _within_consolidate_after(case, state, pools)]
 
@@ -169,7 +169,7 @@ class Pricing:
         self._nodes = {node.metadata.name: node for node in case.cluster.nodes}
 
     def _price_now(self, node: Node) -> float:
-        """What a node costs: the first offering of its zone and capacity type, available or not."""
+        """Return what a node costs: the first offering of its zone and capacity type, available or not."""
         labels = node.metadata.labels
         kind: InstanceType = self.kinds[labels[INSTANCE_TYPE]].type
         for offering in kind.offerings:
@@ -178,7 +178,7 @@ class Pricing:
         return 0.0
 
     def worst(self, name: str, wanted: Requirements) -> float:
-        """The most expensive offering of the capacity type that would launch."""
+        """Return the most expensive offering of the capacity type that would launch."""
         offered = [item for item in self.kinds[name].offered(wanted) if is_launchable(item)]
         for capacity_type in (RESERVED, SPOT, ON_DEMAND):
             prices = [item.price_float for item in offered if item.capacity_type == capacity_type]
@@ -187,7 +187,7 @@ class Pricing:
         return float("inf")
 
     def cost_outcome(self, answer: Answer, candidate: str) -> Outcome:
-        """What Karpenter's single-node consolidation makes of a simulation whose pods all have a place."""
+        """Return what Karpenter's single-node consolidation makes of a simulation whose pods all have a place."""
         if not answer.new:
             return Outcome("delete", answer)
         if len(answer.new) > 1:
@@ -219,7 +219,7 @@ class Pricing:
         return Outcome("replace", Answer(answer.existing, (kept,)))
 
     def _needed(self, types: Sequence[str], wanted: Requirements) -> int:
-        """How many of the types, from the front, meet minValues."""
+        """Return how many of the types, from the front, meet minValues."""
         if not wanted.has_min_values():
             return 0
         for count in range(1, len(types) + 1):

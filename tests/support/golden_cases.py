@@ -31,17 +31,17 @@ class GoldenCase:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """The description, the time and the settings."""
+        """Return the description, the time and the settings."""
         return json.loads((self.folder / "about.json").read_text())  # type: ignore[no-any-return]
 
     @property
     def description(self) -> str:
-        """What the case is about."""
+        """Return what the case is about."""
         return str(self.about["description"])
 
     @cached_property
     def now(self) -> datetime:
-        """The time of the decisions."""
+        """Return the time of the decisions."""
         return datetime.fromisoformat(self.about["now"])
 
     @cached_property
@@ -57,26 +57,26 @@ class GoldenCase:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The objects."""
+        """Return the objects."""
         return load_cluster([self.folder / "cluster.json.gz"])
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The instance types."""
+        """Return the instance types."""
         return load_catalogue(self.folder / "catalog.json.gz")
 
     @cached_property
     def provision(self) -> dict[str, Any]:
-        """Where Karpenter places the pending pods."""
+        """Return where Karpenter places the pending pods."""
         return self._json("provision.json.gz")
 
     @cached_property
     def expected(self) -> dict[str, Any]:
-        """What Karpenter's methods decide."""
+        """Return what Karpenter's methods decide."""
         return self._json("expected.json.gz")
 
     def method(self, name: str) -> dict[str, Any]:
-        """What one of Karpenter's methods decides."""
+        """Return what one of Karpenter's methods decides."""
         return next(item for item in self.expected["methods"] if item["method"] == name)
 
     def _json(self, name: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class GoldenCase:
 
 @lru_cache(maxsize=1)
 def golden_cases() -> tuple[GoldenCase, ...]:
-    """All cases, by name."""
+    """Return all cases, by name."""
     folders = sorted(path.parent for path in DATA.glob("*/about.json"))
     return tuple(GoldenCase(folder.name, folder) for folder in folders)
 
@@ -96,5 +96,5 @@ def on_one_worker(name: str) -> pytest.MarkDecorator:
 
 
 def golden_case(name: str) -> GoldenCase:
-    """The case of that name."""
+    """Return the case of that name."""
     return next(case for case in golden_cases() if case.name == name)

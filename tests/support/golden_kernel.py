@@ -28,13 +28,13 @@ class Kernel:
         self._ignored = {name_of(pod) for pod, _ in self._snapshot.ignored}
 
     def place(self) -> Answer:
-        """Where the pending pods go; those that are not even looked at are left out."""
+        """Return where the pending pods go; those that are not even looked at are left out."""
         found = place(self._snapshot)
         homeless = [name_of(item.pod) for item in found.unplaced if name_of(item.pod) not in self._ignored]
         return Answer(_existing(found.existing), _new(found.new), tuple(sorted(homeless)))
 
     def simulate(self, candidates: Sequence[str], closed: Collection[str] = ()) -> Answer:
-        """Where all go if the candidates went."""
+        """Return where all pods go if the candidates are removed."""
         result = simulate(
             self._snapshot,
             [self._index(name) for name in candidates],
@@ -49,7 +49,7 @@ class Kernel:
 
 
 def simulation_answer(result: SimulationResult) -> Answer:
-    """The answer of one simulation."""
+    """Return the answer of one simulation."""
     homeless = sorted(name_of(item.pod) for item in (*result.unplaced, *result.uninitialized))
     return Answer(_existing(result.placements), _new(result.new_nodes), tuple(homeless), result.pods_simulated)
 
@@ -86,10 +86,10 @@ class KernelSide:
         self._closed = closed_nodes(case, packer)
 
     def place(self) -> Answer:
-        """Where the pending pods go."""
+        """Return where the pending pods go."""
         return self._kernel.place()
 
     def simulate(self, candidates: list[str], *, consolidation: bool) -> Answer:
-        """Where all go if the candidates went."""
+        """Return where all pods go if the candidates are removed."""
         closed = [name for name in self._closed if name not in candidates] if consolidation else []
         return self._kernel.simulate(candidates, closed)

@@ -124,13 +124,13 @@ class History:
         )
 
     def first(self, kind: str, check: Callable[[Entry], Any]) -> Entry | None:
-        """The first change of that kind that fits, in the server's order."""
+        """Return the first change of that kind that fits, in the server's order."""
         self.catch_up()
         found = [entry for entry in self.entries if entry.kind == kind and check(entry)]
         return min(found, key=lambda entry: entry.version, default=None)
 
     def created(self, kind: str = "NodeClaim") -> list[str]:
-        """The names of all objects of a kind that came, each as often as it came."""
+        """Return the names of all objects of a kind that came, each as often as it came."""
         return [entry.name for entry in self.entries if entry.kind == kind and entry.type == "ADDED"]
 
 

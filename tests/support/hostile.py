@@ -24,12 +24,12 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def unsafe_in(text: str, allowed: str = "\n") -> list[str]:
-    """The characters that could break a line, move a cursor or turn the reading direction."""
+    """Return the characters that could break a line, move a cursor or turn the reading direction."""
     return [f"U+{ord(char):04X}" for char in text if char not in allowed and unicodedata.category(char) in _UNSAFE]
 
 
 def hostile_cluster(text: str) -> dict[str, Any]:
-    """A small cluster in which every name, label and annotation is that text."""
+    """Return a small cluster in which every name, label and annotation is that text."""
     stamp = "2026-03-14T15:00:00Z"
     meta = {"name": text, "uid": "u", "creationTimestamp": stamp, "annotations": {"dovetail.dev/disruption": text}}
     labels = {
@@ -86,5 +86,5 @@ def hostile_cluster(text: str) -> dict[str, Any]:
 
 
 def as_file(text: str) -> bytes:
-    """The cluster as kubectl would print it."""
+    """Return the cluster as kubectl would print it."""
     return json.dumps(hostile_cluster(text), ensure_ascii=False).encode("utf-8", "surrogatepass")

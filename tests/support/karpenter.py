@@ -26,7 +26,7 @@ HELD = {"karpenter.sh/do-not-disrupt": "true", "dovetail.dev/hold": "true"}
 
 
 def _kwok_types(zones: Sequence[str]) -> list[Tree]:
-    """The machines as the kwok provider reads them."""
+    """Return the machines as the kwok provider reads them."""
     return [
         {
             "name": name,
@@ -50,12 +50,12 @@ def _kwok_types(zones: Sequence[str]) -> list[Tree]:
 
 
 def kwok_catalogue() -> Tree:
-    """The same machines as Dovetail reads them."""
+    """Return the same machines as Dovetail reads them."""
     return catalogue(ZONES, overhead="10Mi", capacity=_PODS_AND_DISK)
 
 
 def _open_crd(group: str, version: str, kind: str, plural: str, *, ready: bool = False, scope: str = "Cluster") -> Tree:
-    """A CRD that takes anything; a node class of it is ready from the start."""
+    """Return a CRD that takes anything; a node class of it is ready from the start."""
     status: Tree = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     if ready:
         stamp = "2026-01-01T00:00:00Z"
@@ -165,7 +165,7 @@ class Karpenter:
         return self.log.read_text(errors="replace")
 
     def disruptions(self) -> list[str]:
-        """What it says that it disrupts of its own will, with the names of the nodes."""
+        """Return what it says that it disrupts of its own will, with the names of the nodes."""
         return [line for line in self.text().splitlines() if '"disrupting node' in line]
 
 
@@ -205,7 +205,7 @@ def beside_karpenter(
 
 
 def kwok_pool(name: str, *, managed: bool = True, **disruption: Any) -> Tree:
-    """A NodePool whose machines the kwok provider makes."""
+    """Return a NodePool whose machines the kwok provider makes."""
     tree = pool(name, managed=managed, **disruption)
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
     tree["spec"]["template"]["spec"]["nodeClassRef"] = reference
@@ -213,7 +213,7 @@ def kwok_pool(name: str, *, managed: bool = True, **disruption: Any) -> Tree:
 
 
 def spread(app: str, replicas: int, cpu: str, **spec: Any) -> Tree:
-    """Pods that want a node each."""
+    """Return pods that want a node each."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"spread": "yes"}}}
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     tree = replica_set(app, replicas, cpu, affinity=anti, **spec)
@@ -241,7 +241,7 @@ def wait_nodes(world: World, count: int) -> None:
 
 
 def nodes_of(world: World, name: str) -> list[str]:
-    """The names of a pool's nodes."""
+    """Return the names of a pool's nodes."""
     return sorted(key for key, node in world.nodes().items() if node["metadata"]["labels"].get("pool") == name)
 
 
@@ -252,7 +252,7 @@ def is_so(item: Tree, condition: str) -> bool:
 
 
 def karpenters_own() -> list[Tree]:
-    """CRDs as Karpenter would put them back: without what only Dovetail knows."""
+    """Return CRDs as Karpenter would put them back: without what only Dovetail knows."""
     trees = copy.deepcopy(crds())
     for tree in trees:
         if tree["metadata"]["name"] != "nodepools.karpenter.sh":

@@ -200,7 +200,7 @@ class World:
         return self.objects.get((kind.__name__, "", name))  # type: ignore[return-value]
 
     def all(self, kind: type[_T]) -> list[_T]:
-        """All objects of a kind, by name."""
+        """Return all objects of a kind, by name."""
         return [item for _, item in sorted(self.objects.items()) if isinstance(item, kind)]
 
     def annotate(self, item: AnyObject, **values: str | None) -> AnyObject:
@@ -325,11 +325,11 @@ class World:
     # ------------------------------------------------------------ what must hold at the end
 
     def tainted(self) -> list[str]:
-        """Nodes that carry our taint."""
+        """Return the nodes that carry Dovetail's taint."""
         return [node.metadata.name for node in self.all(Node) if any(map(is_our_taint, node.spec.taints))]
 
     def recorded(self) -> list[str]:
-        """Objects that carry a record."""
+        """Return objects that carry a record."""
         items: Iterable[Node | NodeClaim] = [*self.all(Node), *self.all(NodeClaim)]
         return [item.metadata.name for item in items if names.COMMAND in item.metadata.annotations]
 
@@ -417,15 +417,15 @@ class Driver:
             self.send(ClockAdvanced())
 
     def told(self, kind: type[Instruction]) -> list[Instruction]:
-        """All instructions of a kind so far."""
+        """Return all instructions of a kind so far."""
         return [instruction for _, instruction in self.log if isinstance(instruction, kind)]
 
     def reports(self, topic: str) -> list[Report]:
-        """All reports of a topic so far."""
+        """Return all reports of a topic so far."""
         return [item for _, item in self.log if isinstance(item, Report) and item.topic == topic]
 
     def ends(self) -> list[str]:
-        """How commands ended, in order."""
+        """Return how commands ended, in order."""
         phases = [dict(report.figures).get("phase", "") for report in self.reports("command")]
         return [str(phase) for phase in phases if phase in ("done", "failed", "refused")]
 

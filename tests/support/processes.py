@@ -17,12 +17,12 @@ COMMAND = (sys.executable, "-m", "dovetail.cli.main")
 
 
 def environment() -> dict[str, str]:
-    """A pod's surroundings: nothing of the one who runs the tests."""
+    """Return a pod's surroundings: nothing of the one who runs the tests."""
     return {"PATH": os.environ.get("PATH", ""), "PYTHONWARNINGS": "error", "POD_NAME": "controller"}
 
 
 def container_arguments(trees: list[Tree], kind: str, folder: Path) -> list[str]:
-    """The container's arguments, with its variables filled in and its mounted ConfigMaps written to a folder."""
+    """Return the container's arguments, with its variables filled in and its mounted ConfigMaps written to a folder."""
     workload = one(trees, kind)
     pod = workload["spec"]["template"]["spec"]
     container = pod["containers"][0]
@@ -58,7 +58,7 @@ class Running:
         return self.path.read_text()
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log so far, line by line; each is one JSON object."""
+        """Return the log so far, line by line; each is one JSON object."""
         text = self.text
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half a line
 

@@ -194,6 +194,6 @@ class Proxy:
 
 @contextmanager
 def proxy_for(upstream: str, ca_path: Path) -> Iterator[Proxy]:
-    """A proxy in front of that server."""
+    """Yield a proxy in front of that server."""
     with Proxy(upstream=upstream, ca_path=ca_path).running() as proxy:
         yield proxy

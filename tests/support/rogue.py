@@ -35,7 +35,7 @@ QUICK = CloudTimes(create=seconds(1), register=seconds(2), ready=seconds(1), shu
 
 
 def pool_named(name: str = "blue", **disruption: Any) -> NodePool:
-    """A pool for on-demand nodes, given to Dovetail."""
+    """Return a pool for on-demand nodes, given to Dovetail."""
     on_demand = SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=(names.ON_DEMAND,))
     written = {"consolidateAfter": "30s", "budgets": [{"nodes": "50%"}], **disruption}
     return managed(
@@ -55,7 +55,7 @@ def pool_named(name: str = "blue", **disruption: Any) -> NodePool:
 
 
 def small_world(nodes: int = 4, *, seed: int = 1, times: CloudTimes = QUICK, **disruption: Any) -> World:
-    """A world with one pool and some medium nodes, `n0`, `n1` ..., spread over the zones, two hours old."""
+    """Return a world with one pool and some medium nodes, `n0`, `n1` ..., spread over the zones, two hours old."""
     world = World(WorldConfig(catalogue=small_catalogue(), seed=seed, times=times))
     world.karpenter.images["default"] = "image-1"
     world.add_pool(pool_named(**disruption))
@@ -66,7 +66,7 @@ def small_world(nodes: int = 4, *, seed: int = 1, times: CloudTimes = QUICK, **d
 
 
 def work(name: str = "web", replicas: int = 2, cpu: str = "500m", kind: str = "ReplicaSet", **spec: Any) -> Workload:
-    """A workload with quick pods."""
+    """Return a workload with quick pods."""
     requests = ResourceRequirements(requests={"cpu": cpu, "memory": "256Mi"})
     return Workload(
         kind=kind,
@@ -134,7 +134,7 @@ class Rogue:
 
 
 def rules(watch: Watch) -> list[str]:
-    """The rules that were broken, in order."""
+    """Return the rules that were broken, in order."""
     return [violation.rule for violation in watch.violations]
 
 

@@ -24,7 +24,7 @@ READY = {"type": "Ready", "status": "True"}
 
 
 def kind(name: str, cpu: int, price: str = "0.1", *, zones: str = "ab", memory: int = 64, **more: Any) -> InstanceType:
-    """An instance type that is offered on demand in each zone."""
+    """Return an instance type that is offered on demand in each zone."""
     offerings = tuple(
         Offering(
             capacity_type=more.get("capacity_type", "on-demand"),
@@ -47,7 +47,7 @@ KINDS = (kind("c.2", 2, "0.1"), kind("c.4", 4, "0.2"), kind("c.8", 8, "0.4"), ki
 
 
 def pool(name: str = "p", **spec: Any) -> NodePool:
-    """A pool; `requirements`, `taints`, `labels`, `limits`, `weight` as in its manifest."""
+    """Return a pool; `requirements`, `taints`, `labels`, `limits`, `weight` as in its manifest."""
     template = {
         "metadata": {"labels": spec.get("labels", {})},
         "spec": {
@@ -71,7 +71,7 @@ def pool(name: str = "p", **spec: Any) -> NodePool:
 
 
 def node(name: str, cpu: float = 8, *, zone: str = "a", pool: str = "p", **more: Any) -> list[AnyObject]:
-    """A node with its claim (none where `pool` is empty)."""
+    """Return a node with its claim (none where `pool` is empty)."""
     started = more.get("started", True)
     labels = {
         "kubernetes.io/hostname": name,
@@ -110,7 +110,7 @@ def node(name: str, cpu: float = 8, *, zone: str = "a", pool: str = "p", **more:
 
 
 def pod(name: str, cpu: str = "1", *, on: str = "", **more: Any) -> Pod:
-    """A pod; without `on` it waits for a node. Further fields of its spec by their names in the API."""
+    """Return a pod; without `on` it waits for a node. Further fields of its spec by their names in the API."""
     owner = more.pop("owner", ("apps/v1", "ReplicaSet"))
     meta = {
         "name": name,
@@ -131,7 +131,7 @@ def pod(name: str, cpu: str = "1", *, on: str = "", **more: Any) -> Pod:
 
 
 def spread(key: str = "topology.kubernetes.io/zone", app: str = "a", **more: Any) -> dict[str, Any]:
-    """A topology spread constraint over the pods of an app."""
+    """Return a topology spread constraint over the pods of an app."""
     return {
         "topologyKey": key,
         "maxSkew": 1,
@@ -142,7 +142,7 @@ def spread(key: str = "topology.kubernetes.io/zone", app: str = "a", **more: Any
 
 
 def near(kind: str, key: str = "kubernetes.io/hostname", app: str = "a", **more: Any) -> dict[str, Any]:
-    """An affinity with one required pod term: `kind` is podAffinity or podAntiAffinity."""
+    """Return an affinity with one required pod term: `kind` is podAffinity or podAntiAffinity."""
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -154,7 +154,7 @@ def node_affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def wants(key: str, operator: str, *values: str, **more: Any) -> dict[str, Any]:
-    """One expression on a label."""
+    """Return one expression on a label."""
     return {"key": key, "operator": operator, "values": list(values), **more}
 
 
@@ -164,7 +164,7 @@ def snapshot(
     settings: Settings = DOVETAIL,
     previous: Snapshot | None = None,
 ) -> Snapshot:
-    """The snapshot of some objects."""
+    """Return the snapshot of some objects."""
     flat: list[AnyObject] = []
     for item in objects:
         flat.extend(item if isinstance(item, list) else [item])
@@ -172,14 +172,14 @@ def snapshot(
 
 
 def without(seen: Snapshot, *names: str, under_way: UnderWay = NOTHING_UNDER_WAY, **more: Any) -> SimulationResult:
-    """What happens when nodes go."""
+    """Return what happens when nodes go."""
     indexes = [seen.node_index(name) for name in names]
     assert None not in indexes
     return simulate(seen, [index for index in indexes if index is not None], SimulationOptions(**more), under_way)
 
 
 def homes(result: SimulationResult | PlacementResult) -> dict[str, str]:
-    """Each placed pod's new home: a node's name, or `new POOL #n`."""
+    """Return each placed pod's new home: a node's name, or `new POOL #n`."""
     existing = result.placements if isinstance(result, SimulationResult) else result.existing
     new = result.new_nodes if isinstance(result, SimulationResult) else result.new
     found = {pod.metadata.name: where.node for where in existing for pod in where.pods}
@@ -189,15 +189,15 @@ def homes(result: SimulationResult | PlacementResult) -> dict[str, str]:
 
 
 def placed(*objects: AnyObject | list[AnyObject], **more: Any) -> dict[str, str]:
-    """Where the pending pods of some objects go."""
+    """Return where the pending pods of some objects go."""
     return homes(place(snapshot(*objects, **more)))
 
 
 def unplaced(result: SimulationResult | PlacementResult) -> dict[str, str]:
-    """Each pod without a place, with the sentence that says why."""
+    """Return each pod without a place, with the sentence that says why."""
     return {item.pod.metadata.name: item.why for item in result.unplaced}
 
 
 def selector(key: str, operator: str, *values: str) -> SelectorRequirement:
-    """A requirement as a catalogue or a pool has it."""
+    """Return a requirement as a catalogue or a pool has it."""
     return SelectorRequirement(key=key, operator=operator, values=values)

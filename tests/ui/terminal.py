@@ -44,7 +44,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen."""
+        """Return what is on the screen."""
         return "\n".join(self.screen.display)
 
     def see(self, wanted: str, seconds: float = 60) -> str:

@@ -29,14 +29,14 @@ MINUTE = 60 * 10**9
 
 
 def simulated(policy: int = 0, scenario: str = "issue-7146") -> SimulationSource:
-    """A simulation whose time passes only by `_pass`."""
+    """Return a simulation whose time passes only by `_pass`."""
     loaded = load_scenario(scenario)
     return SimulationSource(loaded, loaded.policies[policy], speed=1)
 
 
 @pytest.fixture(scope="module")
 def states() -> list[dict[str, Any]]:
-    """The documents of ten minutes of issue 7146 under Karpenter's rules, every ten seconds."""
+    """Return the documents of ten minutes of issue 7146 under Karpenter's rules, every ten seconds."""
     source = simulated()
     watcher = Watcher(source, History())
     seen = []
@@ -213,7 +213,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def watcher() -> Iterator[Watcher]:
-    """A watcher that has looked once; its source stands still."""
+    """Yield a watcher that has looked once; its source stands still."""
     source = simulated()
     made = Watcher(source, History())
     source._pass(30)
