@@ -132,8 +132,9 @@ class RateChecker(ControlChecker):
 def _is_ahead(earlier: _Start, own: _Start) -> bool:
     """Return whether a command that started earlier is dated later, since a wall clock was set back in between.
 
-    A rate counts starts at `t <= now` (spec section 13), by the dates in the history: a decision does not count one that
-    is still to come by its own clock. Only such a start is let off; one that started later counts whatever its date.
+    A rate counts starts at `t <= now` (spec section 13), by the dates in the history: a decision does not count one
+    that is still to come by its own clock. Only such a start is let off; one that started later counts whatever its
+    date.
     """
     return earlier.at < own.at and earlier.dated > own.dated
 
