@@ -1,10 +1,12 @@
 """The promises of the operators' controls are watched, and a breach of each is seen."""
 
 import dataclasses
+from datetime import timedelta
 
 import msgspec
 import pytest
 
+from dovetail.lifecycle.messages import NoteDisruption
 from dovetail.model.command import Method
 from dovetail.sim.world.clock import HOUR, MINUTE
 from dovetail.sim.world.world import World
@@ -29,6 +31,45 @@ def test_a_rate_is_counted_over_any_span(between: int, broken: list[str]) -> Non
     world.run(world.now + between)
     rogue.taint("two", "n1", method=Method.DRIFTED)
     assert [rule for rule in rules(watch) if rule == "rate"] == broken
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "broken"),
+    [
+        (0, -20, ["rate"]),  # the first start is 10 min ago still
+        (0, -40, []),  # it is 10 min ahead: a rate counts `t <= now`
+        (0, 20, ["rate"]),
+        (50, 0, []),
+        (-50, -50, ["rate"]),
+    ],
+)
+def test_a_start_that_is_dated_ahead_does_not_count(before: int, after: int, broken: list[str]) -> None:
+    """A second node half an hour later, by a wall clock that is so many minutes off before and after."""
+    world = small_world(nodes=4, budgets=[{"nodes": "100%"}, {"nodes": "1", "per": "3h"}])
+    settle(world)
+    watch, rogue = watched(world)
+    rogue.host.skew = timedelta(minutes=before)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    world.run(world.now + 30 * MINUTE)
+    rogue.host.skew = timedelta(minutes=after)
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert [rule for rule in rules(watch) if rule == "rate"] == broken
+
+
+def test_a_start_that_came_later_counts_whatever_its_date() -> None:
+    """One note is written first and its taint comes last: the command between the two is not ahead of it."""
+    world = small_world(nodes=4, budgets=[{"nodes": "100%"}, {"nodes": "1", "per": "1h"}])
+    settle(world)
+    watch, rogue = watched(world)
+    at = rogue.host.now()
+    rogue.do(
+        NoteDisruption(id="one/note", command_id="one", node_pool="blue", nodes=1, reason="Drifted", at=at, keep=HOUR)
+    )
+    world.run(world.now + 5 * MINUTE)
+    rogue.taint("two", "n1", method=Method.DRIFTED)
+    assert "rate" not in rules(watch)
+    rogue.taint("one", "n0", method=Method.DRIFTED)
+    assert rules(watch).count("rate") == 1
 
 
 def test_a_command_that_was_rolled_back_no_longer_counts() -> None:

@@ -33,9 +33,10 @@ _CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 
 @dataclass(slots=True)
 class _Start:
-    """A command that has started: when, why, and how many nodes of each pool it removes."""
+    """A command that has started: when, by which date on its engine's wall, why, and which nodes of each pool leave."""
 
     at: int
+    dated: datetime
     reason: Reason
     nodes: dict[str, set[str]]
 
@@ -73,7 +74,7 @@ class ControlChecker(Checker):
 
     def _begin(self, host: Host, ident: str, pool: str, reason: Reason) -> None:
         if ident not in self.starts:
-            self.starts[ident] = _Start(self.world.now, reason, {})
+            self.starts[ident] = _Start(self.world.now, host.now(), reason, {})
         if (ident, pool) not in self._begun:
             self._begun.add((ident, pool))
             self.began(host, pool, reason)
@@ -103,14 +104,15 @@ class RateChecker(ControlChecker):
 
     def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
         """Count the starts of the last span."""
-        reason = REASON_OF[method]
-        problems = [self._problem(policy, pool, reason, host) for policy in self.policies(pool)]
+        name = node.metadata.name
+        own = next(start for start in reversed(self.starts.values()) if name in start.nodes.get(pool, ()))
+        problems = [self._problem(policy, pool, own, host) for policy in self.policies(pool)]
         if problems and all(problems):
             self.broken(problems[0])
 
-    def _problem(self, policy: DisruptionPolicy, pool: str, reason: Reason, host: Host) -> str:
+    def _problem(self, policy: DisruptionPolicy, pool: str, own: _Start, host: Host) -> str:
         for budget in policy.budgets:
-            if budget.per is None or budget.problem is not None or not names_reason(budget, reason):
+            if budget.per is None or budget.problem is not None or not names_reason(budget, own.reason):
                 continue
             if budget.window is not None and not all(budget.window.active(at) for at in self.instants(host)):
                 continue
@@ -118,13 +120,23 @@ class RateChecker(ControlChecker):
             recent = sum(
                 len(start.nodes.get(pool, ()))
                 for start in self.starts.values()
-                if start.at > edge and names_reason(budget, start.reason)
+                if start.at > edge and not _is_ahead(start, own) and names_reason(budget, start.reason)
             )
             total = sum(item.metadata.labels.get(names.NODEPOOL) == pool for item in self.store.nodes.values()) + recent
             allowed = -(-budget.amount * total // 100) if budget.is_percent else budget.amount
             if recent > allowed:
                 return f"{pool}: {recent} nodes began to leave within a span in which {allowed} may"
         return ""
+
+
+def _is_ahead(earlier: _Start, own: _Start) -> bool:
+    """Return whether a command that started earlier is dated later, since a wall clock was set back in between.
+
+    A rate counts starts at `t <= now` (spec section 13), by the dates in the history: a decision does not count one
+    that is still to come by its own clock. Only such a start is let off; one that started later counts whatever its
+    date.
+    """
+    return earlier.at < own.at and earlier.dated > own.dated
 
 
 class WindowChecker(ControlChecker):
