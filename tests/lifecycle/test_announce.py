@@ -134,6 +134,25 @@ def test_events_only_for_nodes_of_managed_pools() -> None:
     assert pools == ["", "other", "web"]
 
 
+@pytest.mark.parametrize(
+    ("gates", "told"),
+    [
+        (("price", "stabilization", "price"), ["price"]),
+        (("price", "uninitialized-destination", "pdb"), ["price", "pdb"]),
+        (("back-off", "back-off", "price"), ["price"]),
+        (("stabilization", "eligible", "price"), ["price"]),
+        (("price", "eligible", "price"), ["price", "price"]),
+        (("budget", "price", "budget"), ["budget", "price", "budget"]),
+    ],
+)
+def test_short_waits_of_the_whole_cluster_are_no_event(gates: tuple[str, ...], told: list[str]) -> None:
+    """A node that waits like all others, and is then refused for the reason of before, has nothing new to tell."""
+    announcer, said = Announcer(0), []
+    for at, gate in enumerate(gates):
+        said += announcer.announce(Found(verdicts=(verdict("n1", gate=gate),)), at * SECOND, publishes=True)
+    assert [item.message.partition(":")[0] for item in said if isinstance(item, PublishEvent)] == told
+
+
 def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
     """Even while commands follow each other and no new verdicts are computed."""
     there = {"n1": None, "n2": None}

@@ -31,13 +31,15 @@ from dovetail.lifecycle.reports import (
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool
-from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
+from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are computed, at most: on a busy cluster every round would, for thousands of sentences."""
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
+_PASSING: Final = (Gate.STABILIZATION, Gate.UNINITIALIZED_DESTINATION, Gate.BACK_OFF)
+"""Waits that concern all nodes alike and end by themselves: an event on each of a thousand nodes tells nobody more."""
 _CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 _DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18
@@ -260,6 +262,10 @@ class Announcer:
         before, self._verdicts = self._verdicts, {}
         events = []
         for entry in verdicts:
+            if entry.verdict in _PASSING:
+                if entry.node in before:
+                    self._verdicts[entry.node] = before[entry.node]
+                continue
             self._verdicts[entry.node] = entry.verdict
             if not entry.node_pool or not self._manages(entry.node_pool):
                 continue  # the controller that manages that pool reports why its nodes stay
