@@ -101,36 +101,33 @@ class Scene:
         pytest.param(Scene(rooms=[(4, 1), (3, 9), (9, 0)], started={}), (("n0", 1),), id="room for exactly one pod"),
         pytest.param(Scene(rooms=[(3, 9), (9, 0)], started={}), (), id="none has both amounts"),
         pytest.param(
-            Scene(rooms=[(4, 1)] * 16, started={}), tuple((f"n{at}", 1) for at in range(16)), id="just not too many"
-        ),
-        pytest.param(Scene(rooms=[(4, 1)] * 17, started={}), None, id="too many to count"),
-        pytest.param(
             Scene(rooms=[(9, 9), (9, 9)], started={}, planned={0: (4, 1), 1: (3, 9)}), (("n0", 1),), id="planned"
         ),
         pytest.param(Scene(rooms=[(9, 9)], started={}, planned={0: (-1, 9)}), (), id="planned beyond its room"),
     ],
 )
-def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...] | None) -> None:
-    """Each node that takes a pod, with how many; None: they are too many to count."""
+def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) -> None:
+    """Each node that takes a pod, with how many."""
     bounds = scene.bounds()
     counted = bounds._for_moved.counted(A)
-    assert counted == (None if room is None else tuple((int(name[1:]), each) for name, each in room))
-    number = None if room is None else len(room)
-    assert bounds.room_for(A) == ("" if number == 0 else room[0][0] if room and number == 1 else None)
-
-
-def test_a_pod_that_asks_for_nothing_fits_everywhere() -> None:
-    """Without a request there is nothing to count by."""
-    assert Scene(rooms=[(0, 0)], started={}).bounds()._for_moved.counted(SimpleNamespace(id=9, need=())) is None  # type: ignore[arg-type]
+    assert counted.by_node == {int(name[1:]): each for name, each in room}
+    assert counted.total == sum(counted.by_node.values())
+    assert bounds.room_for(A) == (None if len(room) > 1 else room[0][0] if room else "")
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]
 
 ONE_NODE = [
     pytest.param(Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}), [], id="all fit exactly"),
-    pytest.param(Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}), [({0: 4, 1: 1}, False)], id="two of three fit"),
     pytest.param(
-        Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}), [({0: 4, 1: 1}, False)], id="its own room is no room"
+        Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}),
+        [({0: 2}, False), ({0: 4, 1: 1}, False)],
+        id="two of three fit",
+    ),
+    pytest.param(
+        Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}),
+        [({0: 3}, False), ({0: 4, 1: 1}, False)],
+        id="its own room is no room",
     ),
     pytest.param(
         Scene(rooms=[(1, 1), (6, 9), (6, 9)], started={0: {1: 2, 2: 2}}),
@@ -165,7 +162,7 @@ ONE_NODE = [
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (2, 3)], started={0: {1: 1, 2: 2}}),
-        [({0: 4, 1: 1}, True), ({0: 6, 1: 3}, False)],
+        [({0: 4, 1: 1}, True), ({0: 6, 1: 2}, False), ({0: 6, 1: 3}, False)],
         id="one fits nowhere, of the others one has room",
     ),
     pytest.param(
@@ -289,7 +286,7 @@ def test_sums_beyond_64_bits() -> None:
     info: Any = SimpleNamespace(id=9, need=((0, 1),), claims=())
     scene = Scene(rooms=[(0, 0), (huge, 0), (huge, 0), (huge, 0)], started={0: {1: 1}})
     bounds = scene.bounds()
-    assert bounds._for_moved.counted(info) == ((1, huge), (2, huge), (3, huge))
+    assert bounds._for_moved.counted(info) == (3 * huge, {1: huge, 2: huge, 3: huge})
     room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
     assert room == [3 * huge, 0]
     assert fits == [False, True, True, True]

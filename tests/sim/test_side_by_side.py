@@ -20,6 +20,7 @@ from dovetail.model.objects import (
     PodAffinityTerm,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
+    TopologySpreadConstraint,
 )
 from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization
 from dovetail.sim.checks.watch import Watch
@@ -253,3 +254,67 @@ def test_several_small_nodes_may_cost_less_than_one(settings: Settings, launched
     settle(world, 300)
     assert seen.launched == launched
     assert rules(watch) == []
+
+
+def spread_world() -> World:
+    """Return one node per zone: `first` and `third` have a pod each of `web` and `big`, `second` has one of `web`.
+
+    Both workloads are spread over the zones. Once `second` is about to leave, the pod of `web` on `third` must stay in
+    its zone, because zone-b is for that of `second`; the pod of `big` goes to the first zone without one, zone-b.
+    """
+    world = small_world(0, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    for name, size, zone in (("first", "medium", "a"), ("second", "small", "b"), ("third", "medium", "c")):
+        world.add_node("blue", size, f"zone-{zone}", names.ON_DEMAND, age=120 * MINUTE, name=name)
+    for name, replicas, cpu in (("web", 3, "1500m"), ("big", 2, "1800m")):
+        alike = LabelSelectorSpec(match_labels={"app": name})
+        spread = TopologySpreadConstraint(topology_key=names.ZONE, max_skew=1, label_selector=alike)
+        world.workloads.add(work(name, replicas=replicas, cpu=cpu, topology_spread_constraints=(spread,)))
+        settle(world)
+    assert [len(world.store.pods_on[name]) for name in ("first", "second", "third")] == [2, 1, 2]
+    return world
+
+
+def test_spread_that_depends_on_the_pods_of_another_command() -> None:
+    """Two pods that would share a node if they were alone need one each: another command's pod has taken a zone."""
+    world = spread_world()
+    watch, seen = started(world)
+    world.karpenter.images["default"] = "image-2"
+    for name in ("second", "third"):
+        world.karpenter._judge_drift(name, world.store.claims[name].metadata.uid)
+        settle(world, 5)
+    world.karpenter.images["default"] = "image-1"
+    settle(world, 40)
+    zones = [[claim.replacement.zones for claim in claims] for claims in seen.created.values()]
+    assert zones == [[("zone-b",)], [("zone-b",), ("zone-c",)]]
+    assert rules(watch) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "replacements", "broken"),
+    [
+        ("first", 2, False),
+        ("first", 3, True),
+        ("second", 2, False),
+        ("second", 3, True),
+    ],
+)
+def test_checker_counts_zones_that_others_take(other: str, replacements: int, broken: bool) -> None:
+    """A second node is accepted where pods of another leaving node take the zone of one of the two pods; no third."""
+    world = spread_world()
+    watch = Watch(world)
+    rogue = Rogue(world, watch)
+    rogue.taint("other", other, method=Method.DRIFTED)
+    record = rogue.record("one", ("third",), Method.DRIFTED, tuple(f"new-{index}" for index in range(replacements)))
+    rogue.do(TaintNode(id="one/taint/third", command_id="one", node="third", record=record))
+    assert rules(watch) == ["too-many-replacements"] * broken
+
+
+def test_checker_counts_no_node_that_others_need() -> None:
+    """The pod of another leaving node needs a new node too; that is no second one for this command."""
+    world = one_pod_each(3)
+    watch = Watch(world)
+    rogue = Rogue(world, watch)
+    rogue.taint("other", "n1", method=Method.DRIFTED)
+    record = rogue.record("one", ("n0",), Method.DRIFTED, ("new-0", "new-1"))
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    assert rules(watch) == ["too-many-replacements"]

@@ -26,8 +26,13 @@ from dovetail.scheduling.snapshot import Snapshot
 _SAFE = 2**62
 _COUNTED_MAX = 16
 """On so many nodes with room for a pod, the pods that fit are counted; on more, all are taken to fit."""
-Counted = tuple[tuple[int, int], ...]
-"""Nodes with room for a pod, each with how many it takes."""
+
+
+class _Counted(NamedTuple):
+    """How many pods of a spec fit on all nodes together, and on each that takes one."""
+
+    total: int
+    by_node: dict[int, int]
 
 
 class _Shelter:
@@ -36,7 +41,7 @@ class _Shelter:
     def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_]) -> None:
         self._room, self._takes = room, takes
         self._takers: dict[int, tuple[int, int]] = {}
-        self._counted: dict[int, Counted | None] = {}
+        self._counted: dict[int, _Counted] = {}
         self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
 
     def _fits(self, need: Sequence[tuple[int, int]] | Mark) -> npt.NDArray[np.bool_]:
@@ -53,19 +58,17 @@ class _Shelter:
             found = self._takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
         return found
 
-    def counted(self, info: SpecInfo) -> Counted | None:
-        """Return the nodes with room for pods of the spec, and for how many; None: they are too many to count."""
+    def counted(self, info: SpecInfo) -> _Counted:
+        """Return how many pods of the spec fit, and where."""
         if info.id not in self._counted:
             self._counted[info.id] = self._count(info)
         return self._counted[info.id]
 
-    def _count(self, info: SpecInfo) -> Counted | None:
-        if self.takers(info)[0] > _COUNTED_MAX or not info.need:
-            return None
+    def _count(self, info: SpecInfo) -> _Counted:
         nodes: list[int] = self._fits(info.need).nonzero()[0].tolist()
         rows = [self._room[node].tolist() for node in nodes]
         counts = [min(row[column] // amount for column, amount in info.need) for row in rows]
-        return tuple(zip(nodes, counts, strict=True))
+        return _Counted(sum(counts), dict(zip(nodes, counts, strict=True)))
 
     def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
         """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
@@ -161,12 +164,13 @@ class Bounds:
         for index in chosen[same:]:
             movers = self._snapshot.movers(index)
             before = batch[-1] if batch else _Batch(-1, Demand({}, frozenset()), self._leaving, {})
+            homeless, few = self._homeless(index, movers.started, before.homeless)
             batch.append(
                 _Batch(
                     index,
                     before.settled.plus(movers.started_demand),
                     before.demand.plus(movers.demand),
-                    self._homeless(index, movers.started, before.homeless),
+                    self._with_too_many(index, few, homeless) if few else homeless,
                 )
             )
         return batch[len(chosen) - 1]
@@ -193,17 +197,18 @@ class Bounds:
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
         leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
-        need = self._without_room(node, movers.started, leaving)
+        homeless, few = self._homeless(node, movers.started, leaving)
+        need = homeless.copy()
         if need:
             yield *least_for(need), True
-        if _raise(need, self._homeless(node, movers.started, leaving)):
-            yield *least_for(need), False
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
             yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
             if _raise(need, self._short(every, self._for_all, chosen)):
                 yield *least_for(need), False
+        if few and _raise(need, self._with_too_many(node, few, homeless)):
+            yield *least_for(need), False
 
     def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
         return max(1, self._launches.count_for(need)), self._launches.share_for(need)
@@ -221,28 +226,29 @@ class Bounds:
                 short[column] = amount - left
         return short
 
-    def _without_room(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
+    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> tuple[dict[int, int], Specs]:
         """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
 
-        Pods that are bound but not started don't count: they may use closed nodes.
+        Return also the kinds of which other nodes may take some, not all: there may be fewer such nodes than pods. Pods
+        that are bound but not started don't count: they may use closed nodes.
         """
         total = others.copy()
+        few: list[tuple[SpecInfo, int]] = []
         takers = self._for_moved.takers
         for info, count in started:
             number, first = takers(info)
             if number == 0 or (number == 1 and first == index):
                 _add(total, info, count)
-        return total
+            elif number <= count and number <= _COUNTED_MAX:
+                few.append((info, count))
+        return total, tuple(few)
 
-    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> dict[int, int]:
-        """Sum the same of the pods for which other nodes have no room: those nodes may take some of a kind, not all."""
+    def _with_too_many(self, index: int, few: Specs, others: dict[int, int]) -> dict[int, int]:
+        """Add the needs of the pods of these kinds for which other nodes have no room."""
         total = others.copy()
-        counted_for = self._for_moved.counted
-        for info, count in started:
-            counted = counted_for(info)
-            if counted is None:
-                continue
-            homeless = count - sum(each for node, each in counted if node != index)
+        for info, count in few:
+            counted = self._for_moved.counted(info)
+            homeless = count - counted.total + counted.by_node.get(index, 0)
             if homeless > 0:
                 _add(total, info, homeless)
         return total

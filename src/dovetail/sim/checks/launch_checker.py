@@ -1,11 +1,13 @@
 """The promise that commands launch no more than the pods of their own nodes need, however many run concurrently.
 
 The upper bound of what the pods of a command's nodes need is what they would need if no existing node took any of them;
-that is computed here independently, without pending pods and without nodes of other commands. Each node is in one
-command only (another checker's promise), so the bound per command also bounds all commands together. Uses objects and
-calls, never the engine's state. Sits in sim, beside the other checkers.
+that is computed here independently, without pending pods. Pods of other leaving nodes count only for the zones that
+they take (topology spread), never for the nodes that they need. Each node is in one command only (another checker's
+promise), so the bound per command also bounds all commands together. Uses objects and calls, never the engine's state.
+Sits in sim, beside the other checkers.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.lifecycle.commands.records import Record, decode_record
@@ -95,11 +97,8 @@ class LaunchChecker(Checker):
             self.watch.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
         )
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
-        result = simulate(
-            snapshot,
-            chosen,
-            SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False),
-        )
+        alone = SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False)
+        result = simulate(snapshot, chosen, alone)
         gone = [pod for name in nodes for at, pod in self._left.pop(name, ()) if at >= edge]
         self._waited = {key: entry for key, entry in self._waited.items() if entry[0] is None or entry[0] >= edge}
         own = [pod for name in nodes for pod in self.store.pods_on.get(name, {}).values() if is_reschedulable(pod)]
@@ -109,7 +108,13 @@ class LaunchChecker(Checker):
         room = {name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED}
         needed = len(result.new_nodes) + len(result.unplaced)
         # Pods that are packed in another order may need one node more, where they need several.
-        return _Need(needed + (needed > 1) + unsure, room)
+        needed += needed > 1
+        # A decision also places the pods of other leaving nodes (section 5), and topology spread counts them where they
+        # land: two pods that would share a node if they were alone may then need different zones. Only new nodes with
+        # an own pod count here, without the allowance above; a pod that finds no place counts nothing.
+        beside = simulate(snapshot, chosen, replace(alone, include_leaving=True))
+        spread_out = sum(any(pod.spec.node_name in nodes for pod in new.pods) for new in beside.new_nodes)
+        return _Need(max(needed, spread_out) + unsure, room)
 
     def _launch(self, asked: CreateNodeClaim) -> None:
         """Count the launch; pending pods may share a replacement, pods of other commands' nodes may not."""
