@@ -315,6 +315,44 @@ def test_consolidate_after_is_held_though_karpenter_missed_the_event() -> None:
     assert rules(watch).count("consolidate-after") == 1
 
 
+@pytest.mark.parametrize(
+    ("sets", "broken"),
+    [
+        ([], True),
+        ([(60, -240)], True),  # set back: the wait becomes longer
+        ([(60, -240), (120, 0)], False),  # and set right again: forward, though it is right now
+        ([(60, 240), (120, 0)], False),
+        ([(-60, -240), (-30, 0)], True),  # before the event
+        ([(-60, -240), (60, 0)], False),
+        ([(60, 5)], True),  # forward by less than is missing
+        ([(60, -5), (120, 0)], True),
+        ([(60, 65)], False),
+    ],
+)
+def test_wait_gains_only_what_a_clock_set_forward_since_the_event_gives(
+    sets: list[tuple[int, int]], broken: bool
+) -> None:
+    """A node is taken 4 min after an event that Karpenter missed, of 5; (s, skew): when the wall clock was set."""
+    world = small_world(consolidateAfter="5m")
+    world.workloads.add(work(replicas=4))
+    settle(world, 600)
+    watch, rogue = watched(world)
+    rogue.host.up_since = world.now
+    world.karpenter.is_deaf = True
+    event = world.now + 120 * SECOND
+
+    def set_clock(skew: int) -> None:
+        rogue.host.skew = timedelta(seconds=skew)
+
+    for at, skew in sets:
+        world.clock.at(event + at * SECOND, set_clock, skew)
+    world.run(event)
+    world.scale("ReplicaSet", "default/web", 0)
+    world.run(event + 240 * SECOND)
+    rogue.taint("one", "n0", method=Method.EMPTY)
+    assert ("consolidate-after" in rules(watch)) is broken
+
+
 def test_engine_that_was_down_can_not_know_what_karpenter_missed() -> None:
     """What happened before it started, and what nobody wrote down, does not count as a violation."""
     world = small_world(consolidateAfter="5m")

@@ -6,6 +6,7 @@ and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.api.policy import effective_policy
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _LONG_AGO: Final = -(1 << 62)
 SET_CLOCK: Final = 71 * SECOND
-"""How much sooner a wait may end where an engine's wall clock was set: as much as one turn of it can take."""
+"""How much sooner a wait may end where an engine's wall clock was set forward: as much as one turn of it can take."""
 
 
 class PodEventBook:
@@ -87,8 +88,18 @@ class PodEventBook:
         found = [now + skew - written[-1]] if written else []
         seen = [at for at in self._seen.get(node, ()) if host.up_since < at <= edge]
         if seen:
-            found.append(now - seen[-1] + (SET_CLOCK if skew else 0))
+            found.append(now - seen[-1] + _gained(host, seen[-1]))
         return min(found, default=None)
+
+
+def _gained(host: Host, since: int) -> int:
+    """Return how much a wait of the engine may have gained since a time, because its wall clock was set forward.
+
+    That the clock is right now does not matter: one that was slow and is set right is set forward as well. Setting it
+    back only makes the wait longer.
+    """
+    forward = (by // timedelta(microseconds=1) * 1000 for at, by in host.clock_sets if at >= since)
+    return sum(min(by, SET_CLOCK) for by in forward if by > 0)
 
 
 def _started(pod: Pod) -> bool:

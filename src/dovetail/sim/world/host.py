@@ -83,7 +83,9 @@ class Host:
         self.actuator = actuator
         self.build = build
         self.line = line or Line()
-        self.skew = timedelta(0)
+        self._skew = timedelta(0)
+        self.clock_sets: list[tuple[int, timedelta]] = []
+        """When its wall clock was set, and by how much."""
         self.engine = build()
         self.is_up = False
         self.up_since = 0
@@ -146,6 +148,18 @@ class Host:
         """Change the settings of the running engine."""
         if self.is_up:
             self.send(SettingsChanged(settings=settings))
+
+    @property
+    def skew(self) -> timedelta:
+        """Return by how much this engine's wall clock is fast."""
+        return self._skew
+
+    @skew.setter
+    def skew(self, skew: timedelta) -> None:
+        """Set the wall clock, and note it."""
+        if skew != self._skew:
+            self.clock_sets.append((self.clock.now, skew - self._skew))
+        self._skew = skew
 
     def now(self) -> datetime:
         """Return the time on this engine's wall."""
