@@ -78,9 +78,7 @@ def _trouble(kind: str, rng: random.Random) -> Trouble:
     amount = 0.0
     match kind:
         case "slow":
-            amount = rng.choice(
-                (0.2, 0.6, 1.2)
-            )  # for a renewal deadline of 4 s: the equivalent of 1, 3 and 6 s of 20 s
+            amount = rng.choice((0.2, 0.6, 1.2))  # at a deadline of 4 s: equals 1, 3 and 6 s of 20 s
         case "forbidden":
             about = rng.choice(PLURALS)
         case "silent":

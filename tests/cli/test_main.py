@@ -138,7 +138,7 @@ def test_every_command_that_is_there_is_documented() -> None:
 
 
 def test_the_table_is_the_contract() -> None:
-    """Every command of the contract is in the table."""
+    """The table has every command of the contract."""
     contract = [
         "demo",
         "plan",
