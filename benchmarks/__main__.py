@@ -22,7 +22,7 @@ NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality
 
 
 def commit() -> str:
-    """Return the commit that is measured, marked where the tree has changes."""
+    """Return the commit that is measured, with a mark if the tree has uncommitted changes."""
     found = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -30,7 +30,7 @@ def commit() -> str:
 
 
 def main() -> None:
-    """Runs what was asked for and writes the page again."""
+    """Run the named benchmarks and rewrite the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", choices=[*NAMES, []], help="which (default: all but quality, first, rest and live)"

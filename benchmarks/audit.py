@@ -1,4 +1,4 @@
-"""What each controller asked of the API server, from its audit log: requests, bytes, writes that changed nothing."""
+"""Count each controller's requests to the API server from its audit log: requests, bytes, writes without a change."""
 
 import json
 from bisect import bisect_left
@@ -12,7 +12,7 @@ _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
 def audit_flags(folder: Path) -> tuple[str, ...]:
-    """Write a policy that logs what the two controllers ask, with bodies where they write; flags for an API server."""
+    """Write an audit policy for the two controllers, with bodies for writes, and return the API server's flags."""
     folder.mkdir(parents=True, exist_ok=True)
     policy = {
         "apiVersion": "audit.k8s.io/v1",

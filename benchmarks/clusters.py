@@ -1,4 +1,4 @@
-"""The clusters that timings are taken on, Karpenter's own times on them, and one measurement in a process of its own."""
+"""The clusters that the benchmarks measure, Karpenter's own times on them, and a measurement in a separate process."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ KARPENTER_MIB = {
 
 
 def there() -> list[str]:
-    """Return the clusters of the benchmark set, smallest first; none where the set is not beside the project."""
+    """Return the clusters of the benchmark set, smallest first; empty if the set is not next to the project."""
     if not BENCH.is_dir():
         print(f"no benchmark clusters at {BENCH}: nothing to time", file=sys.stderr)
         return []

@@ -22,7 +22,7 @@ FIGURES = {
 
 
 def measure(tree: Path, module: str, name: str) -> dict[str, Any]:
-    """Return the row of one measurement of a tree: by our benchmark, or by its own where its modules are elsewhere."""
+    """Return one measurement of a tree: by this benchmark, or by the tree's own if its modules are elsewhere."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     for folder in (ROOT, tree):
         done = subprocess.run(
@@ -40,7 +40,7 @@ def measure(tree: Path, module: str, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what was asked for, before and now in turn, and print the best of each."""
+    """Run the named measurements on both trees in turn and print the best of each."""
     other, wanted = Path(sys.argv[1]).resolve(), sys.argv[2:]
     print("| measurement | figure | before | now | times |\n|---|---|---|---|---|")
     for entry in wanted:

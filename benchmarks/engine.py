@@ -1,4 +1,4 @@
-"""The engine alone: how fast it takes events in, what a round costs when nothing changed, and after one pod changed."""
+"""Measure the engine alone: reading events, a round when nothing changed, and a round after one pod changed."""
 
 import json
 import sys
@@ -10,13 +10,13 @@ from benchmarks.clusters import BENCH, measured, there
 
 
 def run() -> list[dict[str, Any]]:
-    """The mixed and packed clusters."""
+    """Measure the mixed and packed clusters."""
     names = [name for name in there() if not name.startswith("packedsimple")]
     return [measured("benchmarks.engine", name, repeat=2) for name in names]
 
 
 def one(name: str) -> dict[str, Any]:
-    """An observing engine over one cluster: fed, asked, asked again, and asked after small changes."""
+    """Measure an observing engine on one cluster: the first round, a second one, and rounds after small changes."""
     import msgspec
 
     from dovetail.api.catalogue import load_catalogue

@@ -34,7 +34,7 @@ _FOLDERS = {
 
 
 def read_cluster(folder: Path, now: datetime) -> list[Tree]:
-    """Return the objects of a benchmark cluster, with all its times moved so that it was taken now."""
+    """Return the objects of a benchmark cluster, with all times shifted so that the capture is from now."""
     about = json.loads((folder / "about.json").read_text())
     late = now - datetime.fromisoformat(about["now"])
 
@@ -47,7 +47,7 @@ def read_cluster(folder: Path, now: datetime) -> list[Tree]:
 
 
 def fill(port: int, items: Iterable[Tree]) -> dict[str, int]:
-    """Write objects into the etcd that listens on a port of this machine; how many there were of each kind."""
+    """Write objects into the etcd on a local port and return how many there were of each kind."""
     counts: dict[str, int] = {}
 
     def pairs() -> Iterator[tuple[str, bytes]]:
@@ -71,7 +71,7 @@ def fill(port: int, items: Iterable[Tree]) -> dict[str, int]:
 
     with ThreadPoolExecutor(4) as pool:
         lots = _lots(pairs())
-        while some := list(islice(lots, 8)):  # not all at once: it would all be in memory
+        while some := list(islice(lots, 8)):  # in batches, to limit memory
             list(pool.map(write, some))
     return counts
 
@@ -94,12 +94,12 @@ def _as_it_is(item: Tree) -> Tree:
 
 
 def _owned(tree: Any) -> Tree:
-    """Return the fields of a tree as managedFields name them."""
+    """Return the fields of a tree in the form of managedFields."""
     return {f"f:{key}": _owned(value) if isinstance(value, dict) else {} for key, value in tree.items()}
 
 
 def _managed(item: Tree, spec_by: str, status_by: str) -> list[Tree]:
-    """Return the managedFields of an object: one wrote what is wanted, another how it is."""
+    """Return the managedFields of an object: one manager for the spec, another for the status."""
     at, version = item["metadata"].get("creationTimestamp", _stamp(datetime.now(UTC))), item["apiVersion"]
     fields = {"f:metadata": _owned(item["metadata"]), "f:spec": _owned(item.get("spec", {}))}
     for number, container in enumerate(item.get("spec", {}).get("containers", ())):
@@ -117,7 +117,7 @@ def _managed(item: Tree, spec_by: str, status_by: str) -> list[Tree]:
 
 
 def _pod(item: Tree) -> Tree:
-    """Return a pod as a kubelet leaves it; nothing of it changes where it can run."""
+    """Return a pod with everything a kubelet writes to it; nothing that is added changes where it can run."""
     meta, spec, status = item["metadata"], dict(item["spec"]), dict(item["status"])
     mount = {
         "name": "kube-api-access-x2x4p",
@@ -143,7 +143,7 @@ def _pod(item: Tree) -> Tree:
     began = status.get("startTime", meta.get("creationTimestamp"))
     digest = hashlib.sha256(
         f"{meta.get('namespace')}/{meta['name']}".encode()
-    ).hexdigest()  # as little to compress as real
+    ).hexdigest()  # compresses about as badly as real data
     if spec.get("nodeName") and began:
         status |= {"hostIP": "10.1.2.3", "podIP": "10.4.5.6", "podIPs": [{"ip": "10.4.5.6"}], "qosClass": "Burstable"}
         status["conditions"] = [{"lastTransitionTime": began, **each} for each in status.get("conditions", ())]
@@ -163,7 +163,7 @@ def _pod(item: Tree) -> Tree:
 
 
 def _node(item: Tree) -> Tree:
-    """Return a node as a kubelet leaves it: its conditions, the images that it has."""
+    """Return a node with everything a kubelet writes to it: its conditions and its images."""
     status = dict(item["status"])
     beat = _stamp(datetime.now(UTC) - timedelta(seconds=20))
     status["conditions"] = [{"lastHeartbeatTime": beat, **each} for each in status.get("conditions", ())]

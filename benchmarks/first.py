@@ -42,7 +42,7 @@ def run() -> list[Tree]:
 
 @contextlib.contextmanager
 def filled(folder: Path) -> Iterator[tuple[ControlPlane, dict[str, int]]]:
-    """Run an API server that holds the cluster, and knows that it does."""
+    """Run an API server that holds the cluster and serves all of it."""
     with control_plane(folder) as plane, plane.client() as api:
         api.install_crds(crds())
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The kernel alone: decoding, building the snapshot, and one simulation for every node, one after another."""
+"""Measure the kernel alone: decoding, building the snapshot, and one simulation per node, in sequence."""
 
 import json
 import resource
@@ -12,7 +12,7 @@ from benchmarks.clusters import BENCH, KARPENTER_MIB, KARPENTER_PASS, measured, 
 
 
 def run() -> list[dict[str, Any]]:
-    """Every cluster, in a process each."""
+    """Measure every cluster, each in its own process."""
     rows = []
     for name in there():
         row = measured("benchmarks.kernel", name)
@@ -25,7 +25,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def one(name: str) -> dict[str, Any]:
-    """Times of one cluster in this process."""
+    """Return the times of one cluster in this process."""
     from dovetail.api.catalogue import load_catalogue
     from dovetail.api.reading.decode import load_cluster
     from dovetail.cli.inputs import quiet_collector

@@ -43,12 +43,12 @@ _CONTROLLERS = (
     "taint-eviction-controller",
 )
 _SETTLE_SECONDS = 15.0
-_QUIET_BYTES = 40_000  # a second, in the audit log: some ten requests
+_QUIET_BYTES = 40_000  # requests per second in the audit log: about ten
 _KEEP = os.environ.get("DOVETAIL_BENCH_LOGS", "")
 
 
 def run() -> list[Tree]:
-    """Return a row for each size and each that decides: Karpenter alone, or Dovetail beside it."""
+    """Return a row for each size and each policy: Karpenter alone, or Dovetail next to it."""
     if not BINARY:
         print("KARPENTER_BIN names no Karpenter: nothing to measure", file=sys.stderr)
         return []
@@ -79,7 +79,7 @@ def _course(nodes: int, who: str) -> Tree:
 
 
 def _let_in(api: Client) -> None:
-    """Let Dovetail's user do everything: what its role allows is not what is measured here."""
+    """Grant Dovetail's user all permissions: its role is not what this benchmark measures."""
     tree = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -91,7 +91,7 @@ def _let_in(api: Client) -> None:
 
 
 class Running:
-    """What runs: the two controllers' processes and logs, and what the watches saw."""
+    """The two controllers' processes and logs, and what the watches saw."""
 
     def __init__(self, seen: Seen, karpenter: Karpenter) -> None:
         self.seen = seen
@@ -103,7 +103,7 @@ class Running:
 
 @contextlib.contextmanager
 def _running(plane: ControlPlane, folder: Path, nodes: int, who: str) -> Iterator[Running]:
-    """Start everything, and wait until it has settled."""
+    """Start everything and wait until it is idle."""
     catalogue = folder / "catalogue.json"
     catalogue.write_text(json.dumps(kwok_catalogue()))
     plane.start_scheduler(*_QUICK)
@@ -150,7 +150,7 @@ def _running(plane: ControlPlane, folder: Path, nodes: int, who: str) -> Iterato
 
 
 def _settle(log: Path) -> None:
-    """Wait until the controllers have read and written what they want to at a start."""
+    """Wait until the controllers have finished the reads and writes of their start."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         before = log.stat().st_size
@@ -167,7 +167,7 @@ def _all_held(api: Client, nodes: int) -> bool:
 
 
 def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Running) -> Tree:
-    """Take the steps in their time; return what it cost and what came of it."""
+    """Take the steps on schedule; return what they cost and what happened."""
     seen, watched = running.seen, running.processes
     cpu = {name: process.cpu_seconds() for name, process in watched.items()}
     go, began = seen.now(), datetime.now(UTC)
@@ -222,7 +222,7 @@ def _bounds(taken: list[tuple[datetime, float]], ended: datetime) -> tuple[list[
 
 
 def _decided(running: Running, begin: datetime, end: datetime) -> Tree:
-    """Return how long after a step the first command was decided, and how long after it the first was begun."""
+    """Return the time from a step to the first decided command, and to the first started command."""
     if running.dovetail_log is None:
         lines = lines_of(running.karpenter_log)
         begun = [line for line in lines if line.get("message") == "disrupting node(s)"]
@@ -241,7 +241,7 @@ def _first(lines: list[Tree], begin: datetime, end: datetime) -> float | None:
 
 
 def _keep(folder: Path, name: str) -> None:
-    """Keep the logs where DOVETAIL_BENCH_LOGS names a folder for them."""
+    """Save the logs to the folder that DOVETAIL_BENCH_LOGS names, if any."""
     if _KEEP:
         to = Path(_KEEP) / name
         to.mkdir(parents=True, exist_ok=True)

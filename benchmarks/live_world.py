@@ -33,12 +33,12 @@ SECONDS = 360.0
 
 
 def apps_of(step: int, apps: list[str]) -> list[str]:
-    """Return the apps that a step is about."""
+    """Return the apps that a step scales."""
     return (apps[::2], apps[::8], apps[1::2])[step]
 
 
 def make_cluster(plane: ControlPlane, nodes: int, *, managed: bool) -> dict[str, int]:
-    """Put the cluster there; how many pods each app has."""
+    """Create the cluster and return how many pods each app has."""
     rng = random.Random(20)
     born = datetime.now(UTC) - _AGE
     with plane.client() as api:
@@ -107,7 +107,7 @@ def _true(at: datetime, *kinds: str) -> list[Tree]:
 
 
 def _machine(name: str, pool: Tree, zone: str, born: datetime) -> list[Tree]:
-    """Return a NodeClaim, its Node and the Lease of its kubelet as Karpenter and the kubelet leave them."""
+    """Return a NodeClaim, its Node and its kubelet's Lease as Karpenter and the kubelet write them."""
     labels = {
         "karpenter.sh/nodepool": POOL, "pool": POOL, "node.kubernetes.io/instance-type": "large",
         "topology.kubernetes.io/zone": zone, "karpenter.sh/capacity-type": "on-demand",
@@ -144,7 +144,7 @@ def _machine(name: str, pool: Tree, zone: str, born: datetime) -> list[Tree]:
 
 
 def _pod(name: str, app: str, node: str, owner: Tree, born: datetime) -> Tree:
-    """Return a pod that its ReplicaSet made and that runs."""
+    """Return a running pod that belongs to its ReplicaSet."""
     reference = {
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": owner["metadata"]["uid"],
         "controller": True, "blockOwnerDeletion": True,
@@ -162,7 +162,7 @@ def _pod(name: str, app: str, node: str, owner: Tree, born: datetime) -> Tree:
 
 
 def allow(api: Client) -> None:
-    """Let nodes be consolidated from now on."""
+    """Allow consolidation of nodes from now on."""
     change = {"spec": {"disruption": {"consolidateAfter": "30s"}}}
     path = f"/apis/karpenter.sh/v1/nodepools/{POOL}"
     status, answer = api.request("PATCH", path, change, kind="application/merge-patch+json")
@@ -182,7 +182,7 @@ def take_step(api: Client, number: int, counts: dict[str, int]) -> None:
 
 
 def dollars(claims: list[Tree], begin: float, end: float) -> float:
-    """Return what the machines cost between two moments of a recording."""
+    """Return the cost of the machines between two moments of a recording."""
     total = 0.0
     for each in claims:
         life = min(each.get("gone", end), end) - max(each["seen"], begin)
@@ -191,6 +191,6 @@ def dollars(claims: list[Tree], begin: float, end: float) -> float:
 
 
 def per_hour(claims: list[Tree], at: float) -> float:
-    """Return what the machines cost an hour at a moment."""
+    """Return the hourly cost of the machines at a moment."""
     there = (each for each in claims if each["seen"] <= at < each.get("gone", float("inf")))
     return round(sum(PRICES.get(each["type"], 0.0) for each in there), 2)

@@ -1,4 +1,4 @@
-"""Tables and a plot of what was measured, as Markdown and SVG, from the JSON files alone."""
+"""Draw the tables and the plot of the measurements, as Markdown and SVG, from the JSON files alone."""
 
 import json
 import math
@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def write_page(folder: Path) -> None:
-    """README.md and growth.svg of the folder."""
+    """Write README.md and growth.svg to the folder."""
     documents = {
         name: json.loads((folder / f"{name}.json").read_text())
         for name in _TITLES
@@ -106,7 +106,7 @@ def _cell(value: object) -> str:
 
 
 def _growth(rows: list[dict[str, Any]]) -> str:
-    """Return seconds of a pass against nodes, ours and Karpenter's, on logarithmic axes."""
+    """Return the seconds per pass against the number of nodes, for Dovetail and Karpenter, on logarithmic axes."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         family = row["cluster"].split("-")[0]

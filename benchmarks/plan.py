@@ -1,4 +1,4 @@
-"""`dovetail plan --every-method`, from reading the file to printing, against Karpenter's decision time alone."""
+"""Measure `dovetail plan --every-method`, from reading to printing, against Karpenter's decision time alone."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from benchmarks.clusters import BENCH, KARPENTER_PLAN, measured, there
 
 
 def run() -> list[dict[str, Any]]:
-    """Every cluster, whole commands."""
+    """Measure whole commands on every cluster."""
     rows = []
     for name in there():
         row = measured("benchmarks.plan", name)
@@ -26,7 +26,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def one(name: str) -> dict[str, Any]:
-    """One command in a process of its own; its time from start to end."""
+    """Run one command in its own process and return its time from start to end."""
     folder = BENCH / name
     about = json.loads((folder / "about.json").read_text())
     command = [
@@ -50,13 +50,13 @@ def one(name: str) -> dict[str, Any]:
 
 
 def _as_installed() -> dict[str, str]:
-    """Return an environment in which modules are compiled once, as an installation has them, whatever ours says."""
+    """Return an environment in which modules are compiled once, as in an installation."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "dovetail-benchmark-bytecode")}
 
 
 def _cpu() -> float:
-    """Return the CPU seconds of all processes that were started here and have ended."""
+    """Return the CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

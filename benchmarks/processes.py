@@ -1,4 +1,4 @@
-"""Processes seen from outside: memory and CPU from /proc, what they did and when from their logs."""
+"""Observe processes from outside: memory and CPU from /proc, actions and their times from the logs."""
 
 import json
 import os
@@ -16,13 +16,13 @@ _KIB_IN_MIB = 1024
 
 
 class Watched:
-    """A process seen from outside."""
+    """A process that is observed from outside."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
     def mebibytes(self, field: str = "VmRSS") -> float:
-        """Return its memory now, or at its highest (VmHWM)."""
+        """Return its current memory, or its peak (VmHWM)."""
         text = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(rf"{field}:\s+(\d+)", text)
         return round(int(found.group(1)) / _KIB_IN_MIB, 1) if found else 0.0
@@ -33,7 +33,7 @@ class Watched:
         return (int(fields[11]) + int(fields[12])) / _TICK
 
     def cores_over(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
-        """Return how much of one core it uses."""
+        """Return how many cores it uses on average over a time."""
         began, cpu = time.monotonic(), self.cpu_seconds()
         meanwhile()
         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
@@ -41,7 +41,7 @@ class Watched:
 
 
 def lines_of(log: Path) -> list[Tree]:
-    """Return the complete lines of a log so far, without those that are no JSON object."""
+    """Return the complete lines of a log so far that are JSON objects."""
     text = log.read_text(errors="replace")
     whole = text[: text.rfind("\n") + 1].splitlines()
     return [json.loads(line) for line in whole if line.startswith("{")]
@@ -53,7 +53,7 @@ def at_of(line: Tree) -> datetime:
 
 
 def wait_for(check: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
-    """Ask again until the answer is true, and return it."""
+    """Poll until the answer is true, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := check()):
         if time.monotonic() > deadline:

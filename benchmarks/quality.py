@@ -36,7 +36,7 @@ AT_ONCE = {"consolidateAfter": "15s", "budgets": [{"nodes": "100%"}]}
 
 
 def policies() -> tuple[Policy, ...]:
-    """Karpenter, the defaults, and what is recommended; only those named in `BENCH_POLICIES`, if it is set."""
+    """Return Karpenter, the defaults and the recommended settings; only those in `BENCH_POLICIES`, if it is set."""
     found = (
         Policy(name="karpenter-1.15", settings=KARPENTER_1_15),
         Policy(name="default", settings=DOVETAIL),
@@ -142,7 +142,7 @@ def _course(kind: str, name: str, policy: Policy, found: list[Result]) -> dict[s
 
 
 def run() -> list[dict[str, Any]]:
-    """Every policy on every cluster, recording and scenario, with a table."""
+    """Run every policy on every cluster, recording and scenario, and return a table."""
     rows = [*clusters(), *courses()]
     print("\n".join(quality_tables(rows)))
     return rows

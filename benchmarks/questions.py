@@ -1,4 +1,4 @@
-"""The commands of a first hour, whole: `plan --to-end` and `blockers` on mixed clusters, `whatif` of a day on mixed-100."""
+"""Measure the commands of a first hour: `plan --to-end` and `blockers` on mixed clusters, `whatif` on mixed-100."""
 
 import json
 import resource
@@ -28,7 +28,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
-    """Run one command in a process of its own; whole time, and time on a core."""
+    """Run one command in its own process; return wall time and CPU time."""
     folder = BENCH / name
     about = json.loads((folder / "about.json").read_text())
     inputs = (

@@ -44,7 +44,7 @@ _WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 
 
 def run() -> list[Tree]:
-    """One row for each poll interval, and one for Karpenter where it can be run."""
+    """Return one row per poll interval, and one for Karpenter if it can run."""
     with tempfile.TemporaryDirectory(prefix="dovetail-bench-") as name:
         folder = Path(name)
         with control_plane(folder) as plane:
@@ -84,7 +84,7 @@ async def _fill(plane: ControlPlane) -> None:
 
 
 async def _add_node(api: ApiClient, name: str, of: Tree, pods: int) -> None:
-    """A machine of eight cores, so full with pods that none fits elsewhere."""
+    """Add a machine of eight cores that is so full that none of its pods fits elsewhere."""
     labels = {
         "karpenter.sh/nodepool": of["metadata"]["name"], "karpenter.sh/registered": "true",
         "karpenter.sh/initialized": "true", "node.kubernetes.io/instance-type": "large",
@@ -219,7 +219,7 @@ def _run(plane: ControlPlane, work: Callable[[ApiClient], Awaitable[None]]) -> N
 
 
 async def _churn(api: ApiClient) -> None:
-    """Pods change as they do all day: a label here and there."""
+    """Change the labels of a few pods, as happens all day."""
     began = time.monotonic()
     for number in range(int(_CHURN_SECONDS * _CHURN_PER_SECOND)):
         await asyncio.sleep(max(0.0, began + number / _CHURN_PER_SECOND - time.monotonic()))
@@ -249,7 +249,7 @@ def _probe(plane: ControlPlane, log: Path, tag: str) -> float:
 
 
 def _ended(log: Path, node: str) -> list[Tree]:
-    """Return the lines that say that what was decided of a machine is over."""
+    """Return the log lines that report the end of a command on a machine."""
     return [line for line in lines_of(log) if line.get("phase") in _OVER and line.get("nodes") == node]
 
 
@@ -260,19 +260,19 @@ async def _come(api: ApiClient, name: str) -> None:
 
 
 async def _go(api: ApiClient, name: str) -> None:
-    """Take it away again."""
+    """Remove the machine again."""
     for kind in ("NodeClaim", "Node"):
         with contextlib.suppress(Exception):
             await api.request("DELETE", BY_KIND[kind].path(name))
 
 
 def _decided(log: Path, node: str) -> list[Tree]:
-    """Return the lines that say that a machine is to go."""
+    """Return the log lines that report the decision to delete a machine."""
     return [line for line in lines_of(log) if line.get("phase") == "validating" and line.get("nodes") == node]
 
 
 def _asked(plane: ControlPlane) -> dict[str, float]:
-    """Return how many requests other clients have sent to the API server so far, and how many of them write."""
+    """Return how many requests other clients have sent to the API server so far, and how many of them are writes."""
     found = {"requests": 0.0, "writes": 0.0}
     with plane.client() as api:
         text = str(api.request("GET", "/metrics")[1])
@@ -284,7 +284,7 @@ def _asked(plane: ControlPlane) -> dict[str, float]:
 
 
 def _karpenter(plane: ControlPlane, folder: Path) -> Tree:
-    """Karpenter's own process on the same objects."""
+    """Measure Karpenter's own process on the same objects."""
     prepare(plane)
     karpenter = Karpenter(plane, folder, zones=ZONES, level="info")
     karpenter.start()

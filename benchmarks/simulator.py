@@ -1,4 +1,4 @@
-"""A simulated day of a large cluster with its churn: how much faster than real time, where the time goes, how it grows."""
+"""Measure a simulated day of a large cluster: how much faster than real time, where the time goes, how it grows."""
 
 import json
 import resource
@@ -35,13 +35,13 @@ policies:
 
 
 def run() -> list[dict[str, Any]]:
-    """A whole day at 500 nodes, and an hour of 250 to 10,000 nodes for the growth."""
+    """Measure a whole day at 500 nodes, and one hour at 250 to 10,000 nodes for the growth."""
     sizes = ["250:1", "500:1", "1000:1", "2000:1", "5000:1", "10000:1", "500:24"]
     return [measured("benchmarks.simulator", size, repeat=1) for size in sizes]
 
 
 def one(size: str) -> dict[str, Any]:
-    """One run: `NODES:HOURS`."""
+    """Measure one run, given as `NODES:HOURS`."""
     from dovetail.sim.run import run_scenario
     from dovetail.sim.scenarios.scenario import parse_scenario
 

@@ -20,7 +20,7 @@ WORKERS = (2, 4)
 
 
 def run() -> list[dict[str, Any]]:
-    """Return one row for every number of workers, and one with a worker that is killed half-way."""
+    """Return one row per number of workers, and one with a worker that is killed half-way."""
     tasks = _tasks()
     return [*(one(tasks, count) for count in WORKERS), one(tasks, WORKERS[-1], kill=True)]
 
@@ -32,7 +32,7 @@ def _tasks() -> list[Task]:
 
 
 def one(tasks: list[Task], count: int, *, kill: bool = False) -> dict[str, Any]:
-    """Run all tasks on so many worker processes."""
+    """Run all tasks on this many worker processes."""
     from distributed import LocalCluster
 
     killed: list[int] = []

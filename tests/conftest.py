@@ -1,4 +1,4 @@
-"""What every test can ask for."""
+"""Fixtures that every test can use."""
 
 import gc
 from collections.abc import Iterator
@@ -25,6 +25,6 @@ __all__ = [
 
 @pytest.fixture(autouse=True)
 def an_ordinary_collector() -> Iterator[None]:
-    """Give back what a command or a controller keeps from the garbage collector: a test process has many lives."""
+    """Unfreeze the objects that a command or controller froze: one test process runs many of them."""
     yield
     gc.unfreeze()

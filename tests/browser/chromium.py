@@ -16,7 +16,7 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def find() -> str | None:
-    """Return the browser's program, if there is one and something to drive it with."""
+    """Return the path of the browser, or None if it or its driver is missing."""
     if find_spec("playwright") is None:
         return None
     return next((path for name in NAMES if (path := shutil.which(name))), None)
@@ -24,7 +24,7 @@ def find() -> str | None:
 
 @dataclass
 class Tab:
-    """One page: the driver's own page, what it logged, and what it asked for."""
+    """One page: the driver's page, its log, and the requests it sent."""
 
     page: Any
     problems: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Tab:
         self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
 
     def wait(self, expression: str, seconds: float = 60) -> None:
-        """Wait until an expression holds; the driver's own way needs eval, which our policy forbids."""
+        """Wait until an expression is true; the driver's own wait needs eval, which the page's policy forbids."""
         until = time.monotonic() + seconds
         while not self.page.evaluate(expression):
             assert time.monotonic() < until, expression
@@ -45,11 +45,11 @@ class Tab:
 
     @property
     def outside(self) -> list[str]:
-        """Return what was asked for beyond the page itself."""
+        """Return the requests for anything but the page itself."""
         return [url for url in self.fetched if not url.startswith(("file:", "data:", "blob:"))]
 
     def wide(self) -> int:
-        """Return the width that the page wants."""
+        """Return the width of the page's content."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
 
@@ -57,7 +57,7 @@ _started: list[Any] = []
 
 
 def _browser() -> Any:
-    """Return the one browser of these tests; `stop` ends it."""
+    """Return the browser that all tests share; `stop` closes it."""
     if not _started:
         from playwright.sync_api import sync_playwright
 
@@ -68,7 +68,7 @@ def _browser() -> Any:
 
 
 def stop() -> None:
-    """End the browser and its driver, whose event loop other tests must not find running."""
+    """Close the browser and its driver, so that its event loop does not run during other tests."""
     if _started:
         driver, browser = _started
         _started.clear()
@@ -78,7 +78,7 @@ def stop() -> None:
 
 @contextmanager
 def tab(width: int = 1280, height: int = 900, scheme: str = "light") -> Iterator[Tab]:
-    """Open a tab with nothing remembered of others."""
+    """Open a tab with empty storage."""
     context = _browser().new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     made = Tab(page)
@@ -102,6 +102,6 @@ async () => {
 
 
 def barriers(page: Any) -> list[dict[str, Any]]:
-    """Return what axe-core finds moderate, serious or critical."""
+    """Return the moderate, serious and critical findings of axe-core."""
     page.evaluate(AXE.read_text())
     return [entry for entry in page.evaluate(_AXE) if entry["impact"] in ("moderate", "serious", "critical")]

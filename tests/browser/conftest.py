@@ -1,4 +1,4 @@
-"""One browser per module: started when a test first needs it, ended with the module."""
+"""One browser per module: it starts when a test first needs it and closes at the end of the module."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.browser import chromium
 
 @pytest.fixture(scope="module", autouse=True)
 def ended_browser() -> Iterator[None]:
-    """End the browser after the last test of a module."""
+    """Close the browser after the last test of a module."""
     yield
     chromium.stop()

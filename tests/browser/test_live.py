@@ -1,4 +1,4 @@
-"""`dovetail ui` in a real browser: it updates by itself, reconnects, opens nodes, takes a speed, and fits."""
+"""`dovetail ui` in a real browser: it updates, reconnects, opens nodes, changes its speed and fits the screen."""
 
 import os
 import re
@@ -31,18 +31,18 @@ class Served:
 
     @property
     def port(self) -> int:
-        """Return the port that it listens on."""
+        """Return the port that the server listens on."""
         return int(re.findall(r":(\d+)/", self.address)[0])
 
     def end(self) -> None:
-        """Stop it as Ctrl-C would."""
+        """Stop the server as Ctrl-C would."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(timeout=30) == 130
 
 
 @contextmanager
 def serving(*arguments: str, port: int = 0) -> Iterator[Served]:
-    """Run the command until it has said where it listens."""
+    """Run the command and wait until it prints its address."""
     command = [sys.executable, "-m", "dovetail.cli.main", "ui", "--listen", f"localhost:{port}", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert process.stderr is not None
@@ -63,7 +63,7 @@ def serving(*arguments: str, port: int = 0) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def simulation() -> Iterator[Served]:
-    """Yield a simulation at ten seconds a second."""
+    """Yield a simulation that runs ten times faster than real time."""
     with serving(*SIMULATION) as served:
         yield served
 
@@ -78,7 +78,7 @@ def _version(browser: Tab) -> int:
 
 
 def test_it_updates_by_itself(simulation: Served) -> None:
-    """Without a touch the time goes on, and every part of the view is there."""
+    """The time advances without any input, and every part of the view is shown."""
     with tab() as browser:
         _open(browser, simulation)
         page = browser.page
@@ -94,7 +94,7 @@ def test_it_updates_by_itself(simulation: Served) -> None:
 
 
 def test_the_speed_can_be_set(simulation: Served) -> None:
-    """Pausing stops the simulated time; real time is left as it was."""
+    """Pausing stops the simulated time but not real time."""
     with tab() as browser:
         _open(browser, simulation)
         page = browser.page
@@ -111,7 +111,7 @@ def test_the_speed_can_be_set(simulation: Served) -> None:
 
 
 def test_a_node_is_explained_on_demand(simulation: Served) -> None:
-    """The server is asked for where the node's pods would go and for what would change it."""
+    """Opening a node asks the server where its pods would go and what would change the verdict."""
     with tab() as browser:
         _open(browser, simulation)
         page = browser.page
@@ -124,7 +124,7 @@ def test_a_node_is_explained_on_demand(simulation: Served) -> None:
 
 
 def test_it_reconnects(tmp_path: Path) -> None:
-    """When the server goes away it says so; when one comes back it goes on, with the history of the file."""
+    """The page reports a lost server; when a server is back, it continues with the history of the file."""
     history = str(tmp_path / "history.sqlite")
     with tab() as browser:
         with serving(*SIMULATION, "--history", history) as served:
@@ -142,7 +142,7 @@ def test_it_reconnects(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_fits_and_keeps_nobody_out(simulation: Served, width: int, scheme: str) -> None:
-    """No overflow at 390 pixels, nothing moderate or worse from axe-core, in light and dark."""
+    """The page does not overflow at 390 pixels, and axe-core finds nothing moderate or worse, in light and dark."""
     with tab(width, scheme=scheme) as browser:
         _open(browser, simulation)
         assert browser.wide() <= width
@@ -152,7 +152,7 @@ def test_it_fits_and_keeps_nobody_out(simulation: Served, width: int, scheme: st
 
 
 def test_a_capture_can_be_looked_at() -> None:
-    """The same view on a captured cluster, which stands still and has no speed."""
+    """A captured cluster has the same view, with a fixed time and no speed control."""
     case = DATA / "045"
     inputs = ("-f", str(case / "cluster.json.gz"), "--catalog", str(case / "catalog.json.gz"))
     with serving(*inputs, "--now", "2026-05-13T15:30:00Z") as served, tab() as browser:

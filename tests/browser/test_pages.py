@@ -1,4 +1,4 @@
-"""The pages in a real browser: what they show, how they are worked with, and for whom they are readable."""
+"""The pages in a real browser: what they show, how they react to input, and whether they are accessible."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ SCREENS = [(1280, "light"), (800, "dark"), (390, "light"), (1280, "dark"), (800,
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return one page of each kind, made by the commands themselves."""
+    """Return one page of each kind, written by the commands themselves."""
     folder = tmp_path_factory.mktemp("pages")
     grid = folder / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidationGracePeriod: [Never, 10m]}, seeds: 1}")
@@ -60,7 +60,7 @@ def _written(path: Path, arguments: list[str]) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_it_opens_clean_and_fits(pages: dict[str, Path], kind: str, scheme: str, width: int) -> None:
-    """No error, nothing fetched, under 2 MB, not wider than the screen, in light and dark."""
+    """A page logs no error, fetches nothing, is under 2 MB and not wider than the screen, in light and dark."""
     assert pages[kind].stat().st_size < 2_000_000
     with tab(width, scheme=scheme) as browser:
         browser.open(pages[kind])
@@ -72,7 +72,7 @@ def test_it_opens_clean_and_fits(pages: dict[str, Path], kind: str, scheme: str,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_heading_is_a_json_key(pages: dict[str, Path], kind: str) -> None:
-    """Tables, panels and fields are named in words, those that open by a click too."""
+    """Tables, panels and fields have accessible names, including those that open on a click."""
     with tab() as browser:
         browser.open(pages[kind])
         browser.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -94,7 +94,7 @@ def test_nobody_is_kept_out(pages: dict[str, Path], kind: str, scheme: str) -> N
 
 
 def test_lanes_are_drawn_and_answer(pages: dict[str, Path]) -> None:
-    """Two policies stand on one time axis; a bar says what it is under the mouse and by the keyboard."""
+    """Two policies share one time axis; a bar shows its description on hover and on keyboard focus."""
     with tab() as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -125,7 +125,7 @@ def test_lanes_are_drawn_and_answer(pages: dict[str, Path]) -> None:
 
 
 def test_the_scrubber_moves_the_cluster(pages: dict[str, Path]) -> None:
-    """The slider, the steps and the player change the moment that boxes, figures and commands show."""
+    """The slider, the steps and the player change the moment that the boxes, numbers and commands show."""
     with tab() as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -147,7 +147,7 @@ def test_the_scrubber_moves_the_cluster(pages: dict[str, Path]) -> None:
 
 
 def test_plots_are_linked(pages: dict[str, Path]) -> None:
-    """Hovering one plot shows values in all; dragging zooms lanes and plots; a series can be switched off."""
+    """Hovering over one plot shows values in all; dragging zooms lanes and plots; a series can be switched off."""
     with tab() as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -174,7 +174,7 @@ def test_plots_are_linked(pages: dict[str, Path]) -> None:
 
 
 def test_other_policies_can_be_put_side_by_side(pages: dict[str, Path]) -> None:
-    """The pickers change which policies the lanes and the moment show."""
+    """The pickers change the policies in the lanes and at the selected moment."""
     with tab() as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -184,7 +184,7 @@ def test_other_policies_can_be_put_side_by_side(pages: dict[str, Path]) -> None:
 
 
 def test_the_story_of_a_roll_speaks_of_zones(pages: dict[str, Path]) -> None:
-    """Three sentences stand on top, and they are about what the run is about."""
+    """Three sentences at the top summarise the run."""
     with tab() as browser:
         browser.open(pages["roll"])
         sentences = browser.page.locator(".story li").all_inner_texts()
@@ -193,7 +193,7 @@ def test_the_story_of_a_roll_speaks_of_zones(pages: dict[str, Path]) -> None:
 
 
 def test_the_theme_can_be_chosen(pages: dict[str, Path]) -> None:
-    """The button goes from the system's theme to light to dark."""
+    """The button switches from the system's theme to light and then to dark."""
     with tab(scheme="light") as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -207,7 +207,7 @@ def test_the_theme_can_be_chosen(pages: dict[str, Path]) -> None:
 
 
 def test_a_page_runs_no_foreign_script(pages: dict[str, Path]) -> None:
-    """The policy stops an inline script, a handler, a foreign style and a request that a page might be made to hold."""
+    """The content policy blocks injected inline scripts, event handlers, foreign styles and requests."""
     with tab() as browser:
         browser.open(pages["simulate"])
         page = browser.page
@@ -223,7 +223,7 @@ def test_a_page_runs_no_foreign_script(pages: dict[str, Path]) -> None:
 
 
 def test_the_front_of_a_sweep(pages: dict[str, Path]) -> None:
-    """Every policy is a dot that says what it is; two of them are shown moment by moment."""
+    """Every policy is a dot with a description; two policies are shown moment by moment."""
     with tab() as browser:
         browser.open(pages["sweep"])
         page = browser.page
@@ -236,7 +236,7 @@ def test_the_front_of_a_sweep(pages: dict[str, Path]) -> None:
 
 
 def test_nodes_are_searched_sorted_and_filtered(pages: dict[str, Path]) -> None:
-    """Words, check, pool, workload and kind of verdict each narrow the table and dim the map."""
+    """Text, check, pool, workload and kind of verdict each filter the table and dim the map."""
     with tab() as browser:
         browser.open(pages["plan"])
         page = browser.page
@@ -263,7 +263,7 @@ def test_nodes_are_searched_sorted_and_filtered(pages: dict[str, Path]) -> None:
 
 
 def test_a_node_opens_into_everything(pages: dict[str, Path]) -> None:
-    """Its checks, its pods, where they would go; by mouse and by keyboard, closed by Escape."""
+    """A node opens by mouse or keyboard, shows its checks, pods and their targets, and closes on Escape."""
     with tab() as browser:
         browser.open(pages["plan"])
         page = browser.page
@@ -283,7 +283,7 @@ def test_a_node_opens_into_everything(pages: dict[str, Path]) -> None:
 
 
 def test_before_and_after(pages: dict[str, Path]) -> None:
-    """The map can show the cluster once this round's commands have ended."""
+    """The map can show the cluster as it will be after this round's commands."""
     with tab() as browser:
         browser.open(pages["plan"])
         page = browser.page
@@ -295,7 +295,7 @@ def test_before_and_after(pages: dict[str, Path]) -> None:
 
 
 def test_a_hostile_name_is_text(tmp_path: Path) -> None:
-    """A node, pod and workload called like markup are shown as such, in table, details and tip; nothing runs."""
+    """Markup in the names of nodes, pods and workloads is shown as text in table, details and tip; nothing runs."""
     evil = '<img src=x onerror="window.hit=1"></script><script>window.hit=1</script>'
     cluster = tmp_path / "cluster.json"
     cluster.write_bytes(as_file(evil))

@@ -1,4 +1,4 @@
-"""A proxy that injects the faults of a plan and checks every write that passes it against the server."""
+"""A proxy that injects the faults of a plan and checks every write against the server's state."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ class Front(Proxy):
         self._began = None
 
     def on(self, kind: str, path: str = "") -> Trouble | None:
-        """Return the trouble of a kind that this request meets, if it meets one."""
+        """Return the fault of a kind that applies to this request, or None."""
         if self._began is None or self.plan is None:
             return None
         at = time.monotonic() - self._began
@@ -83,7 +83,7 @@ class Front(Proxy):
     async def _stream(
         self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
     ) -> web.StreamResponse:
-        """Copy a watch line by line, spoiled."""
+        """Copy a watch line by line and inject faults."""
         response = web.StreamResponse(status=200, headers=headers)
         await response.prepare(request)
         path = request.path
@@ -134,7 +134,7 @@ class Front(Proxy):
     # ------------------------------------------------------------ promises
 
     async def _check(self, seen: Seen, to: aiohttp.ClientSession) -> None:
-        """Judge a write as it arrives: its sender holds the Lease; a deletion takes nothing that it must not."""
+        """Check a write as it arrives: its sender holds the Lease, and a deletion removes nothing that is protected."""
         lease = await self._get(to, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail")
         holder = (lease.get("spec") or {}).get("holderIdentity")
         if holder != IDENTITY:
@@ -165,7 +165,7 @@ class Front(Proxy):
 
 
 def _was_there(pod: Tree) -> bool:
-    """Return whether a pod has been bound for long enough that a last look must have seen it."""
+    """Return whether a pod has been bound for so long that the final check must have seen it."""
     if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
@@ -174,7 +174,7 @@ def _was_there(pod: Tree) -> bool:
 
 @contextmanager
 def front_of(upstream: str, ca_path: Path, admin: str) -> Iterator[Front]:
-    """Run a front meanwhile."""
+    """Run a proxy for the duration of the context."""
     with Front(upstream=upstream, ca_path=ca_path, admin=admin).running() as front:
         assert isinstance(front, Front)
         yield front

@@ -34,7 +34,7 @@ APPS = ("red", "green", "blue")
 
 @dataclass
 class Seen:
-    """What was measured and what was broken."""
+    """What was measured, and which promises were broken."""
 
     seconds: float = 0.0
     memory_mib: list[float] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Soak:
         self.seen = Seen()
 
     def deed(self) -> None:
-        """Do one thing that happens in clusters."""
+        """Make one change that is common in clusters."""
         self.seen.deeds += 1
         match self.rng.choice(("scale", "scale", "scale", "drift", "guard", "unguard")):
             case "scale":
@@ -93,7 +93,7 @@ class Soak:
                 self.seen.guards[tree["metadata"]["name"]] = made["metadata"]["uid"]
 
     def look(self, now: float) -> None:
-        """Measure, and check what was promised."""
+        """Measure the process and check the promises."""
         seen = self.seen
         if self.process.process.poll() is not None:
             seen.broken.append("the process ended")
@@ -114,7 +114,7 @@ class Soak:
                 del seen.guards[name]
 
     def judge(self) -> None:
-        """Say whether memory and lag stayed within bounds."""
+        """Check that memory and event-loop lag stayed within bounds."""
         seen, quarter = self.seen, max(1, len(self.seen.memory_mib) // 4)
         middle = sorted(seen.memory_mib[quarter : 2 * quarter] or seen.memory_mib)
         end = sorted(seen.memory_mib[-quarter:])
@@ -128,7 +128,7 @@ class Soak:
 
 @contextlib.contextmanager
 def _surroundings(plane: ControlPlane, folder: Path) -> Iterator[tuple[list[Tree], tuple[str, ...]]]:
-    """Run whoever launches machines; yield the pools to create and the flags of `dovetail run`."""
+    """Run the provider of machines; yield the pools to create and the flags of `dovetail run`."""
     rules = {"consolidateAfter": "10s", "budgets": [{"nodes": "50%"}]}
     changes = {"validationDelay": "3s", "pollInterval": "2s"}
     if BINARY:
@@ -142,7 +142,7 @@ def _surroundings(plane: ControlPlane, folder: Path) -> Iterator[tuple[list[Tree
 
 
 def run(seconds: float, seed: int, folder: Path) -> Seen:
-    """Soak for so long."""
+    """Run the soak test for a duration."""
     with (
         control_plane(folder / "plane", whole=True) as plane,
         contextlib.ExitStack() as stack,
@@ -191,7 +191,7 @@ def _say(seen: Seen, passed: float) -> None:
 
 
 def main() -> int:
-    """Soak as the arguments say."""
+    """Run the soak test with the given arguments."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -20,7 +20,7 @@ _real = time.time
 
 
 class Stepped:
-    """Stands in for the class datetime where `now` is asked for; what it gives is a plain datetime."""
+    """Replaces the class datetime where `now` is called; returns plain datetimes."""
 
     @staticmethod
     def now(tz: tzinfo | None = None) -> datetime:
@@ -36,7 +36,7 @@ def _follow(path: Path) -> None:
 
 
 def main() -> None:
-    """Set the clock up, then be dovetail."""
+    """Set up the clock, then run dovetail."""
     path = Path(sys.argv.pop(1))
     threading.Thread(target=_follow, args=(path,), daemon=True).start()
     time.time = lambda: _real() + _offset

@@ -1,4 +1,4 @@
-"""What goes wrong and when: a list of troubles drawn from a seed. Knows nothing of HTTP or processes."""
+"""What goes wrong and when: a list of faults drawn from a seed. It does not depend on HTTP or processes."""
 
 import random
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ GARBAGE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One thing that goes wrong for a while. `about`: a resource, or everything; `share`: of the requests."""
+    """One fault that lasts for a while. `about`: a resource, or everything; `share`: the affected share of requests."""
 
     kind: str
     begins: float
@@ -43,7 +43,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Something that people or workloads do meanwhile."""
+    """A change that users or workloads make during the test."""
 
     at: float
     what: str
@@ -51,7 +51,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All of it, for one seed."""
+    """All faults and changes for one seed."""
 
     seed: int
     troubles: tuple[Trouble, ...]
@@ -60,9 +60,9 @@ class Plan:
 
 
 def draw(seed: int) -> Plan:
-    """Draw a plan; the same seed draws the same."""
+    """Draw a plan; the same seed returns the same plan."""
     rng = random.Random(f"chaos-{seed}")
-    # Every kind comes with every eleventh seed at the latest; the others by chance.
+    # Every eleventh seed guarantees a kind; the other kinds are drawn at random.
     kinds = [KINDS[seed % len(KINDS)], *rng.sample(KINDS, k=rng.randint(1, 4))]
     troubles = tuple(_trouble(kind, rng) for kind in dict.fromkeys(kinds))
     whats = ["drift", "empty", "guard", *rng.choices(("drift", "empty", "guard", "late-guard"), k=rng.randint(1, 3))]
@@ -78,7 +78,7 @@ def _trouble(kind: str, rng: random.Random) -> Trouble:
     amount = 0.0
     match kind:
         case "slow":
-            amount = rng.choice((0.2, 0.6, 1.2))  # of a renewal deadline of 4 s: as 1, 3 and 6 s of 20 s
+            amount = rng.choice((0.2, 0.6, 1.2))  # at a deadline of 4 s: equals 1, 3 and 6 s of 20 s
         case "forbidden":
             about = rng.choice(PLURALS)
         case "silent":

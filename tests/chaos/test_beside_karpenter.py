@@ -46,7 +46,7 @@ def front(beside: Beside) -> Iterator[Front]:
 
 @pytest.fixture
 def process(beside: Beside, front: Front) -> Iterator[Chaotic]:
-    """Dovetail behind the front."""
+    """Run Dovetail behind the proxy."""
     folder = beside.folder / "dovetail"
     folder.mkdir()
     catalogue = (beside.folder / "catalogue.json").read_bytes()
@@ -57,7 +57,7 @@ def process(beside: Beside, front: Front) -> Iterator[Chaotic]:
 
 
 def _two_nodes(world: World) -> None:
-    """One node with a pod that fills it, and one that is about to be empty."""
+    """Create one node with a pod that fills it, and one node that is about to be empty."""
     world.create(kwok_pool("web", consolidateAfter="0s"))
     world.create(spread("wide", 2, "1500m"))
     world.wait_running("wide", 2)
@@ -69,7 +69,7 @@ def _page(seen: Seen) -> web.Response | None:
 
 
 def test_no_zombie(beside: Beside, front: Front, process: Chaotic) -> None:
-    """A page instead of the Lease: not leading, and it shows; then leading and acting again, in the same process."""
+    """If the answer about the Lease is HTML, Dovetail reports it and stops leading; later it leads and acts again."""
     _two_nodes(beside.world)
     assert process.metric("dovetail_leader") == 1
     front.before = _page
@@ -87,12 +87,12 @@ def test_no_zombie(beside: Beside, front: Front, process: Chaotic) -> None:
 
 @pytest.mark.parametrize("code", [403, 500])
 def test_not_blind(beside: Beside, front: Front, process: Chaotic, code: int) -> None:
-    """Pods can't be read any more when a protected pod lands on a node that was seen empty: the node stays."""
+    """A node that was seen empty stays if a protected pod lands on it while pods can't be read."""
     world = beside.world
     _two_nodes(world)
     eventually(lambda: all("dovetail.dev/hold" in n["metadata"]["annotations"] for n in world.nodes().values()))
     front.before = lambda seen: Answer(code, "Forbidden") if plural_in(seen.path) == "pods" else None
-    front.cut_watches()  # the view of pods ends here: what it last saw is all that it has
+    front.cut_watches()  # The watch of pods ends here: Dovetail only has what it last saw.
     scale(world, "wide", 1)
     used = {each["spec"]["nodeName"] for each in world.pods("wide")}
     (empty,) = set(world.nodes()) - used
@@ -109,12 +109,12 @@ def test_not_blind(beside: Beside, front: Front, process: Chaotic, code: int) ->
     time.sleep(10)
     assert empty in world.nodes()
     assert [each["metadata"]["name"] for each in world.pods("guard")] == ["guard"]
-    # The other node may go meanwhile: what is left of its pods fits beside the guard.
+    # The other node may go: its remaining pods fit next to the protected one.
     assert front.violations == []
 
 
 def test_no_write_out_of_a_long_sleep(beside: Beside, front: Front, process: Chaotic) -> None:
-    """A deletion that was answered 429, then SIGSTOP, the Lease to another, SIGCONT: it does not come again."""
+    """A deletion answered with 429 is not repeated if the process sleeps and another replica takes the Lease."""
     world = beside.world
     _two_nodes(world)
     throttled = threading.Event()

@@ -35,7 +35,7 @@ PATIENCE = 400.0
 
 
 def _seeds() -> list[int]:
-    """Return the seeds of CHAOS_SEEDS: `7`, `0-99`, `1,5,9`."""
+    """Return the seeds in CHAOS_SEEDS: `7`, `0-99`, `1,5,9`."""
     found: list[int] = []
     for part in os.environ.get("CHAOS_SEEDS", "0-4").split(","):
         first, _, last = part.partition("-")
@@ -99,7 +99,7 @@ def _controller(cluster: ControlPlane, front: Front, folder: Path) -> Iterator[C
 
 
 def _scene(world: World) -> Tree:
-    """Create a pool whose nodes only drift, one with a pod that must not move, and one that loses what is empty."""
+    """Create a pool whose nodes only drift, one with a pod that must not move, and one that loses empty nodes."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     batch = world.pool(pool("batch"))
     for name in ("web-1", "web-2", "web-3"):
@@ -113,7 +113,7 @@ def _scene(world: World) -> Tree:
 
 
 class Deeds:
-    """What people and workloads do meanwhile, straight to the server."""
+    """Changes that users and workloads make during the test, sent directly to the server."""
 
     def __init__(self, plane: ControlPlane, pools: Tree) -> None:
         self._plane, self._pools = plane, pools
@@ -140,7 +140,7 @@ class Deeds:
                     self._protect(world, name)
 
     def _guard_an_empty_one(self, world: World, name: str) -> None:
-        """A pod that must not be disrupted lands on whichever node is empty just now."""
+        """Bind a pod that must not be disrupted to a node that is empty at the moment."""
         for node, tree in world.nodes().items():
             if tree["metadata"]["labels"].get("pool") == "batch" and node not in self.guards.values():
                 self._protect(world, node, f"pod-of-{name}")
@@ -154,7 +154,7 @@ class Deeds:
 
 
 class Hands:
-    """The troubles that are no answers: signals, tokens, clocks."""
+    """Faults that are not HTTP answers: signals, tokens, clocks."""
 
     def __init__(self, plane: ControlPlane, process: Chaotic, front: Front, folder: Path) -> None:
         self._plane, self._process, self._front, self._folder = plane, process, front, folder
@@ -182,7 +182,7 @@ class Hands:
 
 
 def _steal(api: Client, stop: threading.Event) -> None:
-    """Take the Lease whenever its holder has not renewed it for as long as it lasts; give it back after a while."""
+    """Take the Lease whenever it has expired; give it back after a while."""
     seen, since = "", time.monotonic()
     while not stop.wait(0.2):
         lease = api.request("GET", LEASE)[1]
@@ -202,7 +202,7 @@ def _steal(api: Client, stop: threading.Event) -> None:
 
 
 def _weather(plan: Plan, deeds: Deeds, hands: Hands, front: Front) -> None:
-    """Let everything of the plan happen at its time."""
+    """Inject every fault and make every change of the plan at its time."""
     moments: list[tuple[float, int, str, object]] = [
         *((deed.at, 1, "deed", deed.what) for deed in plan.deeds),
         *((trouble.begins, 0, "begin", trouble) for trouble in plan.troubles),
@@ -225,7 +225,7 @@ def _end(trouble: Trouble) -> float:
 
 
 def _launched_twice(history: History) -> list[str]:
-    """Replacements that came for a node while another one of it was there and stayed."""
+    """Return replacements that were created for a node while another replacement for it existed and stayed."""
     history.catch_up()
     alive: dict[str, dict[str, None]] = {}
     found: list[str] = []
@@ -245,7 +245,7 @@ def _launched_twice(history: History) -> list[str]:
 
 
 def _is_settled(world: World, deeds: Deeds) -> str:
-    """Return what is still to be done; nothing where all is."""
+    """Return what is still to be done; empty if everything is done."""
     if left := world.leftovers():
         return f"marks: {left}"
     claims = world.claims()
@@ -274,7 +274,7 @@ def _conditions(tree: Tree) -> list[Tree]:
 
 @pytest.mark.parametrize("seed", _seeds())
 def test_promises_hold_whatever_happens(cluster: ControlPlane, world: World, tmp_path: Path, seed: int) -> None:
-    """A storm of troubles, then calm: every promise held, and all that was to be done is done."""
+    """After a series of faults every promise was kept, and all work is done."""
     plan = draw(seed)
     print(plan)  # noqa: T201 - pytest shows it where the test failed
     with (
@@ -309,12 +309,12 @@ def test_promises_hold_whatever_happens(cluster: ControlPlane, world: World, tmp
 
 
 def test_a_seed_draws_the_same_plan_again() -> None:
-    """A failure is repeated by its number."""
+    """The same seed repeats a failure."""
     for seed in range(50):
         assert draw(seed) == draw(seed)
 
 
 def test_a_hundred_seeds_know_every_trouble() -> None:
-    """Each kind of trouble is drawn often, alone and with others."""
+    """Each kind of fault is drawn often, alone and with others."""
     drawn = [trouble.kind for seed in range(100) for trouble in draw(seed).troubles]
     assert all(drawn.count(kind) >= 15 for kind in KINDS)

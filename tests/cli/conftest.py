@@ -1,4 +1,4 @@
-"""What tests of commands share."""
+"""Fixtures that tests of commands share."""
 
 import pytest
 

@@ -31,7 +31,7 @@ RESULT = {
 
 
 def _town() -> Town:
-    """Return an empty node, one that a smaller one could replace, and one that a PDB holds for good."""
+    """Return an empty node, a node that a smaller one could replace, and a node that a PDB blocks for good."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0, "consolidateAfter": "15s"})
     for name in ("empty", "large", "held"):
@@ -63,7 +63,7 @@ def _check_action(found: dict[str, Any]) -> None:
 
 
 def test_plan_to_end(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Steps carry running totals, which never fall, and the end repeats the last of them."""
+    """Steps have running totals that never decrease, and `end` repeats the last totals."""
     plan = _ask(["plan", *options, "--to-end"], capsysbinary)
     assert plan["steps"]
     saved = moved = -1.0
@@ -85,19 +85,19 @@ def test_plan_to_end(options: list[str], capsysbinary: pytest.CaptureFixture[byt
 
 
 def test_rounds_end_it_sooner(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`--rounds 1` is one step."""
+    """`--rounds 1` plans one step."""
     assert len(_ask(["plan", *options, "--to-end", "--rounds", "1"], capsysbinary)["steps"]) == 1
 
 
 def test_plan_compare(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Only nodes that differ are listed, each with both verdicts and the reason."""
+    """`plan --compare` lists only the nodes that differ, each with both verdicts and the reason."""
     plan = _ask(["plan", *options, "--compare", "karpenter-1.15"], capsysbinary)
     compared = plan["compare"]
     assert set(compared) >= {"profile", "actions", "nodes"}
     assert compared["profile"] == "karpenter-1.15"
     for action in compared["actions"]:
         _check_action(action)
-    assert compared["nodes"]  # none carries the condition Consolidatable, which only Karpenter asks for
+    assert compared["nodes"]  # None has the condition Consolidatable, which only Karpenter requires.
     own = {node["name"]: node["verdict"] for node in plan["nodes"]}
     for node in compared["nodes"]:
         assert set(node) >= {"name", "verdict", "otherVerdict", "why"}
@@ -106,7 +106,7 @@ def test_plan_compare(options: list[str], capsysbinary: pytest.CaptureFixture[by
 
 
 def test_blockers(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """By savings, then name; the PDB is named with its arithmetic's answer."""
+    """`blockers` sorts by savings and then by name, and shows the PDB with its numbers."""
     found = _ask(["blockers", *options], capsysbinary)["blockers"]
     keys = {"kind", "name", "gate", "nodes", "savingsPerHour", "impossible", "why", "remedy"}
     assert found
@@ -121,7 +121,7 @@ def test_blockers(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]
 
 
 def test_whatif(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Three results as `simulate` has them, a recommendation and a patch."""
+    """`whatif` returns three results in the format of `simulate`, a recommendation and a patch."""
     answer = _ask(["whatif", *options, "--set", "consolidateAfter=5m", "--for", "10m"], capsysbinary)
     assert set(answer) >= {"baseline", "karpenter", "changed", "recommendation", "patch"}
     for key in ("baseline", "karpenter", "changed"):
@@ -132,7 +132,7 @@ def test_whatif(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) 
 
 
 def test_replay(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Means over the seeds, of three policies where none is named."""
+    """`replay` returns means over the seeds, for three policies if you name none."""
     answer = _ask(["replay", *_recording(tmp_path), "--seeds", "1"], capsysbinary)
     assert set(answer) >= {"recorded", "policies"}
     assert [entry["policy"] for entry in answer["policies"]] == ["karpenter-1.15", "default", "recommended"]
@@ -143,7 +143,7 @@ def test_replay(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> N
 
 
 def test_no_key_is_spelled_otherwise(options: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Keys are in camelCase at every depth, but for names of objects and labels."""
+    """All keys are in camelCase at every depth, except names of objects and labels."""
     for command in (["plan", "--to-end", "--compare", "karpenter-1.15"], ["blockers"]):
         answer = _ask([command[0], *options, *command[1:]], capsysbinary)
         assert [key for key in _keys(answer) if "_" in key or key[:1].isupper()] == []
@@ -153,7 +153,7 @@ def _keys(tree: Any) -> list[str]:
     if isinstance(tree, list):
         return [key for item in tree for key in _keys(item)]
     if isinstance(tree, dict):
-        # Feature gates and figures are keyed by names that are not ours.
+        # Feature gates and figures use names that Dovetail does not choose.
         return [*tree] + [key for name, item in tree.items() if name != "featureGates" for key in _keys(item)]
     return []
 
@@ -162,7 +162,7 @@ def _keys(tree: Any) -> list[str]:
 def test_what_is_printed_fits_eighty_columns(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No line is wider, long budgets included."""
+    """No line is wider than 80 columns, even with long budgets."""
     town = _town()
     hours = {"nodes": "0", "schedule": "TZ=Europe/Berlin 0 9 * * mon-fri", "duration": "8h", "reasons": ["Drifted"]}
     town.pool(disruption={"consolidateAfter": "15s", "budgets": [{"nodes": "100%"}, hours, {**hours, "nodes": "5%"}]})

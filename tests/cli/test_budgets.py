@@ -22,14 +22,14 @@ spec:
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """Return a file with one pool that rests in business hours."""
+    """Return a file with one pool that allows no disruption in business hours."""
     path = tmp_path / "pool.yaml"
     path.write_text(POOL)
     return str(path)
 
 
 def test_drawn_in_the_chosen_time_zone(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nine in the morning UTC is eleven in Berlin in May, and the drawing says so."""
+    """9:00 UTC is 11:00 in Berlin in May, and the chart shows both."""
     arguments = ["budgets", "-f", file, "--now", "2026-05-13T06:00:00Z", "--days", "1", "--tz", "Europe/Berlin"]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
@@ -41,7 +41,7 @@ def test_drawn_in_the_chosen_time_zone(file: str, capsys: pytest.CaptureFixture[
 
 
 def test_json_has_every_reason_now_and_later(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON lists what is allowed now and each stretch, with the index of the budget that decides."""
+    """The JSON lists the number allowed now and each period, with the index of the budget that decides."""
     assert main(["budgets", "-f", file, "--now", "2026-05-13T10:00:00Z", "--tz", "UTC", "-o", "json"]) == 0
     tree = json.loads(capsys.readouterr().out)
     (pool,) = tree["pools"]
@@ -63,7 +63,7 @@ def test_json_has_every_reason_now_and_later(file: str, capsys: pytest.CaptureFi
 def test_wrong_options_get_one_sentence(
     file: str, extra: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong option is answered in one sentence with exit status 2."""
+    """A wrong option fails with one sentence and exit status 2."""
     assert main(["budgets", "-f", file, *extra]) == 2
     error = capsys.readouterr().err
     assert says in error
@@ -71,7 +71,7 @@ def test_wrong_options_get_one_sentence(
 
 
 def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A node whose capacity is no quantity: one sentence with the node and the field, status 2."""
+    """A node whose capacity is not a quantity fails with one sentence that names node and field, and exit status 2."""
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": {}}}
     node = {
         "apiVersion": "v1",
@@ -86,7 +86,7 @@ def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.C
 
 
 def test_when_a_budget_is_active(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A budget says whether it is active now and until or from when: by the day within a week, by the date beyond."""
+    """A budget shows if it is active and when that changes: the weekday within a week, otherwise the date."""
     budgets = [
         {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"},
         {"nodes": "1", "schedule": "0 0 1 1 *", "duration": "24h"},

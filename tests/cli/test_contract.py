@@ -1,4 +1,4 @@
-"""What the command line promises to scripts, tried as a script would: keys, lists and sentences of every command."""
+"""What the command line promises to scripts, called as a script would: keys, lists and sentences of every command."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ METHODS = ["empty", "expired", "drifted", "multiNode", "singleNode"]
 
 @pytest.fixture
 def plan(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Any]:
-    """Return a function that plans a town from files and gives the JSON."""
+    """Return a function that plans a small cluster from files and returns the JSON."""
 
     def ask(town: Town, *more: str) -> Any:
         assert main(["plan", *_write(town, tmp_path), "-o", "json", *more]) == 0
@@ -36,7 +36,7 @@ def _idle_and_wide() -> Town:
 
 
 def test_every_method_is_listed_though_one_acts(plan: Callable[..., Any]) -> None:
-    """A method that was not asked, because one before it acts, is listed with its candidates and without an action."""
+    """A method that did not run because an earlier one acts is listed with its candidates and without an action."""
     found = plan(_idle_and_wide())
     assert [entry["method"] for entry in found["methods"]] == METHODS
     assert [len(entry["actions"]) for entry in found["methods"]] == [1, 0, 0, 0, 0]
@@ -45,7 +45,7 @@ def test_every_method_is_listed_though_one_acts(plan: Callable[..., Any]) -> Non
 
 
 def test_every_candidate_needs_no_other_flag(plan: Callable[..., Any]) -> None:
-    """`--every-candidate` alone tells of every candidate of drift and of one-node cost, whoever acts."""
+    """`--every-candidate` alone lists every candidate of drift and of one-node cost, whichever method acts."""
     found = plan(_idle_and_wide(), "--every-candidate")
     alone = {entry["method"]: entry["perCandidate"] for entry in found["methods"] if "perCandidate" in entry}
     assert list(alone) == ["drifted", "singleNode"]
@@ -100,7 +100,7 @@ def _pool(spec: dict[str, Any]) -> dict[str, Any]:
 def test_a_broken_pool_is_a_warning(
     spec: dict[str, Any], path: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A pool that would be refused closes what the field governs and is warned about; the plan goes on."""
+    """An invalid pool field closes the gate that reads it and is a warning; the plan continues."""
     assert _plan_objects(tmp_path, [_pool(spec)]) == 0
     found = json.loads(capsysbinary.readouterr().out)
     assert [text for text in found["warnings"] if text.startswith(f"NodePool default: {path} ")]
@@ -116,7 +116,7 @@ def test_a_budget_that_is_null_allows_nothing(tmp_path: Path, capsysbinary: pyte
 
 
 def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pod that asks for `--` of a cpu: one sentence with the pod and the field, status 2; no fault of ours."""
+    """A pod that requests `--` of cpu fails with one sentence that names pod and field, and exit status 2."""
     containers = [{"resources": {"requests": {"cpu": "--"}}}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": {"containers": containers}}
     assert _plan_objects(tmp_path, [pod]) == 2
@@ -127,7 +127,7 @@ def test_an_amount_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.C
 
 
 def test_words_name_only_pods_that_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pending pod that would land beside the moved ones is not told as one that the command restarts."""
+    """A pending pod that would land next to the moved pods is not listed as a pod that the command restarts."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool()
     town.node("big", "l")
@@ -142,7 +142,7 @@ def test_words_name_only_pods_that_restart(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_place_in_words_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name with a control character in it can't reach the terminal by way of `place`."""
+    """`place` escapes control characters in names before they reach the terminal."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool()
     town.pod("odd\x1b[31m", cpu="99000m")
@@ -153,7 +153,7 @@ def test_place_in_words_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_catalogue_with_an_unknown_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An instance type's requirement that can't be read: one sentence with the type, status 2; no fault of ours."""
+    """An unreadable requirement of an instance type fails with one sentence that names the type, and exit status 2."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool()
     options = _write(town, tmp_path)
@@ -164,7 +164,7 @@ def test_a_catalogue_with_an_unknown_operator(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_an_affinity_with_an_unknown_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A pod whose affinity can't be read: one sentence, status 2; no fault of ours."""
+    """A pod with an unreadable affinity fails with one sentence and exit status 2."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool()
     terms = [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]
@@ -177,7 +177,7 @@ def test_an_affinity_with_an_unknown_operator(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_note_on_kinds_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A kind with a control character in it is ignored without reaching the terminal as it is."""
+    """A kind with a control character is ignored, and the message escapes the character."""
     item = {"apiVersion": "v1", "kind": "Odd\x1b[31m", "metadata": {"name": "x"}}
     assert _plan_objects(tmp_path, [item]) == 0
     said = capsys.readouterr().err
@@ -186,7 +186,7 @@ def test_the_note_on_kinds_is_safe_on_a_terminal(tmp_path: Path, capsys: pytest.
 
 
 def test_pods_of_a_placement_are_sorted(plan: Callable[..., Any]) -> None:
-    """Lists whose order has no meaning are sorted: the pods that land on one node, whichever was placed first."""
+    """Lists without a meaningful order are sorted, such as the pods that land on one node."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool()
     town.node("big", "l")
@@ -205,7 +205,7 @@ def test_pods_of_a_placement_are_sorted(plan: Callable[..., Any]) -> None:
 def test_an_empty_list_alone_is_nothing_to_look_at(
     command: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command says so in one sentence, with status 2: a file without any object is unreadable input."""
+    """Every command rejects a file without objects with one sentence and exit status 2."""
     file = tmp_path / "empty"
     file.write_text(text)
     assert main([*command, str(file)]) == 2
@@ -217,7 +217,7 @@ def test_an_empty_list_alone_is_nothing_to_look_at(
 
 
 def test_an_empty_list_beside_others_is_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where each kind has its own file, one that nobody uses is empty; `plan` and `validate` both go on."""
+    """If each kind has its own file, some may be empty; `plan` and `validate` both continue."""
     assert _plan_objects(tmp_path, []) == 0
     pool = tmp_path / "pool.json"
     spec = {"template": {"spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []}}}
@@ -246,7 +246,7 @@ def _with_settings(tmp_path: Path, text: str) -> list[str]:
 def test_names_that_nobody_has_are_told(
     text: str, said: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A typo in the settings' names of a captured cluster is a warning of `plan` and a note of the others."""
+    """A typo in the names of a captured cluster's settings is a warning in `plan` and a note in other commands."""
     options = _with_settings(tmp_path, text)
     assert main(["plan", *options, "-o", "json"]) == 0
     assert [entry for entry in json.loads(capsysbinary.readouterr().out)["warnings"] if entry.startswith(said)]
@@ -256,14 +256,14 @@ def test_names_that_nobody_has_are_told(
 
 
 def test_names_that_are_there_are_not(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Nodes may be named by their NodeClaim, which comes first."""
+    """You can name a node by its NodeClaim; a NodeClaim's name has precedence."""
     options = _with_settings(tmp_path, "{nominatedNodes: [claim-n1], markedForDeletionNodes: [n1], pools: [default]}")
     assert main(["plan", *options, "-o", "json"]) == 0
     assert json.loads(capsysbinary.readouterr().out)["warnings"] == []
 
 
 def test_the_day_of_the_prices_is_everywhere(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Words, JSON and page say which prices were used, and of which day, or that there is none."""
+    """Text, JSON and page state which prices were used and their date, or that there are none."""
     options = _with_settings(tmp_path, "{}")
     assert main(["plan", *options, "-o", "json"]) == 0
     assert json.loads(capsysbinary.readouterr().out)["prices"]["asOf"] is None
@@ -279,14 +279,14 @@ def test_the_day_of_the_prices_is_everywhere(tmp_path: Path, capsysbinary: pytes
 
 
 def test_explain_finds_the_node_behind_the_files(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`explain -f FILE NODE` means what it says, though -f takes several files."""
+    """`explain -f FILE NODE` reads NODE as a node, although -f accepts several files."""
     options = _with_settings(tmp_path, "{}")
     assert main(["explain", *options[2:], *options[:2], "n1", "-o", "json"]) == 0
     assert json.loads(capsysbinary.readouterr().out)["node"] == "n1"
 
 
 def test_a_node_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named, and so is one that is there."""
+    """The message names the missing node and suggests an existing one."""
     options = _with_settings(tmp_path, "{}")
     assert main(["explain", "zzz", *options]) == 2
     assert capsys.readouterr().err == (
@@ -295,7 +295,7 @@ def test_a_node_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_explain_says_who_goes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The savings of a command over several nodes are told as those of all of them."""
+    """The savings of a command over several nodes are shown as the total for all of them."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool()
     for name in ("a", "b", "c"):

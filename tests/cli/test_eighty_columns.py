@@ -1,4 +1,4 @@
-"""Every command's words fit a terminal of 80 columns: help texts, and answers on captures of different kinds."""
+"""Every command's text fits a terminal of 80 columns: help texts, and results for captures of different kinds."""
 
 import gzip
 import json
@@ -31,13 +31,13 @@ def _wide(out: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eighty columns, whatever terminal the tests run in."""
+    """Set the terminal to 80 columns, wherever the tests run."""
     monkeypatch.setenv("COLUMNS", "80")
 
 
 @pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS)])
 def test_help_fits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Options, explanations and examples."""
+    """Options, explanations and examples in the help fit 80 columns."""
     assert main([*filter(None, [command]), "--help"]) == 0
     out = capsys.readouterr().out
     assert "usage: dovetail" in out
@@ -47,7 +47,7 @@ def test_help_fits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("case", [name for name in CASES if (DATA / name).is_dir()])
 @pytest.mark.parametrize("asked", ASKED, ids=" ".join)
 def test_answers_fit(case: str, asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables are cut and sentences are wrapped."""
+    """Results fit 80 columns: tables are truncated and sentences are wrapped."""
     capture = DATA / case / "cluster.json.gz"
     nodes = [item["metadata"]["name"] for item in _items(capture) if item["kind"] == "Node"]
     words = [nodes[0] if word == "NODE" else word for word in asked]
@@ -60,7 +60,7 @@ def test_answers_fit(case: str, asked: list[str], capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("asked", [["show"], ["show", "gcp:us-central1"], ["types", "azure:westeurope"]], ids=" ".join)
 def test_catalogues_fit(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Regions, their gaps, and types."""
+    """Lists of regions, their gaps and instance types fit 80 columns."""
     assert main(["catalog", *asked]) == 0
     assert _wide(capsys.readouterr().out) == []
 

@@ -1,4 +1,4 @@
-"""The five commands of a new user's first hour, on a captured cluster of each cloud: no flag says which cloud it is."""
+"""The five commands of a new user's first hour, on a captured cluster of each cloud, without a flag for the cloud."""
 
 import json
 from decimal import Decimal
@@ -110,7 +110,7 @@ def _pod(name: str, node: int, cpu: str, created: str = OLD, app: str = "web") -
 
 @pytest.fixture(params=sorted(CLOUDS))
 def capture(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
-    """A small cluster: an empty node, two that hardly work, and one that a PDB holds; as kubectl would print it."""
+    """Return a small cluster as kubectl prints it: an empty node, two barely used ones, and one that a PDB blocks."""
     cloud = CLOUDS[request.param]
     group, node_class = cloud["class"]
     requirements = [
@@ -151,7 +151,7 @@ def capture(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def price(request: pytest.FixtureRequest) -> Decimal:
-    """Return what each of the four nodes costs in an hour, as the cloud's price list of that region has it."""
+    """Return the hourly price of each of the four nodes from the cloud's price list of that region."""
     return Decimal(CLOUDS[request.node.callspec.params["capture"]]["price"])
 
 
@@ -161,7 +161,7 @@ def _json(arguments: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> A
 
 
 def test_plan_to_end(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The empty node goes first, then the two that hardly work; the totals are the region's own prices."""
+    """The empty node is deleted first, then the two barely used ones; the totals use the region's prices."""
     plan = _json(["plan", *capture, "--to-end"], capsysbinary)
     taken = [(action["action"], action["nodes"]) for step in plan["steps"] for action in step["actions"]]
     assert taken == [("deleteEmpty", ["node-0"]), ("deleteCost", ["node-1", "node-2"])]
@@ -171,7 +171,7 @@ def test_plan_to_end(capture: list[str], price: Decimal, capsysbinary: pytest.Ca
 
 
 def test_plan_compare(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """With a threshold that no move reaches we stay, and Karpenter, which knows none, takes two nodes."""
+    """With a threshold that no move reaches, Dovetail keeps all nodes; Karpenter has no threshold and removes two."""
     file = Path(capture[1])
     cluster = json.loads(file.read_text())
     cluster["items"][0]["spec"]["disruption"]["consolidationSavingsThreshold"] = 5
@@ -192,7 +192,7 @@ def test_plan_compare(capture: list[str], price: Decimal, capsysbinary: pytest.C
 
 
 def test_blockers(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The PDB that can never allow an eviction is worth what its node costs, with the arithmetic and a remedy."""
+    """A PDB that can never allow an eviction is listed with its node's cost, its numbers and a remedy."""
     (guard,) = _json(["blockers", *capture], capsysbinary)["blockers"]
     assert (guard["kind"], guard["name"], guard["gate"]) == ("PodDisruptionBudget", "default/db", "pdb")
     assert guard["impossible"]
@@ -203,7 +203,7 @@ def test_blockers(capture: list[str], price: Decimal, capsysbinary: pytest.Captu
 
 
 def test_explain(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The price is the region's, and the pod has somewhere to go without a new node."""
+    """The node has the region's price, and its pod fits on an existing node."""
     said = _json(["explain", "node/node-3", *capture], capsysbinary)
     assert said["verdict"] == "pdb"
     assert Decimal(str(said["price"])) == price
@@ -213,7 +213,7 @@ def test_explain(capture: list[str], price: Decimal, capsysbinary: pytest.Captur
 
 
 def test_whatif(capture: list[str], price: Decimal, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The last hour is replayed under three policies, and the bill is not nothing."""
+    """The last hour is replayed under three policies, and the bill is above zero."""
     answer = _json(["whatif", *capture, "--set", "consolidateAfter=10m", "--for", "1h"], capsysbinary)
     assert answer["replayed"]["arrivals"] == 1
     assert [answer[key]["policy"] for key in ("baseline", "karpenter", "changed")][1] == "karpenter-1.15"

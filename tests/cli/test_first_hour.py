@@ -1,4 +1,4 @@
-"""Small things that a new user stumbles over, each of which was wrong once."""
+"""Details that confuse a new user; each of them was wrong once."""
 
 import argparse
 import json
@@ -33,12 +33,12 @@ from tests.support.design_world import Town, kind
     ],
 )
 def test_money_in_sentences_has_four_places_at_most(amount: str, shown: str) -> None:
-    """Six decimals say nothing more to a person; an amount that would vanish keeps two digits."""
+    """Amounts are rounded for people, but a very small amount keeps two digits."""
     assert dollars(parse_money(Decimal(amount))) == shown
 
 
 def test_the_page_repeats_with_what_was_given(tmp_path: Path) -> None:
-    """The command names the file and every option that changes the result, and it can be run."""
+    """The suggested command names the file and every option that changes the result, and it runs."""
     file = tmp_path / "my scenario.yaml"
     words = ["simulate", str(file), "--policy", "a=b.yaml", "--until", "2h", "--seed", "3"]
     args = build_parser(words).parse_args(words)
@@ -48,7 +48,7 @@ def test_the_page_repeats_with_what_was_given(tmp_path: Path) -> None:
 
 
 def test_short_lives_are_not_a_part_of_the_new_nodes() -> None:
-    """A node that was there before can live under 15 minutes too: 0 new nodes, 1 short life."""
+    """An existing node can also live under 15 minutes: 0 new nodes, 1 short life."""
     result: Any = SimpleNamespace(
         policy="karpenter-1.15",
         pods_disrupted=3,
@@ -73,7 +73,7 @@ def _pool(**disruption: Any) -> dict[str, Any]:
 
 
 def test_budgets_of_a_pool_without_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file of NodePools alone shows what each budget says; numbers begin at 1."""
+    """A file with only NodePools shows each budget; numbering starts at 1."""
     file = tmp_path / "nodepools.yaml"
     file.write_text(yaml.safe_dump(_pool(budgets=[{"nodes": "10%"}, {"nodes": "0", "reasons": ["Drifted"]}])))
     assert main(["budgets", "-f", str(file), "--now", "2026-03-14T15:30:00Z", "--tz", "UTC"]) == 0
@@ -86,7 +86,7 @@ def test_budgets_of_a_pool_without_nodes(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_pool_without_required_fields_is_a_warning_of_plan(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """What `validate` refuses, `plan` does not pass over."""
+    """`plan` warns of what `validate` rejects."""
     town = Town(kind("m", "0.20"))
     town.pool()
     options = _write(town, tmp_path)
@@ -101,7 +101,7 @@ def test_a_pool_without_required_fields_is_a_warning_of_plan(
 
 
 def test_the_expired_gate_reads_as_a_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`expired  yes` and not `pass not-expired: It expired 1d2h ago`."""
+    """The gate reads `expired yes`, not `pass not-expired: It expired 1d2h ago`."""
     from datetime import timedelta
 
     town = Town(kind("m", "0.20"))
@@ -115,6 +115,6 @@ def test_the_expired_gate_reads_as_a_question(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_arguments_are_a_namespace() -> None:
-    """`again` takes what the parser gives."""
+    """`again` accepts the parser's namespace."""
     args = argparse.Namespace(scenario="issue-7146", policy=[], until=None, trace=None, seed=0)
     assert again(args) == "dovetail simulate issue-7146 --seed 0"

@@ -40,7 +40,7 @@ def captured(folder: Path, *objects: object) -> str:
 
 
 def test_everything_together(tmp_path: Path) -> None:
-    """Files, settings over a profile, a moment, and the catalogue of the nodes' own region."""
+    """The options read files, settings over a profile, a moment, and the catalogue of the nodes' region."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("candidateOrder: disruption-cost\n")
     inputs = load_question(
@@ -57,12 +57,12 @@ def test_everything_together(tmp_path: Path) -> None:
 
 
 def test_several_files_and_several_times(tmp_path: Path) -> None:
-    """-f a b -f c is all three."""
+    """`-f a b -f c` reads all three files."""
     assert parsed("-f", "a", "b", "-f", "c").files == ["a", "b", "c"]
 
 
 def test_what_was_passed_over_is_counted_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown kinds are told, and standard output stays clean."""
+    """Unknown kinds are counted on standard error, and standard output has only the result."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     load_cluster_option(parsed("-f", captured(tmp_path, NODE, secret, secret)))
     shown = capsys.readouterr()
@@ -71,7 +71,7 @@ def test_what_was_passed_over_is_counted_on_stderr(tmp_path: Path, capsys: pytes
 
 
 def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> None:
-    """A command may give a way to capture; without one, -f is needed."""
+    """A command can provide a way to capture a live cluster; otherwise -f is required."""
     live = Cluster()
     assert load_cluster_option(parsed(), capture=lambda: live) is live
     with pytest.raises(InputError, match="-f"):
@@ -79,7 +79,7 @@ def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> No
 
 
 def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
-    """Where no node says its region, --catalog is needed."""
+    """--catalog is required if no node has a region."""
     with pytest.raises(InputError, match="--catalog"):
         load_question(
             parsed("-f", captured(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
@@ -88,19 +88,19 @@ def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-14", "2026-03-14T15:30:00", "", "12"])
 def test_a_moment_needs_its_zone(text: str) -> None:
-    """What is no instant is refused with an example."""
+    """An invalid moment is rejected with an example."""
     with pytest.raises(InputError, match="2026-03-14T15:30:00Z"):
         check_now(text)
 
 
 def test_now_is_now_by_default() -> None:
-    """In UTC."""
+    """The default moment is now, in UTC."""
     assert moment_of(None, Cluster()).tzinfo is UTC
     assert moment_of("2026-03-14T15:30:00Z", Cluster()) == datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
 
 
 def test_the_collector_is_on_again_after_loading() -> None:
-    """Loading switches it off only for a while, even where it fails."""
+    """Loading pauses the garbage collector and turns it on again, even after a failure."""
 
     def fail() -> None:
         with quiet_collector():

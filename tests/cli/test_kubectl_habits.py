@@ -1,4 +1,4 @@
-"""What kubectl users expect: a plugin, completion, `-o`, `--watch`, "did you mean", colour on a terminal only."""
+"""What kubectl users expect: a plugin, completion, `-o`, `--watch`, "did you mean", colour only on a terminal."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ def _town() -> Town:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_knows_every_command_and_option(shell: str) -> None:
-    """Made from the parsers: what a command takes, its completion offers."""
+    """Completion is generated from the parsers and offers every command and option."""
     text = script(shell)
     for entry in commands():
         assert entry.name in text
@@ -40,7 +40,7 @@ def test_completion_knows_every_command_and_option(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_scripts_can_be_read_by_their_shell(shell: str, tmp_path: Path) -> None:
-    """`bash -n` and its like find no fault; shells that are not there are ignored."""
+    """`bash -n` and the other shells' checks accept the scripts; missing shells are ignored."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     file = tmp_path / "completion"
@@ -50,7 +50,7 @@ def test_completion_scripts_can_be_read_by_their_shell(shell: str, tmp_path: Pat
 
 
 def test_bash_completes(tmp_path: Path) -> None:
-    """Commands, options and values, as a person would see them."""
+    """Bash completes commands, options and values."""
     file = tmp_path / "completion"
     file.write_text(script("bash"))
 
@@ -66,7 +66,7 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 
 def test_the_plugin_is_on_the_path_and_in_the_krew_manifest() -> None:
-    """`kubectl dovetail` finds a program called kubectl-dovetail."""
+    """`kubectl dovetail` finds a program named kubectl-dovetail."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["kubectl-dovetail"] == scripts["dovetail"]
 
@@ -83,7 +83,7 @@ def test_the_plugin_is_on_the_path_and_in_the_krew_manifest() -> None:
     ],
 )
 def test_did_you_mean(arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip of the finger is answered with what was probably meant."""
+    """A typo is answered with the most similar name."""
     options = _write(_town(), tmp_path) if arguments[0] == "explain" else []
     assert main([*arguments, *options]) == 2
     assert said in capsys.readouterr().err
@@ -94,14 +94,14 @@ def test_did_you_mean(arguments: list[str], said: str, tmp_path: Path, capsys: p
     [("node/a", "a"), ("nodes/a", "a"), ("no/a", "a"), ("a", "a"), ("nodepool/web", "web"), ("NODE/a", "a")],
 )
 def test_kinds_in_front_of_names(word: str, name: str) -> None:
-    """`node/NAME` as kubectl prints it."""
+    """Commands accept `node/NAME`, as kubectl prints it."""
     assert bare_name(word) == name
 
 
 def test_watch_prints_a_plan_when_it_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice the same is printed once; another capture is printed too."""
+    """An unchanged plan is printed once; a changed one is printed again."""
     monkeypatch.setattr(plan_command, "WATCH_SECONDS", 0.0)
     words = ["plan", *_write(_town(), tmp_path), "--watch"]
     args = build_parser(words).parse_args(words)
@@ -129,13 +129,13 @@ def _changed() -> Town:
 
 
 def test_watch_needs_something_to_look_at_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """Standard input can be read once."""
+    """--watch rejects standard input, which can be read only once."""
     assert main(["plan", "-f", "-", "--watch"]) == 2
     assert "--watch" in capsys.readouterr().err
 
 
 def test_colour_says_nothing_that_the_words_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No escape where nobody looks; on a terminal the same text, painted."""
+    """Output has no colour codes unless it goes to a terminal; there, the text is the same."""
     assert main(["explain", "idle", *_write(_town(), tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -146,7 +146,7 @@ def test_colour_says_nothing_that_the_words_do_not(tmp_path: Path, capsys: pytes
 
 
 def test_yaml_is_the_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`-o yaml` everywhere that `-o json` is."""
+    """`-o yaml` works wherever `-o json` does."""
     import yaml
 
     options = _write(_town(), tmp_path)

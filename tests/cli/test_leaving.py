@@ -1,4 +1,4 @@
-"""How the process ends: what a large cluster was read into is left to the system, everything else ends as usual."""
+"""How the process ends: the operating system frees a large cluster's memory; everything else is freed as usual."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ run()
     ("last", "printed"), [(False, ["freed", "freed", "as usual", "freed"]), (True, ["frozen", "freed"])]
 )
 def test_what_is_left_is_never_taken_apart(*, last: bool, printed: list[str]) -> None:
-    """Only what a command names is left as it is, and only if the process ends with it."""
+    """Only objects that a command names are not freed, and only if the process ends with the command."""
     done = subprocess.run([sys.executable, "-c", LEAVE.format(last=last)], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == [*printed, ""]
 
@@ -34,10 +34,10 @@ def test_what_is_left_is_never_taken_apart(*, last: bool, printed: list[str]) ->
 @needs_shared
 @pytest.mark.parametrize("last", [False, True])
 def test_a_plan_leaves_its_cluster(*, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is by far the largest thing that a command makes; a process that goes on frees it."""
+    """The cluster is a command's largest object by far; a process that continues frees it."""
     frozen = []
     monkeypatch.setattr("dovetail.cli.inputs.gc.freeze", lambda: frozen.append(True))
     folder = SHARED / "golden" / "001"
     files = ["-f", str(folder / "cluster.json.gz"), "--catalog", str(folder / "catalog.json.gz")]
     assert main(["plan", *files, "-o", "json"], last=last) == 0
-    assert len(frozen) == 1 + last  # once after reading, in any case
+    assert len(frozen) == 1 + last  # always once, after reading

@@ -1,4 +1,4 @@
-"""Commands that read a live cluster: what they read is handed on, and never put into words."""
+"""Commands that read a live cluster pass it on and never convert it to text."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from dovetail.live.kubernetes.client import ApiClient
 
 
 class _Big:
-    """Stands for a cluster: its words would be as long as all its pods together."""
+    """Stands for a cluster whose repr would be as long as all its pods together."""
 
     asked = 0
 
@@ -19,7 +19,7 @@ class _Big:
 
 
 def test_what_was_read_is_not_put_into_words(tmp_path: Path) -> None:
-    """asyncio.run makes a text of what its main task returns (Python 3.11): 400 MB for 80,000 pods."""
+    """The cluster is not returned through asyncio.run, which formats it in Python 3.11: 400 MB for 80,000 pods."""
     config = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
         "users": [{"name": "u", "user": {}}],

@@ -22,7 +22,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without arguments, and with --help: the commands that are there, and examples."""
+    """Without arguments and with --help, Dovetail lists its commands and examples."""
     assert main([]) == 0
     bare = capsys.readouterr().out
     assert main(["--help"]) == 0
@@ -35,7 +35,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_that_is_there_has_help_with_examples(
     entry: CommandEntry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each teaches itself; one that is not built into this version is no command."""
+    """Each command has a help text; a command that this version lacks is unknown."""
     status = main([entry.name, "--help"])
     shown = capsys.readouterr()
     if find_spec(f"dovetail.cli.{entry.module}") is not None:
@@ -50,7 +50,7 @@ def test_every_command_that_is_there_has_help_with_examples(
     "arguments", [["frobnicate"], ["--frobnicate"], ["validate"], ["validate", "--frobnicate", "x"]]
 )
 def test_wrong_usage_is_one_sentence_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """No usage dump, no traceback."""
+    """Wrong usage prints one sentence without the usage text or a traceback, with exit status 2."""
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -59,7 +59,7 @@ def test_wrong_usage_is_one_sentence_and_2(arguments: list[str], capsys: pytest.
 
 
 def failing(problem: BaseException) -> Any:
-    """Make a command that fails."""
+    """Build a command that fails."""
 
     def run(_: Any) -> int:
         raise problem
@@ -86,7 +86,7 @@ def test_failures_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every failure has its status and at most one line, never a traceback."""
+    """Every failure has its exit status and at most one line, never a traceback."""
     monkeypatch.delenv("DOVETAIL_DEBUG", raising=False)
     monkeypatch.setattr(command_line.importlib, "import_module", lambda _: failing(problem))
     assert main(["crds"]) == status
@@ -96,7 +96,7 @@ def test_failures_are_one_sentence(
 
 
 def test_a_fault_shows_where_it_is_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DOVETAIL_DEBUG lets the traceback through."""
+    """DOVETAIL_DEBUG shows the traceback."""
     monkeypatch.setenv("DOVETAIL_DEBUG", "1")
     monkeypatch.setattr(command_line.importlib, "import_module", lambda _: failing(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
@@ -104,12 +104,12 @@ def test_a_fault_shows_where_it_is_when_asked(monkeypatch: pytest.MonkeyPatch) -
 
 
 def program(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
-    """Start the command in a process of its own."""
+    """Start the command in its own process."""
     return subprocess.Popen([sys.executable, "-m", "dovetail.cli.main", *arguments], cwd=ROOT, **more)
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    """`dovetail crds | head -1` says nothing on standard error."""
+    """`dovetail crds | head -1` prints nothing on standard error."""
     reading, writing = os.pipe()
     os.close(reading)
     with program("crds", stdout=writing, stderr=subprocess.PIPE) as process:
@@ -120,7 +120,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 def test_the_start_is_light() -> None:
-    """--version, and reading the table of commands, import none of the heavy libraries."""
+    """--version and the table of commands import none of the heavy libraries."""
     code = (
         "import sys\nfrom dovetail.cli.main import main\nmain(['--version'])\nmain(['--help'])\n"
         "heavy = {'numpy', 'rich', 'aiohttp', 'yaml', 'msgspec', 'asyncio', 'prometheus_client'} & set(sys.modules)\n"
@@ -131,14 +131,14 @@ def test_the_start_is_light() -> None:
 
 
 def test_every_command_that_is_there_is_documented() -> None:
-    """docs/cli.md has a section for each."""
+    """docs/cli.md has a section for each command."""
     text = (ROOT / "docs" / "cli.md").read_text()
     there = [entry.name for entry in COMMANDS if find_spec(f"dovetail.cli.{entry.module}") is not None]
     assert [name for name in there if f"`dovetail {name}" not in text] == []
 
 
 def test_the_table_is_the_contract() -> None:
-    """Every command of the contract is in the table."""
+    """The table has every command of the contract."""
     contract = [
         "demo",
         "plan",

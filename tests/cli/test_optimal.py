@@ -1,4 +1,4 @@
-"""What `plan` says of itself beside the best that could be done: in words, in JSON and on the page."""
+"""How `plan` compares itself with the optimum: in text, in JSON and on the page."""
 
 import json
 from collections.abc import Callable
@@ -16,12 +16,12 @@ Options = Callable[[Town], list[str]]
 
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
-    """Return a function that writes a town to files and gives the options that name them."""
+    """Return a function that writes a small cluster to files and returns the options that name them."""
     return lambda town: _write(town, tmp_path)
 
 
 def _town(*, budget: str = "100%", policy: str = "WhenEmptyOrUnderutilized") -> Town:
-    """Build three machines for a dollar in all; the one that stays has room for the pods of the others, a cent each."""
+    """Build three machines that cost a dollar in total; the one that stays has room for the other pods, a cent each."""
     town = Town(kind("m", "0.50", cpu=8), kind("s", "0.25", cpu=4))
     rules = {"consolidationSavingsThreshold": 0.01, "budgets": [{"nodes": budget}], "consolidationPolicy": policy}
     town.pool(disruption=rules, limits={"nodes": "0"})
@@ -39,7 +39,7 @@ def _asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_all_of_it(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both small machines go at once, and nothing better is possible."""
+    """Both small machines go at once, and no better plan exists."""
     words = options(_town())
     said = _asked(words, capsys)
     assert "This round reaches at least 100 % of what could be saved" in said
@@ -50,7 +50,7 @@ def test_all_of_it(options: Options, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_round_reaches_less_than_the_plan_to_its_end(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
-    """One node a round: half of it now, all of it in the end."""
+    """One round removes one node and reaches half of the savings; the plan to its end reaches all."""
     words = options(_town(budget="1"))
     assert "This round reaches at least 50 % of" in _asked(words, capsys)
     assert "This plan reaches at least 100 % of" in _asked([*words, "--to-end"], capsys)
@@ -73,7 +73,7 @@ def test_a_round_reaches_less_than_the_plan_to_its_end(options: Options, capsys:
 def test_nothing_is_done(
     town: Town, said: str, options: Options, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    """What could be saved is said where a budget holds it back, and nothing where no node may go at all."""
+    """The possible savings are shown if a budget blocks them, and omitted if no node may go at all."""
     words = options(town)
     text = _asked(words, capsys)
     assert said in text
@@ -82,7 +82,7 @@ def test_nothing_is_done(
 
 
 def test_full_machines(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
-    """Machines that are full, of the only kind there is: nothing could be worth it, and the plan says so."""
+    """If all machines are full and there is only one type, the plan says that nothing can be saved."""
     town = Town(kind("m", "0.50", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0.01})
     for name in ("one", "two"):

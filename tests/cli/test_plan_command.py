@@ -1,4 +1,4 @@
-"""`dovetail plan`, `explain` and `place` from the command line: the promised JSON, words for people, exit status."""
+"""`dovetail plan`, `explain` and `place` from the command line: the promised JSON, text for people, exit status."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ ACTION = {
 
 
 def _write(town: Town, folder: Path) -> list[str]:
-    """Write a town as kubectl and a catalogue file would have it; give the options that name them."""
+    """Write a small cluster as kubectl and a catalogue file have it; return the options that name them."""
     items = [msgspec.to_builtins(item) for kind_ in _objects(town) for item in kind_]
     (folder / "cluster.json").write_text(json.dumps({"kind": "List", "items": items}, default=str))
     types = [
@@ -54,7 +54,7 @@ def _objects(town: Town) -> list[Any]:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Callable[[Town], list[str]]:
-    """Return a function that writes a town to files and gives the options that name them."""
+    """Return a function that writes a small cluster to files and returns the options that name them."""
     return lambda town: _write(town, tmp_path)
 
 
@@ -100,14 +100,14 @@ def test_the_promised_keys(options: Callable[[Town], list[str]], capsysbinary: p
 def test_only_the_acting_method_without_every_method(
     options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Without --every-method the round ends at the first method that acts; the others are listed and do nothing."""
+    """Without --every-method the round ends at the first method that acts; the others are listed without an action."""
     assert main(["plan", *options(_mixed()), "-o", "json"]) == 0
     plan = json.loads(capsysbinary.readouterr().out)
     assert [entry["method"] for entry in plan["methods"] if entry["actions"]] == ["empty"]
 
 
 def test_a_plan_in_words(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """People read what would be done, what it saves, what holds the rest back and what to change first."""
+    """The text shows the commands, their savings, what blocks the other nodes and what to change first."""
     assert main(["plan", *options(_mixed())]) == 0
     text = capsys.readouterr().out
     assert "deleteEmpty idle" in text
@@ -119,7 +119,7 @@ def test_a_plan_in_words(options: Callable[[Town], list[str]], capsys: pytest.Ca
 def test_five_hundred_nodes_in_ten_lines(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However many nodes there are, the plan stays a page: nodes are grouped by the gate that holds them."""
+    """The plan stays one page long for any number of nodes: nodes are grouped by the gate that blocks them."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidateAfter": "2h"})
     for number in range(500):
@@ -137,7 +137,7 @@ def test_five_hundred_nodes_in_ten_lines(
 def test_explain_names_what_would_open_it(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`explain` shows the gate, the policy with its origins and what came of asking again without the cause."""
+    """`explain` shows the gate, the policy with its sources, and the result of a simulation without the cause."""
     town = _mixed()
     assert main(["explain", "held", *options(town)]) == 0
     text = capsys.readouterr().out
@@ -147,7 +147,7 @@ def test_explain_names_what_would_open_it(
 
 
 def test_explain_as_json(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The same for programs."""
+    """`explain -o json` has the same content for programs."""
     assert main(["explain", "held", *options(_mixed()), "-o", "json"]) == 0
     said = json.loads(capsysbinary.readouterr().out)
     assert said["verdict"] == "pod-do-not-disrupt"
@@ -159,7 +159,7 @@ def test_explain_as_json(options: Callable[[Town], list[str]], capsysbinary: pyt
 def test_explain_says_what_is_closing(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str], closing: bool
 ) -> None:
-    """A node with the soft taint of steering says so, and why; so does one with the next victim of a scale-down."""
+    """A node with the soft taint of steering is shown with the reason; so is the next victim of a scale-down."""
     town = _mixed()
     if closing:
         node = town.nodes["wide"]
@@ -182,13 +182,13 @@ def test_explain_says_what_is_closing(
 
 
 def test_explain_a_stranger(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that is not there is wrong usage: one sentence, with the nearest name."""
+    """A missing node is wrong usage: one sentence with the most similar name."""
     assert main(["explain", "hold", *options(_mixed())]) == 2
     assert "did you mean held?" in capsys.readouterr().err
 
 
 def test_place(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`place -o json` says where the pending pods would go."""
+    """`place -o json` lists where the pending pods would go."""
     assert main(["place", *options(_mixed()), "-o", "json"]) == 0
     said = json.loads(capsysbinary.readouterr().out)
     assert said == {
@@ -199,7 +199,7 @@ def test_place(options: Callable[[Town], list[str]], capsysbinary: pytest.Captur
 
 
 def test_place_in_words(options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for people."""
+    """`place` prints where the pending pods would go."""
     assert main(["place", *options(_mixed())]) == 0
     assert capsys.readouterr().out.strip() == "a new l of NodePool default takes default/waiting"
 
@@ -207,7 +207,7 @@ def test_place_in_words(options: Callable[[Town], list[str]], capsys: pytest.Cap
 def test_a_broken_pool_is_a_warning(
     options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A broken budget leaves the exit status 0 and is told as a warning."""
+    """A broken budget is a warning, and the exit status stays 0."""
     town = _mixed()
     town.pool(disruption={"budgets": [{"nodes": "5", "schedule": "0 99 * * *", "duration": "1h"}]})
     assert main(["plan", *options(town), "-o", "json"]) == 0
@@ -225,7 +225,7 @@ def test_to_the_end_as_json(options: Callable[[Town], list[str]], capsysbinary: 
 
 
 def test_compare_as_json(options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`--compare` adds what the other profile would do and the nodes that differ."""
+    """`--compare` adds the actions of the other profile and the nodes that differ."""
     assert main(["plan", *options(_mixed()), "--compare", "karpenter-1.15", "-o", "json"]) == 0
     compared = json.loads(capsysbinary.readouterr().out)["compare"]
     assert compared["profile"] == "karpenter-1.15"
@@ -236,7 +236,7 @@ def test_compare_as_json(options: Callable[[Town], list[str]], capsysbinary: pyt
 def test_every_method_and_candidate_are_shown(
     form: str, options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What JSON has, text and pages have too: methods that are not the next to act, and each candidate alone."""
+    """Text and pages have what the JSON has: methods that are not the next to act, and each candidate alone."""
     assert main(["plan", *options(_mixed()), "-o", form]) == 0
     plain = capsys.readouterr().out
     assert main(["plan", *options(_mixed()), "--every-method", "--every-candidate", "-o", form]) == 0
@@ -259,7 +259,7 @@ def test_every_method_and_candidate_are_shown(
 def test_wrong_usage_of_the_new_options(
     extra: list[str], said: str, options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One sentence and status 2."""
+    """Wrong usage of the new options fails with one sentence and exit status 2."""
     assert main(["plan", *options(_mixed()), *extra]) == 2
     assert said in capsys.readouterr().err
 
@@ -268,7 +268,7 @@ def test_wrong_usage_of_the_new_options(
 def test_the_plan_fits_eighty_columns(
     extra: list[str], options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is wider than a plain terminal."""
+    """No line of the plan is wider than 80 columns."""
     assert main(["plan", *options(_mixed()), *extra]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 

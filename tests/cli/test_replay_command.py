@@ -61,7 +61,7 @@ def _recording(folder: Path, **changes: Any) -> list[str]:
 
 
 def test_the_promised_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Means over the seeds, for Karpenter's rules and the defaults at least, and what was recorded."""
+    """The result has means over the seeds, for Karpenter's rules and the defaults, and the recorded numbers."""
     assert main(["replay", *_recording(tmp_path), "--seeds", "2", "-o", "json"]) == 0
     found = json.loads(capsysbinary.readouterr().out)
     assert [entry["policy"] for entry in found["policies"]][:2] == ["karpenter-1.15", "default"]
@@ -83,7 +83,7 @@ def test_the_promised_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[b
 
 
 def test_a_recording_without_a_course(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`recorded` is null where the recording does not say what came of it; a policy file is read."""
+    """`recorded` is null if the recording has no results; a policy file is read."""
     policy = tmp_path / "calm.yaml"
     policy.write_text("disruption: {consolidateAfter: Never}\n")
     options = _recording(tmp_path, nodeClaims=[], commands=[])
@@ -94,7 +94,7 @@ def test_a_recording_without_a_course(tmp_path: Path, capsysbinary: pytest.Captu
 
 
 def test_the_table_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Eighty columns."""
+    """The table fits 80 columns."""
     assert main(["replay", *_recording(tmp_path), "--seeds", "1", "--policy", "karpenter-1.15"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("recorded")
@@ -110,13 +110,13 @@ def test_the_table_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_bad_input(extra: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence, status 2."""
+    """Bad input fails with one sentence and exit status 2."""
     assert main(["replay", *_recording(tmp_path), *extra]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that is not there, and one that is no recording."""
+    """A missing file and a file that is not a recording are errors."""
     options = _recording(tmp_path)
     assert main(["replay", str(tmp_path / "none.json"), *options[1:]]) == 2
     assert "can't be read" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Options of `dovetail run` that are refused, or mean something, before a cluster is asked."""
+"""Options of `dovetail run` that are checked before the cluster is contacted."""
 
 import re
 import urllib.request
@@ -13,14 +13,14 @@ from tests.support.processes import running
 
 @pytest.mark.parametrize("listen", ["8080x", "localhost", "127.0.0.1:"])
 def test_a_port_is_a_number(listen: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What names no port is wrong usage."""
+    """A port that is not a number is wrong usage."""
     assert main(["run", f"--listen={listen}"]) == 2
     assert "write HOST:PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
 def test_both_kinds_of_addresses_can_be_listened_on(api_server: ControlPlane, tmp_path: Path, listen: str) -> None:
-    """IPv4, and IPv6 in brackets."""
+    """Addresses can be IPv4, or IPv6 in brackets."""
     if "::" in listen and not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
     arguments = ["run", "--observe", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws:us-east-1"]
@@ -40,14 +40,14 @@ def test_both_kinds_of_addresses_can_be_listened_on(api_server: ControlPlane, tm
 def test_what_cant_be_used_stops_at_once(
     api_server: ControlPlane, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder without webhooks, a region that is none: one sentence, status 2, nothing started."""
+    """A folder without webhooks and an unknown region each fail with one sentence and exit status 2; nothing starts."""
     arguments = ["run", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws:us-east-1", "--listen=127.0.0.1:0"]
     assert main([*arguments, *options]) == 2
     assert sentence in capsys.readouterr().err
 
 
 def test_without_aws_it_starts_on_the_built_in_table_and_says_so(api_server: ControlPlane, tmp_path: Path) -> None:
-    """Live prices are asked for and AWS is not there: it starts, warns, shows the age, and stops at once."""
+    """If AWS can't be reached for live prices, Dovetail starts, warns, shows their age, and stops at once."""
     aws = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "very-secret"}
     arguments = ["run", "--observe", f"--kubeconfig={api_server.kubeconfig}", "--catalog=aws-live:us-east-1"]
     with running([*arguments, "--listen=127.0.0.1:0"], tmp_path / "log", aws) as controller:

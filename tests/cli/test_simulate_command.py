@@ -36,14 +36,14 @@ RESULT = {
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> str:
-    """Return a scenario file that runs in a moment."""
+    """Return a scenario file that runs quickly."""
     file = tmp_path / "quick.yaml"
     file.write_text(QUICK)
     return str(file)
 
 
 def test_json_has_the_keys_of_the_contract(scenario: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """One document on stdout, the same bytes every time."""
+    """Standard output has one document, with the same bytes every time."""
     assert main(["simulate", scenario, "-o", "json", "--seed", "2"]) == 0
     first = capfdbinary.readouterr().out
     assert main(["simulate", scenario, "-o", "json", "--seed", "2"]) == 0
@@ -61,7 +61,7 @@ def test_json_has_the_keys_of_the_contract(scenario: str, capfdbinary: pytest.Ca
 def test_policies_can_be_chosen_and_given(
     scenario: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """By name from the scenario, or from a file; `--until` shortens the run."""
+    """A policy comes from the scenario by name, or from a file; `--until` shortens the run."""
     mine = tmp_path / "mine.yaml"
     mine.write_text("disruption: {consolidateAfter: Never}\n")
     asked = ["simulate", scenario, "--policy", "plain", "--policy", f"calm={mine}", "--until", "10m", "-o", "json"]
@@ -74,7 +74,7 @@ def test_policies_can_be_chosen_and_given(
 
 @pytest.mark.usefixtures("one_core")
 def test_text_shows_a_line_per_policy(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A table for people."""
+    """The text is a table with one line per policy."""
     assert main(["simulate", scenario]) == 0
     said = capsys.readouterr().out
     assert "pods moved" in said
@@ -84,7 +84,7 @@ def test_text_shows_a_line_per_policy(scenario: str, capsys: pytest.CaptureFixtu
 
 @pytest.mark.usefixtures("one_core")
 def test_page_is_one_document(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """HTML on stdout, nothing fetched."""
+    """The page is one HTML document on standard output that fetches nothing."""
     assert main(["simulate", scenario, "-o", "html"]) == 0
     said = capsys.readouterr().out
     assert said.lstrip().lower().startswith("<!doctype html>")
@@ -104,7 +104,7 @@ def test_page_is_one_document(scenario: str, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 2, one line on stderr, no traceback."""
+    """Wrong usage prints one line on standard error, without a traceback, with exit status 2."""
     assert main(arguments) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
@@ -112,7 +112,7 @@ def test_wrong_usage_is_one_sentence(arguments: list[str], said: str, capsys: py
 
 
 def test_list_names_the_shipped_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what each is about."""
+    """The list has every scenario with its subject."""
     assert main(["simulate", "--list"]) == 0
     said = capsys.readouterr().out
     assert "issue-7146: The cluster of" in said
@@ -122,7 +122,7 @@ def test_list_names_the_shipped_scenarios(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_demo_writes_the_page_and_ends_in_a_sentence() -> None:
-    """No cluster, no network: a table, a sentence, a page in the current folder, its path."""
+    """The demo needs no cluster and no network; it prints a table and a sentence, writes a page and prints its path."""
     found = demo()
     assert f"{found.folder}/dovetail-demo.html" in found.text
     assert "more than once" in found.text
@@ -135,7 +135,7 @@ def test_demo_writes_the_page_and_ends_in_a_sentence() -> None:
 def test_demo_in_a_folder_that_is_not_ours_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One sentence, exit status 2."""
+    """A folder without write permission fails with one sentence and exit status 2."""
     tmp_path.chmod(0o500)
     monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 2

@@ -1,4 +1,4 @@
-"""Standard streams as they come: closed, full, cut off, or of a terminal that knows ASCII only."""
+"""Standard streams that are closed, full, interrupted, or belong to a terminal that only has ASCII."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedP
 
 
 def test_a_closed_output_is_said(tmp_path: Path) -> None:
-    """There is nowhere to write the answer: one sentence, status 2."""
+    """If standard output is closed, the command fails with one sentence and exit status 2."""
     found = shell("D crds >&-", tmp_path)
     assert found.returncode == 2
     assert found.stderr.startswith(b"dovetail: standard output is closed")
@@ -32,7 +32,7 @@ def test_a_closed_output_is_said(tmp_path: Path) -> None:
 
 
 def test_notes_never_land_in_the_answer(tmp_path: Path) -> None:
-    """With standard error closed they are gone; standard output still holds the answer alone."""
+    """If standard error is closed, messages are lost and standard output still holds only the result."""
     (tmp_path / "pod.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}')
     found = shell("D budgets -f pod.json -o json 2>&-", tmp_path)
     assert found.returncode == 0
@@ -42,7 +42,7 @@ def test_notes_never_land_in_the_answer(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    """What can't be written is no fault of ours, and nothing is said twice at exit."""
+    """A failed write is reported as such, and only once at exit."""
     found = shell("D crds >/dev/full", tmp_path)
     assert found.returncode == 2
     assert (
@@ -52,11 +52,11 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
-    """Words lose a letter, pages stay what they are."""
+    """An ASCII terminal replaces letters in text; pages are unchanged."""
     (tmp_path / "grid.yaml").write_text("base: both\nvary: {consolidateAfter: [15s]}\nseeds: 1\n")
     words = shell("D sweep issue-7146 --grid grid.yaml --until 1m", tmp_path, **ASCII)
     assert words.returncode == 0, words.stderr
-    assert b"Traceback" not in words.stderr  # a slow machine may say how far it is
+    assert b"Traceback" not in words.stderr  # a slow machine may print its progress
     assert b"? 0.0" in words.stdout
     page = shell("D sweep issue-7146 --grid grid.yaml --until 1m -o html", tmp_path, **ASCII)
     assert page.returncode == 0, page.stderr
@@ -80,13 +80,13 @@ def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     ],
 )
 def test_each_mistake_has_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line that says what to do, status 2, nothing on standard output."""
+    """Each mistake prints one line that says what to do, nothing on standard output, and exit status 2."""
     assert main(arguments) == 2
     assert capsys.readouterr() == ("", f"{said}\n")
 
 
 def test_output_that_takes_only_text_gets_text() -> None:
-    """Where Dovetail is called from Python with a text stream as its output, documents and pages are written to it."""
+    """A Python caller can pass a text stream as the output; documents and pages are written to it."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         print_bytes("é\n".encode())

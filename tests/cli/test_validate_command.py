@@ -21,7 +21,7 @@ def write(folder: Path, name: str, *trees: Any) -> Path:
 
 
 def test_a_good_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing to say, status 0."""
+    """A valid manifest prints nothing and returns status 0."""
     assert main(["validate", str(write(tmp_path, "a.yaml", pool()))]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -29,7 +29,7 @@ def test_a_good_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_one_line_for_each_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """File, object, severity, field, value, what is wrong, what to write; status 1."""
+    """A finding has file, object, severity, field, value, problem and remedy; the exit status is 1."""
     file = write(tmp_path, "a.yaml", disruption(consolidateAfter="1d", budgets=[{"nodes": 5}]))
     assert main(["validate", str(file)]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -42,12 +42,12 @@ def test_one_line_for_each_finding(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_warnings_alone_leave_it_0(tmp_path: Path) -> None:
-    """A warning is no "no"."""
+    """Warnings alone leave the exit status at 0."""
     assert main(["validate", str(write(tmp_path, "a.yaml", budget(nodes=5)))]) == 0
 
 
 def test_a_folder_is_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """*.yaml, *.yml and *.json at any depth, nothing else, in a stable order; other kinds are ignored."""
+    """A folder is searched for *.yaml, *.yml and *.json at any depth in a stable order; other kinds are ignored."""
     write(tmp_path, "b.yml", pool(), {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
     write(tmp_path, "deep/er/a.yaml", pool(weight=0))
     (tmp_path / "c.json").write_text(json.dumps({"kind": "List", "items": [pool(weight=101)]}))
@@ -59,7 +59,7 @@ def test_a_folder_is_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dash reads what kubectl prints."""
+    """A dash reads standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(pool(weight=0)).encode())))
     assert main(["validate", "-"]) == 1
     assert capsys.readouterr().out.startswith("standard input: NodePool/default: error: spec.weight (0)")
@@ -86,7 +86,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_key_given_twice_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Kubernetes takes the last one without a word."""
+    """A duplicate key is a warning, because Kubernetes silently uses the last one."""
     file = write(tmp_path, "a.yaml", pool())
     file.write_text(file.read_text() + "kind: NodePool\n")
     assert main(["validate", str(file)]) == 0
@@ -94,7 +94,7 @@ def test_a_key_given_twice_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_control_characters_are_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names and keys can't break a line or paint the terminal."""
+    """Names and keys with control characters can't break a line or colour the terminal."""
     tree = disruption(**{"bad\nkey\x1b[31m": 1}, consolidateAfter="x\ny") | {"metadata": {"name": "a\nb"}}
     assert main(["validate", str(write(tmp_path, "a.yaml", tree))]) == 1
     shown = capsys.readouterr().out
@@ -131,7 +131,7 @@ def bomb() -> bytes:
 def test_what_cant_be_read_is_one_sentence_and_2(
     content: bytes, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Truncated, junk, a bomb, nothing at all: one sentence each."""
+    """Truncated files, garbage, a YAML bomb and an empty file each fail with one sentence and exit status 2."""
     file = tmp_path / "a.yaml"
     file.write_bytes(content)
     assert main(["validate", str(file)]) == 2
@@ -141,7 +141,7 @@ def test_what_cant_be_read_is_one_sentence_and_2(
 
 
 def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """100 MB is no manifest."""
+    """A file of 100 MB is rejected without reading all of it."""
     file = tmp_path / "huge.yaml"
     with file.open("wb") as stream:
         stream.truncate(100_000_000)
@@ -150,7 +150,7 @@ def test_a_huge_file_is_refused_without_reading_it_all(tmp_path: Path, capsys: p
 
 
 def test_one_unreadable_file_doesnt_hide_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The rest of the folder is still checked; the status is 2."""
+    """The other files of the folder are still checked; the exit status is 2."""
     write(tmp_path, "bad.yaml", pool(weight=0))
     (tmp_path / "broken.yaml").write_text("[1")
     assert main(["validate", str(tmp_path)]) == 2
@@ -160,20 +160,20 @@ def test_one_unreadable_file_doesnt_hide_the_others(tmp_path: Path, capsys: pyte
 
 
 def test_a_folder_without_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing to check is said."""
+    """A folder without manifests is reported."""
     assert main(["validate", str(tmp_path)]) == 2
     assert "holds no *.yaml" in capsys.readouterr().err
 
 
 def test_a_file_that_isnt_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong name is said."""
+    """A missing file is reported."""
     assert main(["validate", str(tmp_path / "missing.yaml")]) == 2
     assert "no such file" in capsys.readouterr().err
 
 
 @needs_shared
 def test_a_folder_of_real_manifests(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every finding on one line; files that Karpenter accepts have no error among them."""
+    """Every finding takes one line; files that Karpenter accepts have no errors."""
     assert main(["validate", str(SHARED / "manifests" / "docs")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines

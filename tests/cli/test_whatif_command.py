@@ -34,7 +34,7 @@ def _town(young: bool = True) -> Town:
 
 
 def test_the_promised_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Three results as `simulate` has them, a recommendation, and the patch."""
+    """The JSON has three results in the format of `simulate`, a recommendation and the patch."""
     options = _write(_town(), tmp_path)
     asked = ["--set", "consolidateAfter=5m", "--set", "consolidationGracePeriod=10m", "--for", "30m"]
     assert main(["whatif", *options, *asked, "-o", "json"]) == 0
@@ -50,7 +50,7 @@ def test_the_promised_json(tmp_path: Path, capsysbinary: pytest.CaptureFixture[b
 
 
 def test_the_patch_as_yaml(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`-o yaml` is what `kubectl patch --patch-file` takes; comments say how."""
+    """`-o yaml` prints a file for `kubectl patch --patch-file`, with usage in comments."""
     options = _write(_town(young=False), tmp_path)
     assert (
         main(["whatif", *options, "--set", "consolidateAfter=5m", "--pool", "default", "--for", "10m", "-o", "yaml"])
@@ -63,7 +63,7 @@ def test_the_patch_as_yaml(tmp_path: Path, capsysbinary: pytest.CaptureFixture[b
 
 @pytest.mark.parametrize("form", ["text", "html"])
 def test_words_and_page(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both have the recommendation and the patch; the words fit a terminal."""
+    """Text and page have the recommendation and the patch; the text fits a terminal."""
     options = _write(_town(young=False), tmp_path)
     assert main(["whatif", *options, "--set", "consolidateAfter=Never", "--for", "10m", "-o", form]) == 0
     out = capsys.readouterr().out
@@ -92,13 +92,13 @@ def test_words_and_page(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_bad_input_is_one_sentence(
     asked: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2, and what to write instead."""
+    """Bad input fails with one sentence that says what to write instead, and exit status 2."""
     assert main(["whatif", *_write(_town(), tmp_path), *asked]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_capture_without_young_pods_runs_on() -> None:
-    """The window is before the capture if pods came in it, else after it."""
+    """The window is before the capture if pods were created in it, otherwise after it."""
     for young in (True, False):
         town = _town(young)
         asked = WhatIf(
@@ -115,7 +115,7 @@ def test_a_capture_without_young_pods_runs_on() -> None:
 
 
 def test_the_annotation_is_patched_where_it_wins(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """A pool that has its policy in the annotation is changed there."""
+    """If the pool has its policy in the annotation, the patch changes the annotation."""
     import msgspec
 
     town = _town(young=False)
@@ -153,7 +153,7 @@ def _result(cost: float, disrupted: int, waited: float = 0.0):  # type: ignore[n
     ],
 )
 def test_the_rule_of_the_recommendation(before, after, apply: bool) -> None:  # type: ignore[no-untyped-def]
-    """Cheaper or calmer at the stated price of a restart; never at the price of waiting pods."""
+    """A recommended policy is cheaper or calmer at the stated price of a restart, and never makes pods wait."""
     assert recommend(before, after).apply is apply
 
 
@@ -161,13 +161,13 @@ def test_the_rule_of_the_recommendation(before, after, apply: bool) -> None:  # 
     ("saved", "apply"),
     [
         ((10, 9, 11), True),  # the same on every seed
-        ((10, -9, 1), False),  # the first seed alone would say yes
-        ((-1, 40, 42), False),  # too scattered, although the mean is far above zero
+        ((10, -9, 1), False),  # the first seed alone would recommend it
+        ((-1, 40, 42), False),  # too much variance, although the mean is far above zero
         ((-10, -9, -11), False),
     ],
 )
 def test_the_scatter_over_the_seeds_counts(saved: tuple[int, ...], apply: bool) -> None:
-    """The means decide, unless the seeds scatter by more than that."""
+    """The means decide, unless the variance over the seeds is larger."""
     first, *others = [(_result(100, 50), _result(100 - amount, 50)) for amount in saved]
     found = recommend(*first, others)
     assert found.apply is apply
@@ -175,7 +175,7 @@ def test_the_scatter_over_the_seeds_counts(saved: tuple[int, ...], apply: bool) 
 
 
 def test_several_seeds(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Each run is there, the first seed's stays where it was, and the words say how far they scatter."""
+    """Every run is in the result, the first seed's run keeps its place, and the text states the variance."""
     asked = [*_write(_town(), tmp_path), "--set", "consolidateAfter=5m", "--for", "10m"]
     assert main(["whatif", *asked, "-o", "json"]) == 0
     alone = json.loads(capsysbinary.readouterr().out)

@@ -1,4 +1,4 @@
-"""The policy Balanced by its figures: totals of a pool, shares of a move, scores (spec section 8, gate 6)."""
+"""The Balanced policy: totals of a pool, shares of a move, and scores (spec section 8, gate 6)."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ PROFILES = pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=[
 
 
 def _node(name: str, price: int, *, pods: int = 0, pool: str = "blue", **changes: Any) -> NodeFacts:
-    """Return a node of a Balanced pool that costs so much and has so many pods."""
+    """Return a node of a Balanced pool with this price and this many pods."""
     parts = {"policy": BALANCED, "price": price, "price_float": float(price), "pool_name": pool, **changes}
     return facts_of(name=name, pods=pods, **parts)
 
@@ -43,7 +43,7 @@ def _approved(savings: int) -> Approved:
 
 
 def _chains(*nodes: NodeFacts, candidates: tuple[str, ...] = ()) -> dict[str, dict[Method, Chain]]:
-    """Gates of nodes that all passed the first one, and the candidates the pods' gates too."""
+    """Return the gates of nodes that all passed the first gate; candidates also passed the gates for pods."""
     first = GateResult(gate=Gate.MANAGED, passed=True, why="")
     return {
         node.name: {
@@ -62,7 +62,7 @@ def _chains(*nodes: NodeFacts, candidates: tuple[str, ...] = ()) -> dict[str, di
     ids=["all of it", "half", "less", "nothing is saved", "the pool costs nothing"],
 )
 def test_the_score_of_one_node(settings: Settings, savings: int, cost: int, score: float) -> None:
-    """The share of the pool's cost that is saved by the share of its disruption: here all of it."""
+    """The score is the saved share of the pool's cost divided by the disturbed share of its disruption."""
     node, approved, totals = _node("n", 4, pods=3), _approved(savings), {"blue": _totals(cost, 4)}
     assert balanced.scores([node], approved, totals, settings) == {"blue": score}
     refusal = balanced.refuse([node], approved, totals, settings)
@@ -75,14 +75,14 @@ def test_the_score_of_one_node(settings: Settings, savings: int, cost: int, scor
 
 @PROFILES
 def test_the_share_of_what_is_disturbed(settings: Settings) -> None:
-    """One pod of 9 and the node itself, of a pool whose disruption is 20: a tenth."""
+    """Moving a node with one of nine pods disturbs a tenth of a pool whose disruption is 20."""
     scores = balanced.scores([_node("n", 4, pods=1)], _approved(3), {"blue": _totals(100, 20)}, settings)
     assert scores == {"blue": pytest.approx(0.3)}
 
 
 @PROFILES
 def test_savings_are_split_by_price(settings: Settings) -> None:
-    """Each pool gets its nodes' part of the price of the savings; a pool without the policy says nothing."""
+    """Savings are split between pools by the price of their nodes; pools without Balanced have no score."""
     nodes = [
         _node("a", 6, pool="blue"),
         _node("b", 2, pool="green", pods=1),
@@ -99,7 +99,7 @@ def test_savings_are_split_by_price(settings: Settings) -> None:
 
 @PROFILES
 def test_nodes_that_cost_nothing_split_nothing(settings: Settings) -> None:
-    """Where there is no price to split by, each pool counts the whole."""
+    """If no node has a price, each pool counts the whole savings."""
     nodes = [_node("a", 0, pool="blue"), _node("b", 0, pool="green")]
     totals = {"blue": _totals(4, 4), "green": _totals(4, 4)}
     assert balanced.scores(nodes, _approved(1), totals, settings) == {"blue": 1.0, "green": 1.0}
@@ -110,7 +110,7 @@ def test_nodes_that_cost_nothing_split_nothing(settings: Settings) -> None:
     [(0.5, 1.0, None), (0.2, 0.0, None), (0.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-0.5, 1.0, 0.0), (0.25, 1.0, 0.25)],
 )
 def test_shares(saved: float, disturbed: float, score: float | None) -> None:
-    """Half is enough, nothing saved never is; a loss scores 0."""
+    """A score of a half passes; a move that saves nothing never passes; a loss scores 0."""
     refusal = judge_shares("blue", saved, disturbed)
     assert (None if refusal is None else refusal.figures["score"]) == score
 
@@ -119,7 +119,7 @@ def test_shares(saved: float, disturbed: float, score: float | None) -> None:
     ("saved", "disturbed", "score"), [(1, 0, inf), (0, 0, 0.0), (0, 1, 0.0), (-1, 1, 0.0), (1, 2, 0.5)]
 )
 def test_scores_of_shares(monkeypatch: pytest.MonkeyPatch, saved: int, disturbed: int, score: float) -> None:
-    """What disturbs nothing scores without end; what saves nothing scores 0."""
+    """A move that disturbs nothing has an infinite score; a move that saves nothing scores 0."""
     monkeypatch.setattr(balanced, "_score", lambda *_: (Fraction(saved), Fraction(disturbed)))
     assert balanced.scores([_node("n", 1)], _approved(1), {"blue": _totals(1, 1)}, DOVETAIL) == {"blue": score}
 
@@ -130,21 +130,21 @@ def test_scores_of_shares(monkeypatch: pytest.MonkeyPatch, saved: int, disturbed
     ids=["worth it", "not worth it", "nothing is known of the pool's cost"],
 )
 def test_what_can_never_pass(price: int, pods: int, cost: int, hopeless: bool) -> None:
-    """A node whose mere deletion would score too low needs no simulation."""
+    """A node that would score too low even if it were deleted is not simulated."""
     refusal = balanced.cannot_pass(_node("n", price, pods=pods), {"blue": _totals(cost, 4)}, DOVETAIL)
     assert (refusal is not None) == hopeless
     assert refusal is None or not refusal.simulated
 
 
 def test_who_asks() -> None:
-    """Only pools with the policy do."""
+    """Only pools with the Balanced policy are scored."""
     assert balanced.asks(_node("n", 1))
     assert not balanced.asks(_node("n", 1, policy=DisruptionPolicy()))
     assert not balanced.asks(_node("n", 1, policy=None))
 
 
 def test_totals_of_a_pool() -> None:
-    """All its nodes count, but the cost of what has no claim; nodes of no pool count nowhere."""
+    """A pool's totals count all its nodes; nodes without a claim cost nothing; nodes without a pool are ignored."""
     nodes = [
         _node("a", 3, pods=1),
         _node("b", 5, pods=2),
@@ -160,7 +160,7 @@ def test_totals_of_a_pool() -> None:
 
 @pytest.mark.parametrize("missing", [None, *LABELS])
 def test_totals_as_karpenter_tracks_them(missing: str | None) -> None:
-    """It adds up claims that say what they are; candidates cost what moves, others what it keeps."""
+    """Karpenter's total adds the prices of claims with a known type; candidates count with their own price."""
     labels = {key: value for key, value in LABELS.items() if key != missing}
     told, other = NodeClaim(metadata=ObjectMeta(labels=labels)), NodeClaim(metadata=ObjectMeta(labels=LABELS))
     nodes = [
@@ -175,7 +175,7 @@ def test_totals_as_karpenter_tracks_them(missing: str | None) -> None:
 
 
 def test_totals_where_karpenter_tracks_nothing() -> None:
-    """Where no claim that says what it is has a price, the candidates' prices are the pool's cost."""
+    """If no claim with a known type has a price, the candidates' prices are the pool's cost."""
     told = NodeClaim(metadata=ObjectMeta(labels=LABELS))
     nodes = [_node("free", 0, claim=told), _node("a", 3), _node("b", 5), _node("c", 9)]
     chains = _chains(*nodes, candidates=("a", "b"))
@@ -185,7 +185,7 @@ def test_totals_where_karpenter_tracks_nothing() -> None:
 
 
 def test_karpenters_totals_are_its_rule() -> None:
-    """The exact profile does not look at gates or labels."""
+    """The exact profile ignores gates and labels when it computes totals."""
     nodes = [_node("a", 3, pods=1, tracked_costs=5 * UNIT)]
     plain = replace(KARPENTER_1_15, rules=replace(KARPENTER_1_15.rules, tracked_totals=False))
     assert pool_totals(nodes, {}, plain)["blue"].disruption == 2

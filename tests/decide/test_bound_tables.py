@@ -1,4 +1,4 @@
-"""Bounds on new nodes and certain refusals, on small snapshots made by hand: exact figures at the borders."""
+"""Bounds on new nodes and certain refusals on small hand-made snapshots, with exact numbers at the edges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ C: Any = SimpleNamespace(id=3, need=((1, 5),), claims=())
 
 
 class _Echo:
-    """Stands for the prices of launches, and answers with the need it was asked about."""
+    """Replace the launch prices and return the need that was asked about."""
 
     def least_for(self, need: Need) -> tuple[int, Any]:
         return 7, dict(need)
@@ -46,7 +46,7 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
 
 
 def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom | None:
-    """Return the room that plans leave on some nodes; None: there are no plans."""
+    """Return the room that plans leave on some nodes; None means that there are no plans."""
     if not left:
         return None
 
@@ -62,7 +62,7 @@ def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequenc
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Free room of each node, and its pods by spec."""
+    """Hold the free room of each node, and its pods by spec."""
 
     rooms: Sequence[tuple[int, int]]
     started: dict[int, dict[Any, int]]
@@ -107,7 +107,7 @@ class Scene:
     ],
 )
 def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) -> None:
-    """Each node that takes a pod, with how many."""
+    """The result lists each node that can take a pod, with the number of pods that it can take."""
     bounds = scene.bounds()
     counted = bounds._for_moved.counted(A)
     assert counted.by_node == {int(name[1:]): each for name, each in room}
@@ -201,14 +201,14 @@ ONE_NODE = [
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
 def test_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
-    """What must be launched if node 0 goes: each bound larger than the last; the first by pods that fit nowhere."""
+    """The bounds on launches for node 0 grow step by step; the first one counts pods that fit nowhere."""
     expected: list[Any] = [(7, need, alone) for need, alone in found]
     assert list(scene.bounds().replacement_at_least(0)) == expected
 
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
 def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
-    """As many machines as the largest would need, one at the least, at the cheapest share."""
+    """The bound counts machines of the largest type, at least one, at the cheapest share."""
     expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}, alone) for need, alone in found]
     assert list(scene.bounds().replacement_at_least(0, several=True)) == expected
 
@@ -240,12 +240,12 @@ def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, boo
     ],
 )
 def test_several_nodes(scene: Scene, nodes: tuple[int, ...], need: Need) -> None:
-    """What must be launched if these nodes go together; nothing: it is not known that anything must be."""
+    """The bound covers nodes that go together; an empty answer means that no launch is certain."""
     assert scene.bounds().replacements_at_least(nodes) == ((7, need) if need else (0, None))
 
 
 def test_answers_do_not_depend_on_what_was_asked_before() -> None:
-    """Sums of common prefixes are kept; every order of questions gives what a fresh start gives."""
+    """Cached sums of common prefixes give the same answers as a fresh start, in any order."""
     scene = Scene(
         rooms=[(1, 1), (2, 2), (3, 3), (5, 5)],
         started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}, 3: {1: 1, 2: 1}},
@@ -258,7 +258,7 @@ def test_answers_do_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_sums_of_a_prefix_are_kept() -> None:
-    """Each node's pods are added up once while every question begins as the longest one before it."""
+    """Each node's pods are summed once while every query starts with the longest earlier query."""
     scene = Scene(rooms=[(1, 1), (2, 2), (9, 9)], started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}})
     bounds = scene.bounds()
     snapshot: Any = bounds._snapshot
@@ -276,7 +276,7 @@ def test_sums_of_a_prefix_are_kept() -> None:
 
 @pytest.mark.parametrize(("leaving", "counted", "found"), [((), True, False), ((1,), False, False), ((1,), True, True)])
 def test_whether_leaving_pods_count(leaving: tuple[int, ...], counted: bool, found: bool) -> None:
-    """Only where some node is leaving, and the rules say so."""
+    """Pods of leaving nodes count only if a node is leaving and the profile counts them."""
     assert Scene(rooms=[(1, 1), (1, 1)], started={}, leaving=leaving, counted=counted).bounds().counts_leaving == found
 
 
@@ -296,7 +296,7 @@ def test_sums_beyond_64_bits() -> None:
 
 
 def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any:
-    """Return a pod in the queue; `place`: when its turn comes."""
+    """Return a pod in the queue; `place` is its position."""
     return SimpleNamespace(
         pod=f"pod-{place}", cls=SimpleNamespace(info=info), exempt=exempt, key=place, mark=(info.id + 10 * kind, exempt)
     )
@@ -304,7 +304,7 @@ def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A cluster in which the nodes from `ready` on are still starting; `pods` are those of node 0."""
+    """Describe a cluster whose nodes from `ready` on are still starting; `pods` are the pods of node 0."""
 
     rooms: Sequence[tuple[int, int]]
     ready: int
@@ -417,7 +417,7 @@ FULL, LATE = (0, 0), (9, 9)
     ],
 )
 def test_pods_that_can_only_land_on_a_starting_node(start: Start, found: Any) -> None:
-    """The first pod of a kind for which no node that is ready has room, and the first starting node with room."""
+    """The bound names the first pod without room on a ready node, and the first starting node with room."""
     assert start.found() == found
 
 
@@ -434,7 +434,7 @@ def test_pods_that_can_only_land_on_a_starting_node(start: Start, found: Any) ->
 )
 @pytest.mark.parametrize("ready", [1, 2])
 def test_waiting_pods_may_fill_a_starting_node(waiting: list[Any], found: bool, ready: int) -> None:
-    """A pod of four lands on the starting node unless pods that wait, and come first, may leave less than four."""
+    """A pod of four CPUs lands on the starting node unless earlier pending pods may leave less than four."""
     rooms = [FULL, LATE] if ready == 1 else [FULL, FULL, LATE]
     start = Start(rooms=rooms, ready=ready, pods=_pods(A, 5), waiting=waiting)
     assert (start.found() is not None) == found
@@ -452,13 +452,13 @@ def test_waiting_pods_may_fill_a_starting_node(waiting: list[Any], found: bool, 
     ],
 )
 def test_all_starting_nodes_must_be_filled(rooms: list[tuple[int, int]], taken: int, found: bool) -> None:
-    """Each gap, to one less than the pod needs, counts for itself; each resource for itself."""
+    """Every starting node must be filled to less than the pod needs; each resource counts separately."""
     waiting = [_entry(SimpleNamespace(id=7, need=((0, 2), (1, 1))), place=at) for at in range(taken)]
     assert (Start(rooms=rooms, ready=1, pods=_pods(A, 9), waiting=waiting).found() is not None) == found
 
 
 def test_a_resource_that_nobody_before_it_asks_for_stays_free() -> None:
-    """A starting node with room for exactly one pod, beside a pod that waits for another resource."""
+    """A pending pod that requests another resource does not fill a starting node."""
     start = Start(rooms=[FULL, (4, 9)], ready=1, pods=_pods(A, 5), waiting=_pods(C, 1))
     assert start.found() == ("pod-5", "n1")
 
@@ -467,7 +467,7 @@ def test_a_resource_that_nobody_before_it_asks_for_stays_free() -> None:
     ("counted", "place", "found"), [(False, 1, False), (False, 9, False), (True, 1, False), (True, 9, True)]
 )
 def test_pods_of_leaving_nodes_may_fill_a_starting_node(counted: bool, place: int, found: bool) -> None:
-    """They are placed first; under Karpenter's rules, in the order of all pods."""
+    """Pods of leaving nodes are placed first; under Karpenter's rules they follow the usual pod order."""
     leaving = _pods(A, place, place + 1)
     start = Start(rooms=[FULL, LATE], ready=1, pods=_pods(A, 5), leaving=leaving, counted=counted)
     assert (start.found() is not None) == found
@@ -475,14 +475,14 @@ def test_pods_of_leaving_nodes_may_fill_a_starting_node(counted: bool, place: in
 
 @pytest.mark.parametrize(("limit", "found"), [(1, None), (2, ("pod-7", "n3"))])
 def test_nothing_is_certain_with_many_ready_nodes(limit: int, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that more than so many ready nodes could take is left to the simulation."""
+    """If more ready nodes than the limit could take a pod, only the simulation decides."""
     monkeypatch.setattr(unready_module, "_READY_MAX", limit)
     start = Start(rooms=[FULL, (4, 1), (4, 1), LATE], ready=3, pods=_pods(A, 5, 6, 7))
     assert start.found() == found
 
 
 def test_nodes_that_go_too_take_nothing() -> None:
-    """Neither a ready nor a starting node that is part of the question takes a pod."""
+    """A ready or starting node that is itself a candidate takes no pod."""
     start = Start(rooms=[FULL, (4, 1), LATE, LATE], ready=2, pods=_pods(A, 5))
     assert start.found(0) is None
     assert start.found(0, 1) == ("pod-5", "n2")

@@ -1,4 +1,4 @@
-"""What is refused without a simulation, a simulation would refuse too."""
+"""Check that a simulation would also refuse whatever a bound refuses."""
 
 import random
 from collections import Counter
@@ -39,7 +39,7 @@ def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
 
 
 def _refused_for_certain(context: RoundContext) -> Counter[tuple[Gate, bool]]:
-    """Ask every question twice, with and without a simulation; count what was refused without one, by gate."""
+    """Run every query with and without a simulation, and count the refusals by bounds for each gate."""
     counts: Counter[tuple[Gate, bool]] = Counter()
     for nodes in _questions(context):
         quick = moves.cost_move(context, nodes)
@@ -52,13 +52,13 @@ def _refused_for_certain(context: RoundContext) -> Counter[tuple[Gate, bool]]:
 
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_nothing_is_refused_that_a_simulation_would_take(case: GoldenCase) -> None:
-    """Every refusal by bounds alone is a refusal by a simulation too, in both profiles, for one node and several."""
+    """A simulation refuses everything that a bound refuses, in both profiles, for one or several nodes."""
     for context in _scenes(case):
         _refused_for_certain(context)
 
 
 def _crowded(dice: random.Random, settings: str) -> Town:
-    """Return a tight cluster in motion: nodes on their way and leaving, some in their grace period, pods that wait."""
+    """Return a nearly full cluster with starting and leaving nodes, grace periods and pending pods."""
     town = Town(*KINDS, settings=KARPENTER_1_15 if settings == "karpenter" else DOVETAIL)
     threshold = dice.choice([0, 0, 0.001, 0.01])
     town.pool(disruption={"consolidateAfter": "0s", "consolidationGracePeriod": "20m", **_threshold(threshold)})
@@ -92,7 +92,7 @@ def _threshold(amount: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("profile", ["dovetail", "karpenter"])
 def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> None:
-    """Over generated clusters no bound refuses what a simulation takes; and each kind of bound has its say."""
+    """In generated clusters no bound refuses what a simulation accepts, and each kind of bound refuses something."""
     counts: Counter[tuple[Gate, bool]] = Counter()
     for seed in range(400):
         town = _crowded(random.Random(seed), profile)
@@ -110,7 +110,7 @@ def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> No
 
 @pytest.mark.parametrize("first", ["leaves", "waits", "neither"])
 def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
-    """Pods that waited or whose node is leaving may land on a node that is not ready, and take it from those moved."""
+    """Pending pods and pods of leaving nodes may take the room of a starting node before moved pods do."""
     town = Town(*KINDS)
     town.pool(disruption={"consolidateAfter": "0s"})
     town.node("late", "s", idle=None, without=(names.INITIALIZED_LABEL,))
@@ -128,7 +128,7 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
 
 
 def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the packed golden case the bounds answer for every candidate, so the tests above are not about nothing."""
+    """On the packed golden case the bounds refuse every candidate, so the tests above check something."""
     case = next(case for case in golden_cases() if case.name == "046")
     context = next(_scenes(case))
 
@@ -150,7 +150,7 @@ def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     ("settings", "refused"), [(DOVETAIL, False), (KARPENTER_1_15, True)], ids=["dovetail", "karpenter"]
 )
 def test_pods_of_leaving_nodes_count_in_karpenter_alone(settings: Settings, refused: bool) -> None:
-    """A leaving node's pod needs a new node as dear as the candidate: not the command's in Dovetail's rules."""
+    """A new node for a leaving node's pod blocks the command under Karpenter's profile only."""
     town = Town(*KINDS, settings=settings)
     town.pool(disruption={"consolidateAfter": "0s"})
     ready = [{"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}]

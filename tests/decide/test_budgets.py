@@ -1,4 +1,4 @@
-"""The ledger of budgets, on facts made by hand: flat, per domain, per time (spec sections 7, 13 and 19)."""
+"""The budget ledger on hand-made facts: flat budgets, budgets per domain and rate budgets (spec 7, 13 and 19)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def _budget(amount: int, **parts: Any) -> Budget:
     ("allowed", "used", "left"), [(5, 3, 2), (3, 5, 0), (3, 3, 0), (0, 0, 0), (UNLIMITED, 3, UNLIMITED - 3)]
 )
 def test_what_is_left(allowed: int, used: int, left: int) -> None:
-    """Never less than nothing."""
+    """The remaining allowance is never negative."""
     assert Allowance(allowed=allowed, used=used).left == left
 
 
@@ -61,12 +61,12 @@ def test_what_is_left(allowed: int, used: int, left: int) -> None:
     ],
 )
 def test_what_a_budget_lets_go(budget: Budget, nodes: int, amount: int) -> None:
-    """Percent are rounded up; what can't be read lets nothing go."""
+    """Percentages are rounded up; a budget that cannot be read allows nothing."""
     assert amount_of(budget, nodes) == amount
 
 
 def test_when_a_budget_applies() -> None:
-    """Always, or while its window is open."""
+    """A budget applies always, or while its window is open."""
     assert [is_active(_budget(1, window=each), NOW) for each in (None, OPEN, SHUT)] == [True, True, False]
 
 
@@ -75,7 +75,7 @@ def test_when_a_budget_applies() -> None:
     [(None, True, True), ((), True, False), (DRIFT, True, True), ((Reason.EMPTY,), False, False)],
 )
 def test_what_a_budget_is_about(reasons: tuple[Reason, ...] | None, ours: bool, karpenters: bool) -> None:
-    """No list is all reasons; an empty one is, too, but not for Karpenter."""
+    """A budget without reasons covers all reasons; so does an empty list, except under Karpenter's profile."""
     budget = _budget(1, reasons=reasons)
     assert names_reason(budget, Reason.DRIFTED, DOVETAIL) is ours
     assert names_reason(budget, Reason.DRIFTED, KARPENTER_1_15) is karpenters
@@ -111,7 +111,7 @@ BROKEN = _budget(9, problem="x", window=SHUT)
     ],
 )
 def test_the_tightest_flat_budget(settings: Settings, budgets: list[Budget], allowed: int, tightest: Budget) -> None:
-    """The smallest of those that are open and name the reason; the first of equals."""
+    """The smallest open budget that names the reason counts; of equal budgets, the first."""
     policy = DisruptionPolicy(budgets=tuple(budgets))
     found = flat_allowance(policy, 10, 2, Reason.DRIFTED, settings, NOW)
     assert (found.allowed, found.used, found.budget) == (allowed, 2, tightest)
@@ -120,7 +120,7 @@ def test_the_tightest_flat_budget(settings: Settings, budgets: list[Budget], all
 
 
 def _gone(*entries: tuple[float, int], reason: Reason = Reason.DRIFTED) -> tuple[Departure, ...]:
-    """So many nodes began to leave, so many minutes ago."""
+    """Return a history in which this many nodes began to leave this many minutes ago."""
     return tuple(
         Departure(at=NOW - minutes(ago), nodes=count, reason=reason, command=f"c{ago}") for ago, count in entries
     )
@@ -147,7 +147,7 @@ def _gone(*entries: tuple[float, int], reason: Reason = Reason.DRIFTED) -> tuple
 def test_what_a_rate_has_left(
     amount: int, departures: Sequence[Departure] | None, planned: int, used: int, free: int | None
 ) -> None:
-    """What began to leave within the last hour counts; it is free again when enough of it is an hour ago."""
+    """Nodes that began to leave within the last hour use up the rate until that hour is over."""
     budget = _budget(amount, per=HOUR)
     at = None if free is None else NOW + minutes(free)
     found = rate_allowance(budget, 10, departures, planned, NOW)
@@ -155,7 +155,7 @@ def test_what_a_rate_has_left(
 
 
 def test_a_span_is_rounded_up() -> None:
-    """A span that is no whole number of microseconds counts whole."""
+    """A span that is not a whole number of microseconds is rounded up."""
     entry = _gone((1, 1))
     assert rate_allowance(_budget(1, per=60 * 10**9), 10, entry, 0, NOW).used == 0
     assert rate_allowance(_budget(1, per=60 * 10**9 + 1), 10, entry, 0, NOW).used == 1
@@ -177,7 +177,7 @@ def _leaving(node: str, method: Method = Method.DRIFTED, command: str = "x") -> 
 
 
 def test_who_is_counted() -> None:
-    """Nodes of pools that are there; who leaves, reboots or is not ready takes a place; repair counts who leaves."""
+    """Leaving, rebooting and unready nodes of existing pools use a place; repair counts leaving nodes only."""
     nodes = [
         facts_of(name="a"),
         facts_of(name="b", marked="x"),
@@ -196,7 +196,7 @@ def test_who_is_counted() -> None:
 
 
 def test_rows() -> None:
-    """Every pool by name, every reason; repair where the pool repairs."""
+    """The table has a row for every pool by name and every reason; repair only if the pool repairs."""
     rule = RepairRule(index=0, condition="Ready", status="False", lasting=1)
     policies = {
         "b": DisruptionPolicy(budgets=(_budget(2),)),
@@ -218,7 +218,7 @@ def test_rows() -> None:
 
 
 def test_a_hold_stops_a_pool() -> None:
-    """Whatever its budgets say, for the reason."""
+    """A hold stops its pool for the held reason, whatever the budgets allow."""
     held = GateResult(gate=Gate.HEALTH, passed=False, why="")
     budget = _budget(2)
     ledger = _ledger(
@@ -243,7 +243,7 @@ def test_a_hold_stops_a_pool() -> None:
     ],
 )
 def test_rates_in_the_ledger(history: History | None, leaving: list[LeavingNode], left: int) -> None:
-    """The history and what is planned count for the budget's reasons, each command once; the least of all is left."""
+    """Past and planned departures use up the rates for their reason, once per command; the smallest rest counts."""
     budget = _budget(2, per=HOUR, reasons=DRIFT)
     nodes = [facts_of(name=name) for name in "abc"]
     ledger = _ledger(nodes, _budget(3), budget, histories={"default": history}, leaving=leaving)
@@ -253,7 +253,7 @@ def test_rates_in_the_ledger(history: History | None, leaving: list[LeavingNode]
 
 
 def test_which_rates_apply() -> None:
-    """Those that can be read, name the reason and are open at the time; without a history nothing is counted."""
+    """A rate applies if it is readable, open and names the reason; without a history nothing is counted."""
     budgets = [
         _budget(1, per=HOUR, window=SHUT),
         _budget(2, per=HOUR, problem="x"),
@@ -267,7 +267,7 @@ def test_which_rates_apply() -> None:
 
 
 def test_when_rates_are_free_again() -> None:
-    """An hour and two after each departure."""
+    """A departure frees its place when the span of the rate, one or two hours, has passed."""
     budgets = (_budget(1, per=HOUR), _budget(9), _budget(5, per=2 * HOUR))
     histories: Mapping[str, History | None] = {"default": _gone((10, 1), (20, 1))}
     ledger = _ledger([], *budgets, histories=histories)
@@ -294,7 +294,7 @@ def _taken(ledger: BudgetLedger, candidates: Sequence[NodeFacts]) -> tuple[str, 
 
 
 def test_which_topology_budgets_apply() -> None:
-    """Those for drift that are open, or broken; Karpenter has none."""
+    """Topology budgets for drift apply if they are open or unreadable; Karpenter's profile has none."""
     others = (
         _budget(1),
         replace(EACH, reasons=(Reason.EMPTY,)),
@@ -308,7 +308,7 @@ def test_which_topology_budgets_apply() -> None:
 
 
 def test_one_of_each_domain() -> None:
-    """So many of every domain, in order; who leaves already takes a place; nodes without the label share one."""
+    """Each domain may lose this many nodes; leaving nodes use a place; nodes without the label share a domain."""
     nodes = [_in("a", "a1"), _in("a", "a2"), _in("b", "b1"), _in(None, "n1"), _in(None, "n2"), _in("c", "c1")]
     busy = [_in("c", "c2", marked="x")]
     ledger = _ledger([*nodes, *busy], EACH)
@@ -326,14 +326,14 @@ def test_one_of_each_domain() -> None:
 
 
 def test_a_candidate_that_budgets_do_not_count() -> None:
-    """Its domain has no node that counts: a share of nothing is nothing, a number is a number."""
+    """In a domain without counted nodes a percentage allows nothing, but a number allows that number."""
     stranger = _in("z", "s", initialized=False)
     assert _taken(_ledger([stranger], replace(EACH, amount=50, is_percent=True)), [stranger])[0] == ""
     assert _taken(_ledger([stranger], EACH), [stranger])[0] == "s"
 
 
 def test_one_domain_after_the_other() -> None:
-    """Only the domain of the oldest drift, the others wait; both kinds of budgets hold."""
+    """Only the domain with the oldest drift is active; flat and topology budgets both apply."""
     nodes = [_in("b", "b1"), _in("a", "a1"), _in("b", "b2")]
     ledger = _ledger(nodes, TURN)
     assert _taken(ledger, nodes) == ("b1", {"a1": ("a", False, False), "b2": ("b", True, True)})
@@ -374,7 +374,7 @@ def test_one_domain_after_the_other() -> None:
     ],
 )
 def test_the_domain_that_is_worked_in(marked: dict[str, int | None], leaving: list[LeavingNode], active: str) -> None:
-    """Where nodes leave already: for drift first, then the longest, then by name. `b` has the oldest drift."""
+    """A domain with leaving nodes is active: drift first, then the longest, then by name. `b` has the oldest drift."""
     times: dict[str, datetime | None] = {
         name: None if ago is None else NOW - minutes(ago) for name, ago in marked.items()
     }

@@ -25,13 +25,13 @@ COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def _cost_command(result: RoundResult) -> Command | None:
-    """Return what the round would do for cost, whatever other methods would do first."""
+    """Return the cost command of the round, ignoring other methods."""
     found = [command for method in result.methods if method.method in COST for command in method.commands]
     return found[0] if found else None
 
 
 def _value(town: Town, command: Command | None) -> Fraction:
-    """Return savings less what the disturbance has to save, exact."""
+    """Return the exact savings minus the savings required for the disruption."""
     if command is None:
         return Fraction(0)
     required = sum((Fraction(command.required_savings),), Fraction(0))
@@ -41,7 +41,7 @@ def _value(town: Town, command: Command | None) -> Fraction:
 @settings(max_examples=150, deadline=None)
 @given(towns, st.sampled_from([1, 4]))
 def test_never_worse_than_the_largest_prefix(town: Town, most: int) -> None:
-    """Whatever the cluster: the command found is worth at least what sections 5 and 8 alone would have found."""
+    """The command found is worth at least as much as the one that sections 5 and 8 find."""
     before = _cost_command(town.round(every_method=True))
     town.settings = replace(VALUE, replacements_max=most)
     after = _cost_command(town.round(every_method=True))
@@ -57,7 +57,7 @@ def test_never_worse_than_the_largest_prefix(town: Town, most: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(towns)
 def test_what_is_found_still_holds_when_it_is_looked_at_again(town: Town) -> None:
-    """The same cluster a moment later: validation finds what the search found."""
+    """Validation on the same cluster accepts the command that the search found."""
     town.settings = VALUE_4
     command = _cost_command(town.round(every_method=True))
     if command is not None:
@@ -67,7 +67,7 @@ def test_what_is_found_still_holds_when_it_is_looked_at_again(town: Town) -> Non
 
 
 def _two_light_two_heavy(search: Settings) -> Town:
-    """Room for two of four nodes' pods: the dear ones have two pods each, the cheap ones one."""
+    """Build four nodes with room for the pods of two; expensive nodes have two pods each, cheap nodes one."""
     town = Town(kind("cheap", "0.10", cpu=4), kind("dear", "0.40", cpu=4), settings=search)
     town.pool(disruption={"consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
     for name, what, pods in (("a", "cheap", 1), ("b", "cheap", 1), ("c", "dear", 2), ("d", "dear", 2)):
@@ -77,7 +77,7 @@ def _two_light_two_heavy(search: Settings) -> Town:
 
 
 def test_the_best_set_instead_of_the_first() -> None:
-    """The order by disturbance takes the two cheap nodes; their room is worth more for the dear ones."""
+    """The search removes the two expensive nodes; the order by disruption would remove the cheap ones."""
     by_prefix = _cost_command(_two_light_two_heavy(DOVETAIL).round())
     by_value = _cost_command(_two_light_two_heavy(VALUE).round())
     assert by_prefix is not None
@@ -88,7 +88,7 @@ def test_the_best_set_instead_of_the_first() -> None:
 
 
 def _one_too_large() -> Town:
-    """Return one big node whose pods fit no smaller machine together, but two of them."""
+    """Return one big node whose pods do not fit on one smaller machine, but on two."""
     town = Town(kind("small", "0.10", cpu=4, memory=8), kind("big", "0.50", cpu=16, memory=64))
     town.pool(disruption={"consolidationSavingsThreshold": 0.01})
     town.node("one", "big")
@@ -102,7 +102,7 @@ def _one_too_large() -> Town:
     ids=["prefix", "value, one new node", "value, four new nodes", "prefix opens one, whatever replacementsMax says"],
 )
 def test_several_new_nodes_for_one(search: Settings, replacements: int | None) -> None:
-    """One node goes for two small ones where that is allowed, and counts as `singleNode`."""
+    """One node is replaced by two small ones if the setting allows it; the method is `singleNode`."""
     town = _one_too_large()
     town.settings = search
     command = _cost_command(town.round())
@@ -123,7 +123,7 @@ def test_several_new_nodes_for_one(search: Settings, replacements: int | None) -
     ],
 )
 def test_the_price_gate_holds_for_the_sum(price: str, paid: str, goes: bool) -> None:
-    """Two machines of a quarter each are no cheaper than the half dollar that is paid; the least unit more is paid."""
+    """Two machines at half the price each save nothing; a node that costs the smallest unit more is replaced."""
     town = Town(kind("small", price, cpu=4, memory=8), kind("big", paid, cpu=16, memory=64), settings=VALUE_4)
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("one", "big")
@@ -132,7 +132,7 @@ def test_the_price_gate_holds_for_the_sum(price: str, paid: str, goes: bool) -> 
 
 
 def test_whatever_comes_keeps_the_sum() -> None:
-    """Each new node may be any type that is left of it: the most expensive of each together must still save enough."""
+    """The most expensive remaining types of all new nodes together must still save enough."""
     town = Town(
         kind("small", "0.10", cpu=4, memory=8),
         kind("medium", "0.20", cpu=5, memory=8),
@@ -152,7 +152,7 @@ def test_whatever_comes_keeps_the_sum() -> None:
 
 
 def test_karpenter_stays_karpenter() -> None:
-    """Under its profile the settings of the search change nothing."""
+    """The search settings change nothing under Karpenter's profile."""
     plain, changed = _one_too_large(), _one_too_large()
     plain.settings = KARPENTER_1_15
     changed.settings = replace(KARPENTER_1_15, search=Search.VALUE, replacements_max=4)
@@ -173,7 +173,7 @@ def test_budgets_stay() -> None:
 
 
 class _Additive:
-    """Sets whose value adds up while they fit into a knapsack."""
+    """Judge sets in a knapsack: the value of a set is the sum of its items while they fit."""
 
     def __init__(self, worth: Sequence[float], weight: Sequence[float], room: float) -> None:
         self.worth, self.weight, self.room = worth, weight, room
@@ -200,7 +200,7 @@ class _Additive:
 
 
 def _grown(items: Sequence[tuple[int, int]], room: int) -> tuple[float, float]:
-    """Return what growth finds in a knapsack of (worth, weight), and the best there is."""
+    """Return the value that growth finds in a knapsack of (worth, weight), and the optimum."""
     sack = _Additive([float(a) for a, _ in items], [float(b) for _, b in items], float(room))
     order = sorted(range(len(items)), key=lambda at: (-items[at][0] / items[at][1], at))
     growth = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: False)
@@ -215,7 +215,7 @@ def _grown(items: Sequence[tuple[int, int]], room: int) -> tuple[float, float]:
 )
 @example([(1, 1), (3, 1), (5, 7), (5, 9), (5, 8)], 16)
 def test_growth_finds_at_least_half_of_the_best_set(items: list[tuple[int, int]], room: int) -> None:
-    """What no knapsack can take away: the order by ratio and the order by worth together give half of the optimum."""
+    """The order by ratio and the order by worth together reach at least half of the optimum."""
     found, best = _grown(items, room)
     assert found >= 0.5 * best
     assert (found > 0) == (best > 0)
@@ -237,7 +237,7 @@ def test_growth_comes_near_the_best_set() -> None:
 
 
 def test_of_equal_sets_the_first_found_stays() -> None:
-    """Sets that are worth the same don't replace one another: the answer doesn't wander from round to round."""
+    """A set of equal value does not replace the first one, so the answer is stable between rounds."""
     for worths, first in (([1.0, 1.0, 1.0, 1.0], (3,)), ([1.0, 1.001, 1.0, 1.0], (1,))):
         sack = _Additive(worths, [1.0] * 4, 1.0)
         search = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: True)
@@ -246,7 +246,7 @@ def test_of_equal_sets_the_first_found_stays() -> None:
 
 @pytest.mark.parametrize(("nodes", "goes"), [("0", False), ("1", True)])
 def test_the_last_place_of_a_budget_is_used(nodes: str, goes: bool) -> None:
-    """One node left in the budget is enough for a command of one node."""
+    """If the budget allows one more node, a command for one node is possible."""
     town = Town(kind("m", "0.20"), settings=VALUE)
     town.pool(disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": nodes}]})
     for name in ("a", "b"):

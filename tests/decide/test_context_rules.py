@@ -1,4 +1,4 @@
-"""What a round's context answers, asked directly: holds of pools, sources of prices, simulations that are reused."""
+"""Rules of a round's context, checked directly: holds of pools, sources of prices, cached simulations."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -35,7 +35,7 @@ def _context(town: Town | None = None, **question: Any) -> RoundContext:
 
 
 def test_what_holds_a_pool() -> None:
-    """An alert all pools, unsettled pods their own; repair goes on; a result that holds is not passed."""
+    """An alert holds all pools and unsettled pods hold their own; repair goes on."""
     for question, pools in (({"alert": "x"}, {"default"}), ({"unsettled": {"default": "y"}}, {"default"}), ({}, set())):
         context = _context(**question)
         held = context.pool_hold("default", Reason.DRIFTED)
@@ -47,7 +47,7 @@ def test_what_holds_a_pool() -> None:
 
 
 def test_pods_that_wait_are_looked_for_where_a_pool_asks() -> None:
-    """One pool with a limit is enough."""
+    """Pending pods are read if at least one pool limits them."""
     town = _town(health={"pendingPods": {"count": 1, "for": "5m"}})
     town.pod("waiting", cpu="64")
     town.pool("plain")
@@ -60,7 +60,7 @@ def test_pods_that_wait_are_looked_for_where_a_pool_asks() -> None:
 
 
 def test_health_counts_the_pools_own_nodes() -> None:
-    """Those that budgets count, of pools that ask."""
+    """Health limits count the nodes that budgets count, in pools that set a limit."""
     town = _town(health={"notReadyNodes": "1"})
     town.pool("other")
     for name, pool, ready in (("c", "default", False), ("d", "other", False), ("e", "other", False)):
@@ -73,7 +73,7 @@ def test_health_counts_the_pools_own_nodes() -> None:
 
 
 def test_how_many_new_nodes() -> None:
-    """One, or the setting where sets are searched by value."""
+    """A command may launch one node, or the number in the settings if sets are searched by value."""
     assert _context().new_nodes_max == 1
     value = replace(DOVETAIL, search=Search.VALUE, replacements_max=3)
     assert _context(settings=value).new_nodes_max == 3
@@ -81,13 +81,13 @@ def test_how_many_new_nodes() -> None:
 
 @pytest.mark.parametrize(("until", "waits"), [(None, False), (-1, False), (0, False), (1, True)])
 def test_stabilizing(until: int | None, waits: bool) -> None:
-    """Until its time, which is outside."""
+    """Stabilization ends exactly at its deadline."""
     when = None if until is None else NOW + minutes(until)
     assert _context(cost_held_until=when).stabilizing is waits
 
 
 def test_what_the_price_gates_ask() -> None:
-    """Required savings, what was wasted and is asked for, the floor; nothing is wasted that nobody saw."""
+    """The price gates get the required savings, the waste and the floor; unobserved time wastes nothing."""
     town = _town(disruptionPrice=0.05)
     plain = _context(town).sources(_context(town).nodes)
     assert [(each.required, each.wasted, each.least, each.asked_waste) for each in plain] == [
@@ -103,7 +103,7 @@ def test_what_the_price_gates_ask() -> None:
 
 
 def test_required_savings() -> None:
-    """By the threshold; nothing once enough is wasted; nothing of a node without a policy."""
+    """The threshold sets the required savings; it is 0 after enough waste, or without a policy."""
     town = _town(disruptionPrice=0.05)
     enough = {"a": Wasted(amount=10 * CENT, rate=0, at=NOW)}
     context = _context(town, waste=enough)
@@ -114,14 +114,14 @@ def test_required_savings() -> None:
 
 
 def test_places() -> None:
-    """A node that the scheduler does not see has none."""
+    """A node that the scheduler does not see has no place."""
     context = _context()
     assert sorted(context.index_of(facts) for facts in context.nodes) == [0, 1]
     assert context.index_of(facts_of(name="stranger")) == -1
 
 
 def test_simulations_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Per set and rules, in any order; what has to go serves for cost where no node is closed; a fork counts apart."""
+    """Simulations are cached by set and rules; a forced move serves cost too if no node is closed."""
     asked: list[Any] = []
     real = module.simulate
 
@@ -162,7 +162,7 @@ def test_simulations_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gates_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decider with memory asks a node's gates once while nothing changes."""
+    """A decider with memory evaluates a node's gates once while nothing changes."""
     asked: list[str] = []
     real = RoundContext._passed
 

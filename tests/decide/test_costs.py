@@ -1,4 +1,4 @@
-"""What disturbing pods costs, at its borders (spec section 3)."""
+"""The cost of disturbing pods, at its limits (spec section 3)."""
 
 import math
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ def _pod(priority: int | None = None, **annotations: str) -> Pod:
     ],
 )
 def test_what_is_a_number(text: str, number: int | None) -> None:
-    """A deletion cost is a 32-bit integer; what is none costs nothing and is told."""
+    """A deletion cost is a 32-bit integer; any other value costs nothing and causes a warning."""
     read = (0, f"{OWN}: {text!r}") if number is None else (number, None)
     assert cost.deletion_cost({OWN: text}) == read
 
@@ -58,7 +58,7 @@ def test_what_is_a_number(text: str, number: int | None) -> None:
     ],
 )
 def test_which_cost_counts(annotations: dict[str, str], ranked: bool, number: int) -> None:
-    """Karpenter's own annotation first; ranks that it wrote and costs that Dovetail wrote are none."""
+    """Karpenter's own annotation wins; ranks from Karpenter and costs from Dovetail are ignored."""
     assert cost.deletion_cost(annotations, ranked=ranked) == (number, None)
 
 
@@ -79,12 +79,12 @@ def test_which_cost_counts(annotations: dict[str, str], ranked: bool, number: in
     ],
 )
 def test_cost_of_a_pod(priority: int | None, annotations: dict[str, str], units: int) -> None:
-    """One pod, more by its deletion cost and its priority, at most ten either way."""
+    """A pod costs 1 plus its deletion cost and priority, at most 10 in either direction."""
     assert cost.eviction_cost(_pod(priority, **annotations)) == units
 
 
 def test_ranks_are_no_costs() -> None:
-    """Where Karpenter writes ranks as deletion costs they neither cost nor are told."""
+    """If Karpenter writes ranks as deletion costs, they cost nothing and cause no warning."""
     pod = _pod(**{COMMON: "x"})
     assert cost.unreadable_cost(pod) == f"{COMMON}: 'x'"
     assert cost.unreadable_cost(pod, ranked=True) is None
@@ -110,7 +110,7 @@ def test_ranks_are_no_costs() -> None:
     ],
 )
 def test_life_that_is_left(life: int | None, age: timedelta | None, left: Fraction) -> None:
-    """From 1 to 0, whatever the clocks say; without an end or a beginning it is 1."""
+    """The remaining life is between 1 and 0 for any clock; it is 1 without an expiry or creation time."""
     created = None if age is None else NOW - age
     assert cost.lifetime_remaining(life, created, NOW) == left
     amount, unit = cost.node_cost(3 * UNIT, life, created, NOW)
@@ -121,23 +121,23 @@ def test_life_that_is_left(life: int | None, age: timedelta | None, left: Fracti
 
 @pytest.mark.parametrize(("age", "left"), [(0, math.nan), (1, 0.0), (-1, 1.0)])
 def test_karpenters_life_of_nothing(age: int, left: float) -> None:
-    """No life at all is its division by zero."""
+    """Karpenter divides by zero for a lifetime of zero, and so does its profile."""
     found = cost.lifetime_remaining_float(0, NOW - timedelta(seconds=age), NOW)
     assert found == left or (math.isnan(found) and math.isnan(left))
 
 
 @pytest.mark.parametrize(("life", "created"), [(None, NOW), (0, None), (None, None)])
 def test_karpenters_life_without_end(life: int | None, created: datetime | None) -> None:
-    """It has all of it left."""
+    """A node without an expiry or a creation time has its whole life left."""
     assert cost.lifetime_remaining_float(life, created, NOW + timedelta(hours=1)) == 1.0
 
 
 def test_a_node_without_life_costs_nothing() -> None:
-    """As a ratio: none of one."""
+    """A node with a lifetime of zero has a cost of 0."""
     assert cost.node_cost(3 * UNIT, 0, NOW, NOW) == (0, UNIT)
 
 
 def test_rescheduling_cost() -> None:
-    """One more than the pods'."""
+    """The rescheduling cost is one more than the sum of the pods' costs."""
     assert cost.rescheduling_cost(0) == 1
     assert cost.rescheduling_cost(UNIT // 2) == Fraction(3, 2)

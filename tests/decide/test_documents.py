@@ -1,4 +1,4 @@
-"""The JSON of a plan, what it compares itself with, and who answers questions."""
+"""The JSON of a plan, the bound that it is compared with, and the deciders."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -30,7 +30,7 @@ FREE = {"consolidationSavingsThreshold": 0}
 
 
 def _town() -> Town:
-    """`a` has a pod that fits on `b`; `unknown` has no price."""
+    """Build a node `a` whose pod fits on `b`, and a node `unknown` without a price."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption=FREE)
     for name in ("a", "b"):
@@ -42,7 +42,7 @@ def _town() -> Town:
 
 
 def test_a_plan_as_json() -> None:
-    """Prices that are unknown, what each candidate would do alone, and when to ask again."""
+    """A plan's JSON has unknown prices, each candidate's own result and the time of the next change."""
     town = _town()
     town.pool(disruption={**FREE, "minNodeAge": "2h"})
     plain = plan_document(town.round())
@@ -63,7 +63,7 @@ def test_a_plan_as_json() -> None:
 
 
 def test_requirements() -> None:
-    """With minValues where it is set."""
+    """Requirements include minValues if it is set."""
     plain = SelectorRequirement(key="k", operator="In", values=("v",))
     assert requirement(plain) == {"key": "k", "operator": "In", "values": ["v"]}
     least = SelectorRequirement(key="k", operator="Exists", min_values=2)
@@ -71,13 +71,13 @@ def test_requirements() -> None:
 
 
 def test_where_prices_are_from() -> None:
-    """Without a date the date is null."""
+    """The date of prices without a date is null."""
     assert prices("x", "2026-05-01") == {"source": "x", "asOf": "2026-05-01"}
     assert prices("x", "") == {"source": "x", "asOf": None}
 
 
 def test_gates_alike_are_shaped_once() -> None:
-    """The same result on two nodes is the same object in the document."""
+    """Two nodes with the same gate result share one object in the document."""
     gate = GateResult(gate=Gate.MANAGED, passed=True, why="x")
     nodes = [NodeVerdict(node=name, node_pool="p", verdict="eligible", why="", gates=(gate,)) for name in "ab"]
     first, second = _nodes(nodes)
@@ -114,7 +114,7 @@ def _command(action: Action, savings: int, required: int) -> Command:
 def test_beside_the_best(
     commands: list[tuple[Action, int, int]], at_most: int, value: int, bound: int, reached: float | None
 ) -> None:
-    """What saving commands are worth, beside what nothing could be worth more than."""
+    """The document compares the value of the saving commands with the upper bound."""
     made = [_command(*each) for each in commands]
     found = optimal_of(made, at_most * DOLLAR)
     assert found == Optimal(value=value * DOLLAR, at_most=bound * DOLLAR)
@@ -129,7 +129,7 @@ def test_beside_the_best(
 
 @pytest.mark.parametrize(("bound", "value"), [(SLACK, 0), (SLACK * 2, 1), (0.0, 0)])
 def test_what_is_nearly_nothing_is_nothing(monkeypatch: pytest.MonkeyPatch, bound: float, value: int) -> None:
-    """A bound within the slack of its own arithmetic is 0; money is rounded up."""
+    """A bound within its own rounding error is 0; money is rounded up."""
 
     class Bound:
         def __init__(self, *_: Any) -> None:
@@ -144,14 +144,14 @@ def test_what_is_nearly_nothing_is_nothing(monkeypatch: pytest.MonkeyPatch, boun
 
 
 def test_nothing_may_go() -> None:
-    """Then nothing is compared."""
+    """If no node may go, the document has no comparison."""
     town = _town()
     town.pool(disruption={"consolidateAfter": "Never"})
     assert value_at_most(Decider().scene(town.question())) is None
 
 
 def test_a_decider_with_and_without_memory() -> None:
-    """One remembers the snapshot and the facts, the other reads everything again."""
+    """A decider with memory keeps the snapshot and the facts; one without reads everything again."""
     question = _town().question()
     with_memory, without = Decider(), Decider(memory=False)
     first = with_memory.scene(question)
@@ -164,7 +164,7 @@ def test_a_decider_with_and_without_memory() -> None:
 
 
 def test_launch_prices_are_remembered() -> None:
-    """As long as machines and templates are the same."""
+    """Launch prices are cached while machines and templates are the same."""
     town = _town()
     decider = Decider()
     catalogue = town.catalogue
@@ -177,7 +177,7 @@ def test_launch_prices_are_remembered() -> None:
 
 
 def test_what_is_in_flight_counts_in_the_snapshot() -> None:
-    """Leaving nodes are marked, nominated ones nominated, beside what the settings say."""
+    """Leaving and nominated nodes of commands in flight are added to those in the settings."""
     settings = replace(DOVETAIL, marked_for_deletion_nodes=("b",), nominated_nodes=("b",))
     entry = LeavingNode(node="a", method=Method.EMPTY, since=NOW)
     town = _town()

@@ -17,7 +17,7 @@ START = NOW - HOUR
 
 
 def _pod(labels: dict[str, str] | None = None, *, value: str | None = None, **parts: Any) -> Pod:
-    """Return a running pod that started an hour ago, with labels and a do-not-disrupt."""
+    """Return a running pod that started an hour ago, with these labels and this do-not-disrupt value."""
     annotations = {} if value is None else {names.DO_NOT_DISRUPT: value}
     meta = {"name": "p", "namespace": "default", "labels": labels or {}, "annotations": annotations}
     status = {"phase": "Running", "startTime": stamp(START), **parts.pop("status", {})}
@@ -56,7 +56,7 @@ WEB = {"app": "web"}
     ],
 )
 def test_do_not_disrupt(value: str | None, held: bool, until: datetime | None) -> None:
-    """It holds for good, or for a positive time from the start of the pod that has not passed."""
+    """do-not-disrupt protects a pod forever, or for a positive duration after the pod's start."""
     pod = _pod(value=value)
     found = protection(pod, NOW)
     assert (found is not None) is held
@@ -68,7 +68,7 @@ def test_do_not_disrupt(value: str | None, held: bool, until: datetime | None) -
 
 @pytest.mark.parametrize("value", ["true", "2h"])
 def test_only_active_pods_are_protected(value: str) -> None:
-    """A pod that ended or is being deleted protects nothing; one that has not started is protected."""
+    """A pod that ended or is being deleted protects nothing; a pod that has not started is protected."""
     assert protection(_pod(value=value, status={"phase": "Succeeded"}), NOW) is None
     assert protection(_pod(value=value, deletionTimestamp=stamp(NOW)), NOW) is None
     found = protection(_pod(value=value, status={"startTime": None}), NOW)
@@ -104,7 +104,7 @@ def _vetoes(pdbs: list[PodDisruptionBudget], pod: Pod) -> tuple[tuple[str, ...],
     ],
 )
 def test_which_pdbs_veto(pdbs: list[PodDisruptionBudget], vetoed: Any) -> None:
-    """One that allows none, or several whatever they allow; only those that select the pod, in its namespace."""
+    """A PDB that allows nothing blocks its pods; two PDBs on one pod always block it."""
     assert _vetoes(pdbs, _pod(WEB)) == vetoed
 
 
@@ -118,7 +118,7 @@ def test_which_pdbs_veto(pdbs: list[PodDisruptionBudget], vetoed: Any) -> None:
     ],
 )
 def test_unready_pods_may_be_evicted(policy: str, ready: str | None, kept: bool) -> None:
-    """A PDB with AlwaysAllow lets pods go that are not ready."""
+    """A PDB with AlwaysAllow does not block unready pods."""
     said = [{"type": "Other", "status": "False"}, *([{"type": "Ready", "status": ready}] if ready else [])]
     pod = _pod(WEB, status={"conditions": said})
     pdb = _pdb("a", _labels(app="web"), unhealthyPodEvictionPolicy=policy)
@@ -136,21 +136,21 @@ def test_unready_pods_may_be_evicted(policy: str, ready: str | None, kept: bool)
     ids=["ended", "leaving", "mirror", "protected"],
 )
 def test_pods_that_nobody_evicts_are_not_asked(pod: Pod) -> None:
-    """PDBs are asked for pods that a drain would evict."""
+    """PDBs apply only to pods that a drain would evict."""
     pdb = _pdb("a", _labels(app="web"))
     assert _vetoes([pdb], pod) is None
     assert _vetoes([pdb], _pod(WEB, value="perhaps")) is not None
 
 
 def test_a_pod_that_tolerates_disruption_is_not_asked() -> None:
-    """Karpenter does not evict it."""
+    """PDBs do not apply to a pod that tolerates the disruption taint, since Karpenter does not evict it."""
     pod = _pod(WEB)
     spec = msgspec.convert({"tolerations": [{"operator": "Exists"}]}, type(pod.spec), strict=False)
     assert _vetoes([_pdb("a", _labels(app="web"))], msgspec.structs.replace(pod, spec=spec)) is None
 
 
 def test_guards_are_renewed() -> None:
-    """Newer PDBs that select the same are counted again and compiled no more; others are compiled."""
+    """New versions of the same PDBs are counted again without a recompile; other PDBs are compiled."""
     old = [_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"), 1)]
     guards = Guards(old)
     assert set(guards.namespaces) == {"default"}

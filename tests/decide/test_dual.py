@@ -1,4 +1,4 @@
-"""The bound on what any commands could be worth: never below what a command is worth, never dearer than the optimum."""
+"""The upper bound on the value of commands: at least the value of any command, at most the proven optimum's cost."""
 
 import json
 from dataclasses import replace
@@ -66,7 +66,7 @@ def _question(folder: Path, name: str, rules: Settings = DOVETAIL) -> Question:
      for where, root in (("own", OWN), ("shared", SHARED / "quality")) for folder, row in _optima(root)],
 )  # fmt: skip
 def test_never_dearer_than_the_proven_optimum(folder: Path, best: dict[str, float]) -> None:
-    """No cost below the bound is possible, so it is not above the proven one; nor is it so low that it says nothing."""
+    """The bound on the cost is below the proven optimum, and close enough to be useful."""
     question = _question(folder, str(best["name"]))
     result = Decider().round(question)
     assert result.value_at_most is not None
@@ -77,7 +77,7 @@ def test_never_dearer_than_the_proven_optimum(folder: Path, best: dict[str, floa
 
 
 def test_the_plan_says_how_much_of_it_is_reached() -> None:
-    """A scale-down planned to its end: most of what could be saved, and never more."""
+    """A complete scale-down plan reaches most of the possible savings and never more than all."""
     found = plan_to_end(_question(OWN, "01-scaledown-30", replace(RECOMMENDED, pool_defaults=()))).optimal
     assert found is not None
     assert found.reached is not None
@@ -127,7 +127,7 @@ def _packed(count: int) -> Town:
 
 
 def test_a_packed_cluster_is_not_searched() -> None:
-    """There the bound is nothing at all: no set is proposed, and nothing could be saved."""
+    """In a packed cluster the bound is 0, so no set is proposed."""
     context = Decider().scene(_packed(12).question())
     assert value_at_most(context) == 0
     with pytest.MonkeyPatch.context() as patch:
@@ -142,7 +142,7 @@ def _never(*_: object, **__: object) -> None:
 
 
 def test_a_packed_cluster_wastes_nothing_and_is_not_simulated_for_it() -> None:
-    """With a price for disruption too: no node could go, which no simulation is needed to know."""
+    """In a packed cluster with a price for disruption, no node is simulated to measure waste."""
     town = _packed(12)
     town.pool(disruption={"consolidationSavingsThreshold": 0.02, "disruptionPrice": 0.01})
     context = Decider().scene(town.question())
@@ -157,12 +157,12 @@ def test_a_packed_cluster_wastes_nothing_and_is_not_simulated_for_it() -> None:
     [("0", "0", None), ("0", "1", 0.0), ("0.5", "1", 0.5), ("1", "1", 1.0)],
 )
 def test_the_share(value: str, at_most: str, reached: float | None) -> None:
-    """None where nothing is worth doing."""
+    """The share is None if nothing is worth doing."""
     assert Optimal(value=parse_money(value), at_most=parse_money(at_most)).reached == reached
 
 
 def test_nodes_that_may_not_go_count_for_nothing() -> None:
-    """No node passes the gates: there is no bound, and no sentence about one."""
+    """If no node passes the gates, the plan has no bound and no sentence about it."""
     town = _packed(2)
     town.pool(disruption={"consolidateAfter": "Never"})
     assert town.round().value_at_most is None
@@ -172,7 +172,7 @@ def test_nodes_that_may_not_go_count_for_nothing() -> None:
 @pytest.mark.parametrize("amounts", [(3,), (3, 5), (2, 7), (4, 6, 9), (1,), (10,)])
 @pytest.mark.parametrize("most", [0, 1, 2, 7, 8, 15, 23])
 def test_sums_that_pods_can_come_to(amounts: tuple[int, ...], most: int) -> None:
-    """For every number the greatest sum of amounts that is not above it, each as often as one likes."""
+    """For every number the table has the greatest sum of repeatable amounts that does not exceed it."""
     reached = {0}
     for total in range(most + 1):
         if any(total - amount in reached for amount in amounts):

@@ -1,4 +1,4 @@
-"""Every gate by its identifier, with a sentence that names what decided (spec section 4)."""
+"""Every gate by its identifier, with the sentence that names the cause (spec section 4)."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,7 +16,7 @@ FREE = {"consolidationSavingsThreshold": 0}
 
 
 def _town(**disruption: Any) -> Town:
-    """Return a node `n` with a pod that fits on `other`, which nothing may take."""
+    """Return a node `n` with a pod that fits on `other`, which is protected."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={**FREE, **disruption})
     town.node("n", "m")
@@ -137,7 +137,7 @@ def _static(town: Town) -> None:
     ],
 )
 def test_gate(verdict: str, said: str, disruption: dict[str, Any], change: Callable[[Town], None]) -> None:
-    """A node stops at the gate, and the sentence says what decided."""
+    """A node stops at the gate, and the sentence names the cause."""
     town = _town(**disruption)
     if verdict == "price":
         town.pod("big", "other", cpu="15900m")
@@ -150,14 +150,14 @@ def test_gate(verdict: str, said: str, disruption: dict[str, Any], change: Calla
 
 
 def test_furthest_gate_decides() -> None:
-    """Where no method takes a node, the verdict is the gate that it reached furthest: a drifted node's budget."""
+    """If no method takes a node, the verdict is the furthest gate: here, the budget of a drifted node."""
     town = _town(consolidateAfter="2h", budgets=[{"nodes": "0", "reasons": ["Drifted"]}])
     town.node("n", "m", drifted=timedelta(hours=1))
     assert town.verdicts()["n"] == "budget"
 
 
 def test_unreadable_annotations_are_reported() -> None:
-    """An annotation that can't be read protects nothing, costs nothing, and is told as a warning."""
+    """An annotation that cannot be read protects nothing, costs nothing and causes a warning."""
     town = _town()
     town.pod("p", "n", annotations={names.DO_NOT_DISRUPT: "perhaps", names.DISRUPTION_COST: "much"})
     result = town.round(every_method=True)
@@ -180,7 +180,7 @@ def _with_claim(town: Town, **fields: Any) -> None:
 
 @pytest.mark.parametrize(("period", "verdict"), [("5m", "eligible"), ("banana", "pdb"), ("Never", "pdb")])
 def test_a_termination_grace_period_that_can_be_read_lifts_protection(period: str, verdict: str) -> None:
-    """Drift may wait where the drain ends for certain; a period that nobody can read ends nothing, and is told."""
+    """A readable terminationGracePeriod lifts protection for drift; an unreadable one causes a warning."""
     town = _town(consolidateAfter="Never")
     town.node("n", "m", drifted=timedelta(hours=1))
     town.pdb("web", {"app": "web"}, allowed=0)
@@ -191,7 +191,7 @@ def test_a_termination_grace_period_that_can_be_read_lifts_protection(period: st
 
 
 def test_an_expiry_that_cannot_be_read_is_told() -> None:
-    """The node never expires, and a warning says why; Never is an expiry."""
+    """A node with an unreadable expiry never expires and a warning says why; Never is readable."""
     town = _town()
     _with_claim(town, expire_after="banana")
     (warning,) = town.round().warnings
@@ -199,7 +199,7 @@ def test_an_expiry_that_cannot_be_read_is_told() -> None:
 
 
 def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond a number of pods, nodes that nobody had to simulate are told as waiting; the plan is the same."""
+    """Above a number of pods, nodes that were not simulated are listed as eligible; the plan is the same."""
     town = Town(kind("m", "0.20"), kind("s", "0.05", cpu=1, memory=4))
     town.pool(disruption={**FREE, "budgets": [{"nodes": "1"}]})
     town.node("idle", "s")

@@ -1,4 +1,4 @@
-"""The search for the best set, step by step, with a judge and a bound that the test gives."""
+"""The search for the best set, step by step, with a judge and a bound supplied by the test."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from dovetail.decide.search.growth import Chosen, Growth
 
 
 class _Sum:
-    """A bound that is the sum of what each is worth, times so much."""
+    """Bound a set by the sum of its nodes' values times a factor."""
 
     def __init__(self, worth: Sequence[float], times: float = 1.0) -> None:
         self.worth, self.times = worth, times
@@ -25,7 +25,7 @@ class _Sum:
 
 
 class _Search(Growth):
-    """A search that notes what it judges."""
+    """Search and record every set that is judged."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _Search(Growth):
 
 
 def test_all_of_a_good_order() -> None:
-    """The whole prefix that the bound likes best is tried first, and it is enough."""
+    """The prefix with the highest bound is tried first, and nothing else if it passes."""
     search = _Search([3.0, 2.0, 1.0])
     assert search.run([[0, 1, 2]]) == (0, 1, 2)
     assert search.judged == [(0, 1, 2)]
@@ -55,7 +55,7 @@ def test_all_of_a_good_order() -> None:
 
 
 def test_the_peak_is_where_the_bound_is_highest() -> None:
-    """Nodes that lower it are left out; of equals the shorter prefix."""
+    """Nodes that lower the bound are left out; of equal prefixes the shorter one wins."""
     search = _Search([3.0, 2.0, -1.0, 0.5])
     assert search.run([[0, 1, 2, 3]])[:2] == (0, 1)
     assert search.judged[0] == (0, 1)
@@ -65,7 +65,7 @@ def test_the_peak_is_where_the_bound_is_highest() -> None:
 
 
 def test_parts_of_a_prefix() -> None:
-    """Smaller and smaller parts, until one passes; then it grows along the order."""
+    """Smaller and smaller parts are tried until one passes; then it grows along the order."""
     passing = {tuple(range(size)): float(size) for size in range(1, 7)}
     search = _Search([1.0] * 10, lambda chosen: passing.get(chosen))
     assert search.run([list(range(10))]) == (0, 1, 2, 3, 4, 5)
@@ -73,7 +73,7 @@ def test_parts_of_a_prefix() -> None:
 
 
 def test_what_the_bound_rules_out_is_not_judged() -> None:
-    """A part that can't be worth more than what was found is skipped."""
+    """A part whose bound is not above the best value so far is skipped."""
     search = _Search([1.0] * 10, lambda chosen: 5.0 if len(chosen) == 8 else None)
     search.run([list(range(10))])
     sizes = [len(chosen) for chosen in search.judged]
@@ -83,7 +83,7 @@ def test_what_the_bound_rules_out_is_not_judged() -> None:
 
 
 def test_nearly_the_bound_is_enough() -> None:
-    """Where a part reaches 97 % of the bound no smaller one is tried."""
+    """If a part reaches 97 % of the bound, no smaller part is tried."""
     for value, more in ((9.7, False), (9.69, True)):
         search = _Search([1.0] * 10, lambda chosen, value=value: value if len(chosen) == 10 else None)
         search._follow(list(range(10)))
@@ -94,7 +94,7 @@ def test_nearly_the_bound_is_enough() -> None:
 
 
 def test_only_what_budgets_allow() -> None:
-    """Nodes that budgets don't allow beside the others are passed over, so many of them."""
+    """Nodes that the budgets refuse next to the others are skipped, up to a limit."""
     search = _Search([1.0] * 6, allows=lambda chosen: len([at for at in chosen if at % 2]) <= 1)
     assert search._allowed([1, 3, 0, 5, 2, 4]) == [1, 0, 2, 4]
     assert search.run([[1, 3, 0, 5, 2, 4]]) == (0, 1, 2, 4)
@@ -103,7 +103,7 @@ def test_only_what_budgets_allow() -> None:
 
 
 def test_misses_end_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After more than so many."""
+    """An order ends after more failures than the limit."""
     monkeypatch.setattr(module, "_MISSES_MAX", 2)
     search = _Search([1.0] * 9, allows=lambda chosen: not set(chosen) & {1, 2, 4})
     assert search._allowed([0, 1, 2, 3, 4, 5]) == [0, 3]
@@ -116,7 +116,7 @@ def _grown(search: _Search, chosen: list[int], value: float, rest: Sequence[int]
 
 
 def test_growing_by_more_and_more() -> None:
-    """Four at a time, then eight; where that fails half as many, and one by one."""
+    """A set grows by four nodes, then eight; after a failure by half as many, down to one."""
     search = _Search([1.0] * 20)
     assert _grown(search, [], 0.0, range(20)) == (list(range(20)), 20.0, [4, 12, 20])
     bad = _Search([1.0] * 8, lambda chosen: float(len(chosen)) if 5 not in chosen else None)
@@ -144,7 +144,7 @@ def test_growing_skips_what_is_there() -> None:
 
 
 def test_growing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many that failed to join; what the bound or budgets rule out is no failure."""
+    """Growing ends after a number of failures; nodes that the bound or budgets exclude are not failures."""
     monkeypatch.setattr(module, "_SKIPS_MAX", 2)
     search = _Search([1.0] * 9, lambda chosen: None)
     _grown(search, [], 0.0, range(9))
@@ -156,7 +156,7 @@ def test_growing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_spent_is_spent() -> None:
-    """Nothing is judged after that."""
+    """Nothing is judged after the limit is used up."""
     for most in (0, 1, 2, 3):
         search = _Search([1.0] * 10, lambda chosen: None, most=most)
         search.run([list(range(10)), list(reversed(range(10)))])
@@ -164,7 +164,7 @@ def test_what_is_spent_is_spent() -> None:
 
 
 def test_known_sets_are_tried_first() -> None:
-    """And the best of all is returned; a set of no value is none."""
+    """Known sets are tried first and the best set is returned; a set without value is ignored."""
     search = _Search([1.0] * 3, lambda chosen: 5.0 if chosen == (0, 2) else None)
     assert search.run([[0, 1, 2]], known=[(2, 0), (1,)]) == (0, 2)
     assert search.judged[:2] == [(0, 2), (1,)]
@@ -175,7 +175,7 @@ def test_known_sets_are_tried_first() -> None:
 
 
 def test_a_node_that_is_dropped() -> None:
-    """The best set without one of its nodes may be worth more."""
+    """The search drops a node if the best set is worth more without it."""
     values = {(0, 1, 2): 3.0, (0, 1): 4.0, (0,): 1.0}
     search = _Search([2.0, 2.0, 2.0], lambda chosen: values.get(chosen))
     search._try((0, 1, 2))
@@ -184,7 +184,7 @@ def test_a_node_that_is_dropped() -> None:
 
 
 def test_a_node_that_is_exchanged() -> None:
-    """One for another, the most promising first; then it grows again."""
+    """The search exchanges one node for another, the most promising first, and then grows again."""
     values = {(0, 1): 3.0, (0, 3): 5.0, (0, 2, 3): 7.0}
     search = _Search([2.0, 1.0, 2.0, 4.0], lambda chosen: values.get(chosen))
     search._try((0, 1))
@@ -199,7 +199,7 @@ def _neighbours(search: _Search, best: Chosen, value: float, order: Sequence[int
 
 
 def test_neighbours() -> None:
-    """All that the bound says may be better, the most promising first, as budgets allow."""
+    """Neighbours are all sets that the bound and budgets allow, the most promising first."""
     search = _Search([5.0, 1.0, 3.0, 2.0])
     assert _neighbours(search, (0, 1), 6.0, [0, 2, 3, 1]) == [[0, 2], [0, 3]]
     assert _neighbours(search, (0, 1), 5.5, [0, 2, 3, 1]) == [[0, 2], [0, 3]]
@@ -218,14 +218,14 @@ def test_neighbours() -> None:
     ],
 )
 def test_limits_of_exchanges(monkeypatch: pytest.MonkeyPatch, limit: str, value: int, found: list[list[int]]) -> None:
-    """So many exchanges, so many that join, so many that leave: the last of the order first."""
+    """The exchanges, joining nodes and leaving nodes are limited; the last node of the order leaves first."""
     monkeypatch.setattr(module, limit, value)
     search = _Search([1.0, 2.0, 4.0, 3.0])
     assert _neighbours(search, (0, 1), 3.0, [0, 1, 2, 3]) == found
 
 
 def test_improving_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many times, without a set, or once nothing helps."""
+    """Improving ends after a number of rounds, without a set, or when no neighbour is better."""
     monkeypatch.setattr(module, "_IMPROVED_MAX", 1)
     values: dict[Chosen, float] = {(0,): 1.0, (1,): 2.0, (2,): 3.0}
     search = _Search([1.0, 2.0, 3.0], lambda chosen: values.get(chosen), times=9.0)
@@ -243,21 +243,21 @@ def test_improving_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_order_grows_beyond_the_parts_that_were_tried() -> None:
-    """The best part of the prefix goes on growing along the order, one by one past what fails."""
+    """The best part of the prefix grows along the order, node by node, past nodes that fail."""
     search = _Search([1.0] * 10, lambda chosen: float(len(chosen)) if 6 not in chosen else None)
     search._follow(list(range(10)))
     assert search.best == (0, 1, 2, 3, 4, 5, 7, 8, 9)
 
 
 def test_exchanges_follow_the_orders() -> None:
-    """After all orders the best set is improved."""
+    """The best set is improved after all orders were tried."""
     search = _Search([5.0, 4.0, 3.0], lambda chosen: {(0,): 5.0, (1,): 6.0}.get(chosen), times=3.0)
     assert search.run([[0, 1]]) == (1,)
     assert (2,) not in search.judged
 
 
 def test_smaller_parts_after_a_part_that_is_far_from_the_bound() -> None:
-    """At 97 % of the bound the parts end; below it the next is tried."""
+    """At 97 % of the bound no further part is tried; below it the next one is."""
     for value, tried in ((9.7, [10]), (9.6, [10, 9])):
         search = _Search([1.0] * 10, lambda chosen, value=value: value if len(chosen) == 10 else None, times=1.0)
         search._bound.prefixes_at_most = lambda order: [9.9] * 9 + [10.0]  # type: ignore[method-assign]

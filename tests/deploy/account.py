@@ -1,4 +1,4 @@
-"""The chart's own service account on a real API server: installed, with a token, as a kubeconfig."""
+"""The chart's service account on a real API server: installed, with a token, as a kubeconfig."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ _NEEDS_NO_SERVER = ("ServiceMonitor", "PrometheusRule")  # kinds of an operator 
 
 
 def install(client: Client, trees: list[Tree], namespace: str) -> list[Tree]:
-    """Apply a chart's objects, hooks left out, as Helm would; gives those that were applied."""
+    """Apply a chart's objects as Helm would, without hooks, and return those that were applied."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     kept = [
         tree
@@ -60,7 +60,7 @@ def kubeconfig_for(plane: ControlPlane, token: str, path: Path, namespace: str =
 
 
 def may(account: Client, group: str, resource: str, verb: str, *, namespace: str = "", name: str = "") -> bool:
-    """Return whether the API server would allow it right now."""
+    """Return whether the API server would allow a request now."""
     plural, _, part = resource.partition("/")
     asked = {
         "group": group,

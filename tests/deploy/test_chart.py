@@ -1,4 +1,4 @@
-"""What Helm makes of the chart: safe by default, complete with everything on, strict about typing errors."""
+"""What Helm renders from the chart: safe by default, complete with everything on, strict about typos."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ EVERYTHING = (
 
 @pytest.mark.parametrize("options", [(), EVERYTHING], ids=["defaults", "everything"])
 def test_every_pod_is_confined(options: tuple[str, ...]) -> None:
-    """Every pod of the chart: no root, no more privileges, read-only root, no capability, a memory limit."""
+    """Every pod of the chart runs without root or capabilities, read-only, with a memory limit."""
     pods = list(pod_specs(render(*options)))
     assert [kind for kind, _ in pods] == ["Deployment", "Job"]
     for _, pod in pods:
@@ -56,7 +56,7 @@ def test_every_pod_is_confined(options: tuple[str, ...]) -> None:
 
 
 def test_the_defaults_only_observe() -> None:
-    """Without any value the controller looks and does not touch; there are two, with probes and a PDB."""
+    """By default the controller only observes; there are two replicas, with probes and a PDB."""
     trees = render()
     deployment = one(trees, "Deployment")
     container = deployment["spec"]["template"]["spec"]["containers"][0]
@@ -79,7 +79,7 @@ def test_the_defaults_only_observe() -> None:
 
 
 def test_observing_is_switched_off_by_one_value() -> None:
-    """`observe: false` is the one thing that lets it act."""
+    """Only `observe: false` lets the controller act."""
     assert (
         "--observe"
         not in one(render("--set=observe=false"), "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -96,7 +96,7 @@ def _verbs(trees: list[Tree]) -> set[str]:
 
 
 def test_rights_come_with_acting() -> None:
-    """An observe-only install may only read; the hook that gives nodes back has rights of its own while it runs."""
+    """An observe-only installation can only read; the hook that releases nodes has its own permissions."""
     for options, reads_only in (((), True), (("--set=observe=false",), False)):
         trees = render(*options)
         kept = [tree for tree in trees if not _is_hook(tree)]
@@ -116,14 +116,14 @@ def test_rights_come_with_acting() -> None:
 
 
 def test_without_roles_of_the_chart_the_hook_uses_the_account_that_was_named() -> None:
-    """Whoever makes the roles makes them for one account."""
+    """The roles are bound to one service account only."""
     trees = render("--set=rbac.create=false", "--set=serviceAccount.create=false", "--set=serviceAccount.name=mine")
     assert {spec["serviceAccountName"] for _, spec in pod_specs(trees)} == {"mine"}
     assert not {tree["kind"] for tree in trees} & {"Role", "ClusterRole", "ServiceAccount"}
 
 
 def test_who_may_connect() -> None:
-    """Only the metrics' port is open, to whom you say; outgoing traffic is limited where you say how."""
+    """Only the metrics port is open, to the clients that you name; outgoing traffic is limited if you configure it."""
     policy = one(render(), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     assert policy["ingress"] == [{"ports": [{"port": "metrics"}]}]
@@ -145,7 +145,7 @@ def test_who_may_connect() -> None:
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "::1"])
 def test_where_the_metrics_listen(address: str) -> None:
-    """On every address with the probes, or on one of your choice with the probes on a port of their own."""
+    """Metrics share every address with the probes, or use an address of your choice with a separate probe port."""
     trees = render(f"--set=metrics.address={address}", "--set=metrics.port=9000")
     container = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert f"--listen={address}:9000" in container["args"]
@@ -161,7 +161,7 @@ def test_where_the_metrics_listen(address: str) -> None:
 
 
 def test_all_switches_are_on() -> None:
-    """With everything on: monitor, rules, dashboard, catalogue, webhooks and settings are there and fit together."""
+    """With everything on, monitor, rules, dashboard, catalogue, webhooks and settings exist and fit together."""
     trees = render(*EVERYTHING)
     assert one(trees, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= (
         one(trees, "Service")["metadata"]["labels"].items()
@@ -187,7 +187,7 @@ def test_all_switches_are_on() -> None:
 
 
 def test_a_catalogue_that_exists_is_mounted() -> None:
-    """A region's prices are too much for values: a ConfigMap of that name is mounted in the same place."""
+    """A region's prices are too large for values: a ConfigMap with that name is mounted in the same place."""
     trees = render("--set=catalogueConfigMap=prices", "--set=catalogue=/etc/dovetail/catalogue/prices.json.gz")
     pod = one(trees, "Deployment")["spec"]["template"]["spec"]
     assert {"name": "catalogue", "configMap": {"name": "prices"}} in pod["volumes"]
@@ -197,14 +197,14 @@ def test_a_catalogue_that_exists_is_mounted() -> None:
 
 
 def test_a_regions_prices_fit_into_a_configmap() -> None:
-    """The largest built-in table, packed, is well below the mebibyte that the API server takes."""
+    """The largest built-in price table, compressed, is well below the API server's limit of 1 MiB."""
     packed = gzip.compress(encode_catalogue(load_catalogue("aws:us-east-1")))
     assert len(packed) * 4 / 3 < 1 << 20
     assert decode_catalogue(packed).instance_types == load_catalogue("aws:us-east-1").instance_types
 
 
 def test_secrets_are_named_never_held() -> None:
-    """Webhook URLs come from a Secret that exists: no value takes one, no argument or variable shows one."""
+    """Webhook URLs come from an existing Secret: no value contains one, and no argument or variable shows one."""
     trees = render(*EVERYTHING)
     pod = one(trees, "Deployment")["spec"]["template"]["spec"]
     assert {"secretName": "hooks"} in [volume.get("secret") for volume in pod["volumes"]]
@@ -214,7 +214,7 @@ def test_secrets_are_named_never_held() -> None:
 
 @pytest.mark.parametrize(("options", "poll_seconds"), [((), 10), (EVERYTHING, 30)])
 def test_the_settings_of_the_chart_can_be_read(options: tuple[str, ...], poll_seconds: int, tmp_path: Path) -> None:
-    """The settings that the chart writes are what the controller reads, also where there are none."""
+    """The controller can read the settings that the chart writes, even if they are empty."""
     path = tmp_path / "settings.yaml"
     path.write_text(one(render(*options), "ConfigMap", "dovetail")["data"]["settings.yaml"])
     assert load_settings(str(path), "dovetail").poll_interval == poll_seconds * 10**9
@@ -224,7 +224,7 @@ def test_the_settings_of_the_chart_can_be_read(options: tuple[str, ...], poll_se
     "typing_error", ["observ=false", "image.tags=1", "replicas=two", "logLevel=loud", "image.digest=latest"]
 )
 def test_a_typing_error_in_a_value_is_refused(typing_error: str) -> None:
-    """A value that the chart doesn't know stops Helm, rather than being ignored."""
+    """A value that the chart doesn't know stops Helm instead of being ignored."""
     command = [tool("helm"), "template", CHART, "--kube-version", "1.36.3", "--set", typing_error]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -238,13 +238,13 @@ def test_helm_has_nothing_to_say_against_it() -> None:
 
 
 def test_versions_go_together() -> None:
-    """Chart, image and program have one version."""
+    """Chart, image and program have the same version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == chart["version"] == __version__
 
 
 def test_names_follow_the_release() -> None:
-    """Another release in another namespace has names of its own, and its role's Lease is the one that it uses."""
+    """Another release in another namespace has its own names, and its role allows the Lease that it uses."""
     trees = render("--set=observe=false", name="canary", namespace="nodes")
     assert one(trees, "Deployment")["metadata"]["name"] == "canary-dovetail"
     lease, role = one(trees, "Lease"), one(trees, "Role", "canary-dovetail")
@@ -269,7 +269,7 @@ def test_the_plain_manifests_are_current() -> None:
 
 
 def test_what_features_of_karpenter_need_is_opt_in() -> None:
-    """By default neither buffers, overlays, Services nor any Deployment may be read; one value each adds just that."""
+    """By default buffers, overlays, Services and Deployments can't be read; one value allows each of them."""
     words = ("nodeoverlays", "capacitybuffers", "deployments", "services", "podtemplates")
     roles = [tree for tree in render() if tree["kind"] in ("Role", "ClusterRole")]
     assert not any(word in rule["resources"] for role in roles for rule in role["rules"] for word in words)
@@ -280,7 +280,7 @@ def test_what_features_of_karpenter_need_is_opt_in() -> None:
 
 
 def test_karpenters_deployment_is_opt_in() -> None:
-    """One Deployment by name, in its own namespace, and the flag that asks for it."""
+    """One value allows one Deployment by name, in its own namespace, and sets the flag that reads it."""
     trees = render("--set=karpenter.deployment.namespace=kube-system")
     (role,) = [tree for tree in trees if tree["kind"] == "Role" and tree["metadata"]["name"].endswith("-karpenter")]
     assert role["metadata"]["namespace"] == "kube-system"

@@ -1,4 +1,4 @@
-"""The pages for operators say what is: tables against the code, links against the files."""
+"""The pages for operators are correct: tables match the code, links match the files."""
 
 import re
 
@@ -21,7 +21,7 @@ def _text(page: str) -> str:
 
 
 def test_the_table_of_metrics_is_the_code() -> None:
-    """Every metric with its type, labels and meaning, and no other."""
+    """The page lists every metric with its type, labels and meaning, and no other."""
     rows = []
     for collector in Metrics().__dict__.values():
         if hasattr(collector, "_labelnames"):
@@ -35,14 +35,14 @@ def test_the_table_of_metrics_is_the_code() -> None:
 
 
 def test_the_table_of_alerts_is_the_rules() -> None:
-    """Every alert with its severity, and no other."""
+    """The page lists every alert with its severity, and no other."""
     rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]
     rows = re.findall(r"^\| `(Dovetail\w+)` \| (\w+) \|", _text("operations"), re.MULTILINE)
     assert rows == [(rule["alert"], rule["labels"]["severity"]) for rule in rules]
 
 
 def test_values_that_are_named_exist() -> None:
-    """Each value of the table in install.md is a value of the chart, with that default."""
+    """Each value in the table of install.md is a value of the chart with that default."""
     rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", _text("install"), re.MULTILINE)
     assert len(rows) > 5
     for cell, default in rows:
@@ -56,7 +56,7 @@ def test_values_that_are_named_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """Every relative link names a file of the project, and a heading of it where it says so."""
+    """Every relative link names a file of the project, and an existing heading if it has one."""
     for target in re.findall(r"\]\(([^)]+)\)", _text(page)):
         if target.startswith("http"):
             continue
@@ -71,7 +71,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_that_are_named_exist(page: str) -> None:
-    """Every `dovetail COMMAND` of the pages is one, with options that it has."""
+    """Every `dovetail COMMAND` on the pages exists and has the options that are used."""
     from dovetail.cli.main import COMMANDS, main
 
     known = {entry.name for entry in COMMANDS}
@@ -94,7 +94,7 @@ def _help(main: object, command: str) -> str:
 
 
 def test_the_table_of_versions_is_true() -> None:
-    """Regions, the oldest Kubernetes, and what an unknown CRD version means are those of the code and the chart."""
+    """Regions, the oldest Kubernetes version and the meaning of an unknown CRD version match the code and the chart."""
     text = _text("supported-versions")
     counts = [sum(entry.cloud == cloud for entry in regions()) for cloud in ("aws", "azure", "gcp")]
     assert "{} AWS, {} Azure and {} Google Cloud regions".format(*counts) in text
@@ -109,7 +109,7 @@ def test_the_table_of_versions_is_true() -> None:
 
 
 def test_no_page_names_a_host() -> None:
-    """Images are named without a registry, and pages link to no host: where things come from is the reader's choice."""
+    """Images have no registry and pages link to no host: the reader chooses the source."""
     for page in PAGES:
         assert not re.search(r"https?://|\b[a-z0-9-]+\.(io|org|com)/[a-z]+/", _text(page).replace(".k8s.io/", "/")), (
             page

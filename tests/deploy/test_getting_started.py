@@ -1,4 +1,4 @@
-"""The new user's page, followed to the letter: its commands, in its order, on a real API server."""
+"""The commands of the new user's page, in order, on a real API server."""
 
 import json
 import os
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
 
 def _commands() -> list[str]:
-    """Return every command of the page that is Dovetail's, in order."""
+    """Return every Dovetail command of the page, in order."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.startswith("dovetail ")]
 
 
 def test_the_page_can_be_followed(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """Each command works as it stands, says what the page says it does, and changes nothing in the cluster."""
+    """Each command works as written, does what the page says, and changes nothing in the cluster."""
     plane = new_api_server(whole=True)
     home = tmp_path / "home"
     home.mkdir()
@@ -55,7 +55,7 @@ def test_the_page_can_be_followed(new_api_server: Callable[..., ControlPlane], t
 
 
 def _surroundings(plane: ControlPlane, home: Path) -> dict[str, str]:
-    """Return a new user's shell: the command on the path, a kubeconfig where kubeconfigs are."""
+    """Return a new user's environment: the command on the path and a kubeconfig in its usual place."""
     (home / ".kube").mkdir(exist_ok=True)
     shutil.copy(plane.kubeconfig, home / ".kube" / "config")
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
@@ -79,7 +79,7 @@ def _follow(command: str, plane: ControlPlane, home: Path) -> subprocess.Complet
 
 
 def _observe(plane: ControlPlane, home: Path) -> None:
-    """The last command stays until it is stopped; a free port stands in for its default."""
+    """Run the last command until it is stopped, on a free port instead of its default."""
     command = next(line for line in _commands() if line.startswith("dovetail run"))
     arguments = [*command.split()[1:], "--listen=127.0.0.1:0", f"--kubeconfig={home / '.kube' / 'config'}"]
     with running(arguments, home / "log") as controller:

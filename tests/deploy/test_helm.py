@@ -1,4 +1,4 @@
-"""Helm itself on a real control plane: install, upgrade, uninstall with its hook."""
+"""Helm on a real control plane: install, upgrade, and uninstall with its hook."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Helm:
-    """Helm with a kubeconfig and a home of its own."""
+    """Helm with its own kubeconfig and home folder."""
 
     def __init__(self, plane: ControlPlane, home: Path) -> None:
         self._common = ["--namespace", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
@@ -39,7 +39,7 @@ class Helm:
 
 
 def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """The server takes every object; an upgrade leaves the Lease to its holder; the hook runs before all is gone."""
+    """The server accepts every object; an upgrade keeps the Lease's holder; the hook runs before the deletion."""
     plane = new_api_server(whole=True)
     helm = Helm(plane, tmp_path)
     with plane.client() as admin:
@@ -48,7 +48,7 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
         assert _deployed(admin) == ["--observe"]
         assert admin.get(LEASE) is not None
 
-        # A leader holds the Lease; Helm's merge must not take it away.
+        # A leader holds the Lease; Helm's merge must not remove the holder.
         spec = {"holderIdentity": "leader", "leaseDurationSeconds": 15, "renewTime": "2026-11-01T12:00:00.000000Z"}
         assert admin.request("PATCH", admin.path_of(LEASE), {"spec": spec}, kind=MERGE)[0] == 200
         said = helm("upgrade", "dovetail", str(CHART), "--set=observe=false", "--set=dashboard.enabled=true")
@@ -56,8 +56,8 @@ def test_helm_installs_upgrades_and_removes_it(new_api_server: Callable[..., Con
         assert _deployed(admin) == []
         assert admin.get(LEASE)["spec"]["holderIdentity"] == "leader"
 
-        # Back to observing, with nodes that are still held: the hook has rights of its own to give them back.
-        # It is Helm's Job, its pod is ours to run: there is no kubelet here.
+        # Back to observing while nodes are still held: the hook has its own permission to release them.
+        # The Job is Helm's; the test runs its pod, because there is no kubelet here.
         helm("upgrade", "dovetail", str(CHART), "--set=observe=true")
         assert _deployed(admin) == ["--observe"]
         annotations = {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
@@ -99,7 +99,7 @@ def _hook_pod(admin: Client) -> dict[str, Any] | None:
 
 
 def _succeed(admin: Client, pod: dict[str, Any]) -> None:
-    """Play the kubelet whose container has ended well."""
+    """Act as a kubelet whose container has succeeded."""
     ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     status = {
         "phase": "Succeeded",
@@ -112,7 +112,7 @@ def _succeed(admin: Client, pod: dict[str, Any]) -> None:
 
 
 def _left(admin: Client) -> list[str]:
-    """Return objects whose name or label is Dovetail's."""
+    """Return objects with Dovetail's name or label."""
     found = []
     for path in (
         f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",

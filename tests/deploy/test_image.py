@@ -1,4 +1,4 @@
-"""The image's build stage, run as it is: from the files that the Dockerfile copies, into a folder of the test's."""
+"""The image's build stage, run with the files that the Dockerfile copies, into a temporary folder."""
 
 import os
 import re
@@ -21,7 +21,7 @@ AWAY = ("Could not find a version", "No matching distribution", "NewConnectionEr
 
 
 def _copied() -> list[tuple[str, str]]:
-    """Return what the build stage copies from the project, and where to."""
+    """Return what the build stage copies from the project, with the targets."""
     stage = DOCKERFILE.split("FROM ")[1]
     rows = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]
     return [(source, row[-1]) for row in rows for source in row[:-1]]
@@ -29,7 +29,7 @@ def _copied() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Run the build stage; gives the folder that the second stage copies."""
+    """Run the build stage and return the folder that the second stage copies."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("image") / "dovetail"
     for name, place in _copied():
         goal = source / place / (Path(name).name if place.endswith("/") else "")
@@ -64,7 +64,7 @@ def _run(image: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Co
 
 
 def test_the_image_has_what_the_lock_file_lists_and_no_more(image: Path) -> None:
-    """Dovetail and the pinned packages, in their pinned versions; no pip, no test tools, nothing to build with."""
+    """The image has Dovetail and the pinned packages in their pinned versions; no pip, test tools or build tools."""
     listing = (
         "import importlib.metadata as m; print(*sorted(f'{d.name.lower()}=={d.version}' for d in m.distributions()))"
     )
@@ -80,7 +80,7 @@ def test_the_image_has_what_the_lock_file_lists_and_no_more(image: Path) -> None
 
 
 def test_every_command_is_there_without_extras(image: Path) -> None:
-    """Each command explains itself where boto3 and Dask can't be imported: `pip install .` alone gives them all."""
+    """Each command prints its help if boto3 and Dask can't be imported: `pip install .` alone provides all commands."""
     hide = "import sys; sys.modules.update(dict.fromkeys(('boto3', 'botocore', 'distributed', 'dask')));"
     for entry in COMMANDS:
         code = f"{hide} sys.argv = ['dovetail', '{entry.name}', '--help']; from dovetail.cli.main import entry; entry()"
@@ -96,7 +96,7 @@ def test_crds_and_versions_come_out_of_the_image(image: Path) -> None:
 
 
 def test_the_demo_runs_in_the_image(image: Path, tmp_path: Path) -> None:
-    """`dovetail demo` works with nothing but what is in the image, and writes its page (`make test`: a short run)."""
+    """`dovetail demo` works with only the content of the image, and writes its page (`make test`: a short run)."""
     if size(test=0, ci=1, long=1):
         done = _run(image, "demo", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -108,14 +108,14 @@ def test_the_demo_runs_in_the_image(image: Path, tmp_path: Path) -> None:
 
 
 def test_the_builder_gets_what_it_copies() -> None:
-    """The list of what goes to the builder has everything that the build stage copies."""
+    """The build context contains everything that the build stage copies."""
     ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignored
     assert {f"!{source}" for source, _ in _copied()} == {line for line in ignored if line.startswith("!")}
 
 
 def test_the_image_is_nobody_and_observes_by_default() -> None:
-    """The second stage runs as a numbered user that is not root, and by default only looks."""
+    """The second stage runs as a numeric user that is not root, and only observes by default."""
     last = DOCKERFILE.split("FROM ")[-1]
     user = re.search(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
     assert user is not None

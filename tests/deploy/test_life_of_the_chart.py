@@ -39,7 +39,7 @@ ORDINARY = tuple(action for action in Action if not action.value.endswith("Unhea
 
 @contextlib.contextmanager
 def webhook(folder: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """Yield a receiver of notifications, and the folder that names it."""
+    """Yield a receiver of notifications and the folder with its address."""
     told: list[dict[str, Any]] = []
 
     class Receiver(BaseHTTPRequestHandler):
@@ -82,7 +82,7 @@ def _refusals(controller: Running) -> list[dict[str, Any]]:
 
 
 def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """Observe first, then all seven actions under the chart's account, then uninstall: nothing of ours is left."""
+    """Observe, run all seven actions with the chart's account, uninstall: nothing of Dovetail is left."""
     plane = new_api_server(whole=True)
     catalogue = catalogue_file(tmp_path)
     with (
@@ -108,7 +108,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
 
         _populate(world)
 
-        # Installed with its defaults it says what it would do, and touches nothing.
+        # Installed with its defaults, it reports what it would do and changes nothing.
         watcher = start("first", first, "first")
         watcher.wait_for(topic="proposal")
         assert world.traces() == []
@@ -116,7 +116,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         assert _metrics(watcher)["dovetail_observe_only"] == 1
         assert watcher.stop() == 0
 
-        # Upgraded to act, it executes every action there is with the permissions of the chart alone.
+        # Upgraded to act, it executes every action with the chart's permissions alone.
         trees = render(*carried, *QUICK)
         applied = install(admin, trees, NAMESPACE)
         actor = start("second", trees, "second")
@@ -134,7 +134,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         assert counted["dovetail_held_nodes"] > 0
         assert [name for name in counted if "forbidden" in name or "refused" in name] == []
 
-        # Upgraded in the middle of a command: the next one goes on with it, and launches nothing twice.
+        # Upgraded during a command: the next process continues the command and launches nothing twice.
         cloud.is_on = False
         world.mark_drifted("flight-1")
         eventually(lambda: _tainted(world) == ["flight-1"])
@@ -146,7 +146,7 @@ def test_install_upgrade_uninstall(new_api_server: Callable[..., ControlPlane], 
         heir.wait_for(topic="command", phase="waiting")
         assert (_tainted(world), _replacements(world, "flight")) == (["flight-1"], coming)
 
-        # Uninstalled while it acts: the hook's command, under the hook's own account, and then Helm's deletion.
+        # Uninstalled while it acts: the hook's command with the hook's account, and then Helm's deletion.
         of_hook = [tree for tree in trees if "helm.sh/hook" in (tree["metadata"].get("annotations") or {})]
         for tree in of_hook:
             if tree["kind"] != "Job":

@@ -1,4 +1,4 @@
-"""Alert rules and dashboard: judged by Prometheus' own tool, and naming only metrics that exist."""
+"""Alert rules and dashboard pass Prometheus' own tool and use only metrics that exist."""
 
 import json
 import re
@@ -30,14 +30,14 @@ def _queries() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "query"), list(_queries()))
 def test_queries_name_only_metrics_that_exist(where: str, query: str) -> None:
-    """Each query asks for at least one metric of ours, and for none that the controller doesn't have."""
+    """Each query uses at least one of Dovetail's metrics, and none that the controller doesn't have."""
     asked = set(OURS.findall(query))
     assert asked, where
     assert asked <= {*Metrics().names()}, where
 
 
 def test_queries_use_only_labels_that_exist() -> None:
-    """What queries group and match by are labels of the metrics that they ask for."""
+    """Labels that queries group and match by are labels of their metrics."""
     labels = {"le", "instance"}
     for collector in Metrics().__dict__.values():
         labels |= {*getattr(collector, "_labelnames", ())}
@@ -48,14 +48,14 @@ def test_queries_use_only_labels_that_exist() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    """An alert has a severity, one sentence of what is wrong and one of what to do."""
+    """An alert has a severity, one sentence about the problem and one about the remedy."""
     for rule in RULES:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert rule["annotations"].keys() == {"summary", "description"}
 
 
 def test_every_alert_is_tried_both_ways() -> None:
-    """The file of tests has a case in which each alert fires and one in which it doesn't."""
+    """The test file has a case in which each alert fires and one in which it doesn't."""
     cases: list[dict[str, Any]] = [entry for case in CASES["tests"] for entry in case["alert_rule_test"]]
     for rule in RULES:
         outcomes = {bool(entry["exp_alerts"]) for entry in cases if entry["alertname"] == rule["alert"]}
@@ -87,7 +87,7 @@ def test_queries_of_the_dashboard_can_be_parsed() -> None:
 
 
 def test_the_dashboard_is_current() -> None:
-    """The JSON is what tools/build_dashboard.py writes, and its panels don't lie over each other."""
+    """The JSON is what tools/build_dashboard.py writes, and its panels don't overlap."""
     builder = script("build_dashboard")
     assert builder.dashboard() == DASHBOARD, "run: python tools/build_dashboard.py"
     cells = set()

@@ -101,7 +101,7 @@ def _installed(server: ControlPlane, trees: list[Tree], space: str, folder: Path
 
 
 def _one_of_each() -> list[Tree]:
-    """Return one object of every kind that is watched."""
+    """Return one object of every watched kind."""
     selector = {"matchLabels": {"app": NAME}}
     container = {"name": "main", "image": "none"}
     template = {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}}
@@ -141,11 +141,11 @@ def _one_of_each() -> list[Tree]:
     ]
 
 
-# ---------------------------------------------------------------- what the product does, and what it complains of
+# ---------------------------------------------------------------- what Dovetail does, and what it reports
 
 
 async def _watches(client: ApiClient, made: Installed) -> list[str]:
-    """Every kind is listed and watched: a change made afterwards has to arrive, or a note has to come."""
+    """Watch every kind: a change made afterwards has to arrive, or a note has to come."""
     notes: dict[str, str] = {}
     seen: dict[str, str] = {}
 
@@ -179,7 +179,7 @@ async def _watches(client: ApiClient, made: Installed) -> list[str]:
 
 
 async def _election(client: ApiClient) -> list[str]:
-    """The Lease is taken, and given back."""
+    """Acquire the Lease and release it."""
     notes: list[str] = []
     led = asyncio.Event()
 
@@ -209,7 +209,7 @@ async def _election(client: ApiClient) -> list[str]:
 
 
 async def _actions(client: ApiClient, made: Installed) -> list[str]:
-    """Every instruction of the engine that reaches the cluster, the way a replacement goes, and its undoing."""
+    """Execute every instruction that changes the cluster: the steps of a replacement, and its rollback."""
     candidate = Candidate(node=NAME, claim=NAME, uid="")
     record = encode_record(
         Record(
@@ -257,7 +257,7 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
     there = await asyncio.to_thread(made.admin.get, tree)
     if there is not None:
         uid = there["metadata"]["uid"]
-        # Karpenter's finalizer keeps a claim that is being deleted: only then is it said why.
+        # Karpenter's finalizer keeps a claim that is being deleted; the reason is only written then.
         kept = {"metadata": {"finalizers": ["example.com/kept"]}}
         path, kind = made.admin.path_of(tree), "application/merge-patch+json"
         await asyncio.to_thread(made.admin.request, "PATCH", path, kept, kind=kind)
@@ -272,7 +272,7 @@ async def _actions(client: ApiClient, made: Installed) -> list[str]:
 
 
 async def _key(client: ApiClient, made: Installed) -> list[str]:
-    """The first replica makes the key of the records, the next one reads it."""
+    """Create the key of the records with the first replica and read it with the next."""
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}"
     empty = {"data": None}
     await asyncio.to_thread(made.admin.request, "PATCH", path, empty, kind="application/merge-patch+json")
@@ -284,7 +284,7 @@ async def _key(client: ApiClient, made: Installed) -> list[str]:
 
 
 async def _releasing(client: ApiClient, made: Installed) -> list[str]:
-    """What the pre-delete hook does, on a node and a claim that carry our marks and a pool that carries a condition."""
+    """Run the pre-delete hook on a node and a claim with Dovetail's marks and a pool with a condition."""
     for kind in ("Node", "NodeClaim"):
         marks = {"metadata": {"annotations": {"dovetail.dev/hold": "true", "karpenter.sh/do-not-disrupt": "true"}}}
         path = made.admin.path_of(made.objects[kind])
@@ -326,7 +326,7 @@ async def _everything(made: Installed) -> list[str]:
 
 
 def _names(complaint: str, resource: str, verb: str) -> bool:
-    """Return whether a complaint names the resource, with the verb: in the server's words, or as the rule to add."""
+    """Return whether a message names the resource and the verb: in the server's words, or as the rule to add."""
     plural, _, part = resource.partition("/")
     server = re.search(rf'cannot {verb} resource "{plural}{"/" + part if part else ""}"', complaint)
     rule = re.search(rf'resources: \["{re.escape(resource)}"\], verbs: \[[^\]]*\b{verb}\b', complaint)
@@ -337,12 +337,12 @@ def _names(complaint: str, resource: str, verb: str) -> bool:
 
 
 def test_with_all_rules_nothing_is_refused(installed: Installed) -> None:
-    """Watches of every kind, the Lease, every action and the release work under the chart's account alone."""
+    """All watches, the Lease, all actions and the release work with the chart's account alone."""
     assert asyncio.run(_everything(installed)) == []
 
 
 def test_nothing_else_is_allowed(installed: Installed) -> None:
-    """The account can't touch pods, secrets, other Leases, or roles, and deletes no pool."""
+    """The account can't change pods, secrets, other Leases or roles, and can't delete pools."""
     account = installed.account
     for group, resource, verb in (
         ("", "pods", "delete"),
@@ -362,20 +362,20 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
 
 
 def _rights(trees: list[Tree]) -> set[tuple[str, str, str]]:
-    """Return all that the chart's own account may do, whatever role it comes from."""
+    """Return all permissions of the chart's account, from all its roles."""
     roles = [tree for tree in trees if tree["kind"] in ("ClusterRole", "Role")]
     return {atom[1:] for role in roles if not role["metadata"]["name"].endswith("-viewer") for atom in atoms(role)}
 
 
 def test_observing_has_only_reading_rights() -> None:
-    """The defaults: not one verb that changes anything, in any role; nothing that acting would not have too."""
+    """By default no role has a verb that changes anything, or a permission that acting would lack."""
     assert {verb for _, _, verb in _rights(OBSERVING)} == {"get", "list", "watch"}
     assert _rights(OBSERVING) < _rights(MANIFESTS)
     assert not [tree for tree in OBSERVING if tree["kind"] in ("Role", "RoleBinding")]
 
 
 def test_an_observing_account_sees_everything_and_can_change_nothing(api_server: ControlPlane, tmp_path: Path) -> None:
-    """On a real server: every watch and the CRD without a complaint, every write refused."""
+    """On a real server, all watches and the CRD check work without an error, and every write is refused."""
     space = f"{NAMESPACE}-observing"
     with _installed(api_server, [_moved(tree, space) for tree in OBSERVING], space, tmp_path) as made:
 
@@ -392,7 +392,7 @@ def test_an_observing_account_sees_everything_and_can_change_nothing(api_server:
 
 
 def _moved(tree: Tree, space: str) -> Tree:
-    """Return an object in another namespace, its cluster-wide parts under another name, its subjects there too."""
+    """Return an object moved to another namespace, with its cluster-wide parts and subjects renamed."""
     text = yaml.safe_dump(tree).replace(f"namespace: {NAMESPACE}\n", f"namespace: {space}\n")
     moved: Tree = yaml.safe_load(text)
     if moved["kind"] in ("ClusterRole", "ClusterRoleBinding"):
@@ -408,7 +408,7 @@ def _moved(tree: Tree, space: str) -> Tree:
 def test_without_any_single_permission_something_breaks(
     installed: Installed, role_name: str, atom: tuple[int, str, str, str]
 ) -> None:
-    """Take one verb on one resource away: the product complains of exactly that one, and of nothing else."""
+    """If one verb on one resource is removed, Dovetail reports exactly that one."""
     role = ROLES[role_name]
     number, group, resource, verb = atom
     scope = role["metadata"].get("namespace", "")
@@ -426,7 +426,7 @@ def test_without_any_single_permission_something_breaks(
 
 @pytest.mark.parametrize("kind", [resource.kind for resource in RESOURCES])
 def test_optional_kinds_degrade_and_essential_ones_wait(api_server: ControlPlane, tmp_path: Path, kind: str) -> None:
-    """Without any right: an optional kind counts as seen and says what is lost; an essential one names the rule."""
+    """Without permissions, an optional kind reports what is lost; an essential one names the missing rule."""
     notes: list[str] = []
     resource = next(entry for entry in RESOURCES if entry.kind == kind)
 
@@ -454,7 +454,7 @@ def test_optional_kinds_degrade_and_essential_ones_wait(api_server: ControlPlane
 
 @pytest.fixture(scope="module")
 def viewer(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """Bind the role for people to an account."""
+    """Bind the role for viewers to an account."""
     with api_server.client() as admin:
         install(admin, MANIFESTS, NAMESPACE)
         meta = {"name": "looker", "namespace": NAMESPACE}
@@ -484,13 +484,13 @@ async def _captured(made: Installed) -> list[str]:
 
 
 def test_the_role_for_people_suffices_for_a_plan(viewer: Installed) -> None:
-    """With the viewer's role everything that plan, explain, budgets and snapshot need is read without a word."""
+    """With the viewer's role, everything that plan, explain, budgets and snapshot need is read without an error."""
     assert asyncio.run(_captured(viewer)) == []
 
 
 @pytest.mark.parametrize("atom", list(atoms(VIEWER)), ids=lambda atom: f"{atom[2]}-{atom[3]}")
 def test_the_role_for_people_has_nothing_to_spare(viewer: Installed, atom: tuple[int, str, str, str]) -> None:
-    """Take one permission of the viewer away: essential kinds stop the capture, others are warned of, by name."""
+    """Without one of the viewer's permissions, an essential kind stops the capture and others are warnings by name."""
     _, group, resource, verb = atom
     viewer.admin.apply(without(VIEWER, atom))
     try:

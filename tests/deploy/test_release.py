@@ -1,4 +1,4 @@
-"""What a release uploads: versions that agree, a changelog section, archives that are the same every time."""
+"""What a release uploads: matching versions, a changelog section, reproducible archives."""
 
 import importlib.util
 import shutil
@@ -29,12 +29,12 @@ def _copy(tmp_path: Path) -> Path:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    """pyproject, package and chart."""
+    """pyproject, package and chart have the same version."""
     assert len(set(_release().versions().values())) == 1
 
 
 def test_a_release_needs_its_section_in_the_changelog(tmp_path: Path) -> None:
-    """What stands in the way is said: another version somewhere, or no section."""
+    """A different version or a missing changelog section is reported."""
     release, root = _release(), _copy(tmp_path)
     version = release.versions(root)["pyproject.toml"]
     (root / "CHANGELOG.md").write_text(f"# Changelog\n\n## {version} - 2026-11-16\n")
@@ -47,7 +47,7 @@ def test_a_release_needs_its_section_in_the_changelog(tmp_path: Path) -> None:
 
 
 def test_archives_are_reproducible(tmp_path: Path) -> None:
-    """Built twice they are the same bytes; the plugin can be run."""
+    """Two builds produce the same bytes, and the plugin runs."""
     release = _release()
     files = {"kubectl-dovetail": (release.PLUGIN.encode(), 0o755), "LICENSE": (b"x", 0o644)}
     one, two = release.archive(tmp_path / "a.tgz", files), release.archive(tmp_path / "b.tgz", files)
@@ -57,7 +57,7 @@ def test_archives_are_reproducible(tmp_path: Path) -> None:
 
 
 def test_the_krew_manifest(tmp_path: Path) -> None:
-    """It names the plugin that the archive holds."""
+    """The manifest names the plugin that the archive holds."""
     manifest = yaml.safe_load((ROOT / "deploy/krew/dovetail.yaml").read_text())
     assert manifest["metadata"]["name"] == "dovetail"
     (platform,) = manifest["spec"]["platforms"]
@@ -66,7 +66,7 @@ def test_the_krew_manifest(tmp_path: Path) -> None:
 
 
 def test_the_demo_installs_only_what_it_needs() -> None:
-    """Its lock is a part of the runtime's, to the hash."""
+    """Its lock file is part of the runtime's lock file, including hashes."""
     demo = (ROOT / "requirements-demo.lock").read_text()
     runtime = (ROOT / "requirements-runtime.lock").read_text()
     names = {line.split("==")[0] for line in demo.splitlines() if "==" in line}

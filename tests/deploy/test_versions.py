@@ -1,4 +1,4 @@
-"""CRDs of somebody else: put back by Karpenter's chart, put right by ours, or of a version that nobody knows."""
+"""CRDs from elsewhere: overwritten by Karpenter's chart, restored by Dovetail's, or of an unknown version."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ OURS = ("consolidationGracePeriod", "consolidationSavingsThreshold", "expireAfte
 
 
 def _karpenters_own() -> list[dict[str, Any]]:
-    """Return the CRDs without Dovetail's own fields, as Karpenter's chart would install them."""
+    """Return the CRDs without Dovetail's fields, as Karpenter's chart would install them."""
     trees = copy.deepcopy(crds())
     disruption = trees[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
         "disruption"
@@ -36,7 +36,7 @@ def _karpenters_own() -> list[dict[str, Any]]:
 
 
 def _by_helm(client: Client, tree: dict[str, Any]) -> None:
-    """Create or replace an object as Helm does: owner of every field, by update."""
+    """Create or replace an object as Helm does: by update, as the owner of every field."""
     before = client.get(tree)
     if before is None:
         status, answer = client.request("POST", client.path_of(tree, collection=True), tree, fieldManager="helm")
@@ -68,7 +68,7 @@ def _printed() -> list[dict[str, Any]]:
 def test_karpenters_chart_puts_its_crd_back_and_ours_goes_over_it(
     new_api_server: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:
-    """As docs/upgrade.md says: fields vanish, the annotation stays; with --force-conflicts ours are back, watched."""
+    """Karpenter's chart removes the fields but not the annotation; --force-conflicts restores them."""
     plane = new_api_server(install=False)
     with plane.client() as client:
         for tree in _karpenters_own():
@@ -106,7 +106,7 @@ def _line(lines: list[dict[str, Any]], words: str) -> str | None:
 
 
 def test_an_unknown_crd_version_means_observe_only(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """A NodePool CRD that serves v2 only: the controller starts, says why it only observes, and takes no Lease."""
+    """If the NodePool CRD serves only v2, the controller starts, explains why it only observes, and takes no Lease."""
     plane = new_api_server(install=False)
     trees = copy.deepcopy(crds())
     trees[0]["spec"]["versions"][0]["name"] = "v2"

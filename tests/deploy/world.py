@@ -1,4 +1,4 @@
-"""A cluster on a real API server with pools and nodes as Karpenter would have made them."""
+"""A cluster on a real API server with pools and nodes as Karpenter creates them."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ class World:
         self.admin = admin
 
     def pool(self, name: str, *, managed: bool = True, **disruption: Any) -> None:
-        """Add a pool; managed: one that is given to Dovetail."""
+        """Add a pool; managed: one that Dovetail manages."""
         policy = {"budgets": [{"nodes": "100%"}], "consolidationSavingsThreshold": 0, **disruption}
         only = {"key": names.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}
         template = {"spec": {"nodeClassRef": dict(NODE_CLASS), "requirements": [only], "expireAfter": "Never"}}
@@ -39,7 +39,7 @@ class World:
         eventually(lambda: names.NODEPOOL_HASH in self.get("NodePool", name)["metadata"].get("annotations", {}))
 
     def node(self, pool: str, name: str, machine: str = "small", pod_cpu: str = "") -> None:
-        """Order a node as Karpenter would, wait for it, and put a pod on it where asked for."""
+        """Create a node as Karpenter would, wait for it, and optionally put a pod on it."""
         wanted = Replacement(
             node_pool=pool,
             instance_types=(machine,),
@@ -62,13 +62,13 @@ class World:
         return ready.get("Ready") == "True" and not node["spec"].get("taints")
 
     def drift(self, pool: str) -> None:
-        """Change the pool's template, so that its nodes are no longer what it says."""
+        """Change the pool's template, so that its nodes drift."""
         path = self.admin.path("karpenter.sh/v1", "NodePool", None, pool)
         patch = {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}}
         assert self.admin.request("PATCH", path, patch, kind=MERGE)[0] == 200
 
     def mark_drifted(self, claim: str) -> None:
-        """Say that a claim has drifted, in the stead of a Karpenter that is away."""
+        """Mark a claim as drifted, in place of Karpenter, which does not run here."""
         path = self.admin.path("karpenter.sh/v1", "NodeClaim", None, claim)
         conditions = list(self.get("NodeClaim", claim)["status"]["conditions"])
         since = conditions[0]["lastTransitionTime"]

@@ -1,4 +1,4 @@
-"""Pages that people read: links lead somewhere, and the README's table is what the demo prints."""
+"""Pages for people: links resolve, and the README's table matches the demo's output."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 
 def test_every_verdict_is_explained() -> None:
-    """The page on nodes that are not consolidated has a row for each gate that a node can stop at, and no other."""
+    """The page on nodes that are not consolidated has a row for each gate that can block a node, and no other."""
     page = (ROOT / "docs" / "why-not-consolidated.md").read_text()
     firsts = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     explained = [name for cell in firsts for name in re.findall("`([^`]+)`", cell)]
@@ -31,7 +31,7 @@ def test_every_verdict_is_explained() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo")
 def test_the_readme_shows_what_the_demo_prints() -> None:
-    """Policy by policy: pods moved, moved more than once, new nodes, short lives and the bill."""
+    """The table has pods moved, moved more than once, new nodes, short lives and the bill, for each policy."""
     expected = {}
     for result in demo().comparison.results:
         figures = result.to_dict()

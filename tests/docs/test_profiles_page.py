@@ -1,4 +1,4 @@
-"""docs/profiles.md is generated from the rules, and nothing asks for a profile by name."""
+"""docs/profiles.md is generated from the rules, and no code reads a profile's name."""
 
 import re
 from dataclasses import fields, replace
@@ -15,19 +15,19 @@ from tests.support.golden_cases import golden_cases
 
 
 def test_the_page_is_current() -> None:
-    """It is what tools/build_profiles.py writes."""
+    """The page is what tools/build_profiles.py writes."""
     builder = script("build_profiles")
     assert builder.PAGE.read_text() == builder.page(), "run: python tools/build_profiles.py"
 
 
 def test_profiles_differ_in_every_rule() -> None:
-    """A rule in which all profiles agree is no rule of a profile."""
+    """Profiles differ in every rule."""
     for entry in fields(Rules):
         assert getattr(DOVETAIL_RULES, entry.name) is not getattr(KARPENTER_RULES, entry.name)
 
 
 def test_every_rule_is_asked_somewhere() -> None:
-    """No rule is a dead word."""
+    """The code reads every rule somewhere."""
     text = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name != "rules.py")
     for entry in fields(Rules):
         assert re.search(rf"rules\.{entry.name}\b", text), entry.name
@@ -53,6 +53,6 @@ def test_the_name_alone_changes_nothing(case: object) -> None:
 
 
 def test_profiles_are_named_by_their_key() -> None:
-    """The table of profiles has each under its own name."""
+    """Each profile's key in the table is its name."""
     assert all(settings.profile is name for name, settings in PROFILES.items())
     assert KARPENTER_1_15.rules is KARPENTER_RULES

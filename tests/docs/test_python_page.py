@@ -39,7 +39,7 @@ def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_lists_the_interface() -> None:
-    """The table has each name that the contract promises, and each name of the table is there."""
+    """The table has each name that the contract promises, and each name in the table exists."""
     named = re.findall(r"^\| `(\w+)", PAGE.read_text(), re.MULTILINE)
     assert set(CONTRACT) <= set(named)
     for name in named:

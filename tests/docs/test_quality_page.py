@@ -27,7 +27,7 @@ ROWS = [
 
 
 def test_policies_stand_beside_the_optimum_and_beside_karpenter() -> None:
-    """Mean and worst gap, sums over the clusters; bill and moves as shares of Karpenter's."""
+    """The table has the mean and worst gap, sums over the clusters, and bill and moves as shares of Karpenter's."""
     lines = quality_tables(ROWS)
     assert "| optimum | 0 % | 0 % | 4.00 | 60 |" in lines
     assert "| recommended | 2.5 % | 4.0 % | 5.00 | 90 |" in lines
@@ -36,7 +36,7 @@ def test_policies_stand_beside_the_optimum_and_beside_karpenter() -> None:
 
 
 def test_parts_that_were_not_run_leave_gaps_and_no_nonsense() -> None:
-    """Without Karpenter's rows there are no shares; without clusters no table of them."""
+    """Without Karpenter's rows there are no shares; without clusters there is no table of clusters."""
     lines = quality_tables(ROWS[3:])
     assert "| day-night | 4 | recommended | $78.400 |  | 300.0 |  | 3.5 |" in lines
     assert not any("optimum" in line for line in lines)
@@ -44,7 +44,7 @@ def test_parts_that_were_not_run_leave_gaps_and_no_nonsense() -> None:
 
 
 def test_the_page_has_the_section_where_it_was_measured(tmp_path: Path) -> None:
-    """With a file of figures there is a section, stamped with the commit; without one there is none."""
+    """With a file of measurements there is a section with the commit; without one there is none."""
     write_page(tmp_path)
     assert "Quality" not in (tmp_path / "README.md").read_text()
     stamp = {"commit": "abc", "date": "2026-01-01", "python": "3.11"}
