@@ -1,4 +1,4 @@
-"""What a node must save to go at once, and what it must waste to go later, by its figures (spec section 22)."""
+"""The savings that a node must reach to go at once, and the waste it must reach to go later (spec section 22)."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ def _haste(settings: Settings = DOVETAIL, **restless: Any) -> Haste:
 
 
 def _node(policy: DisruptionPolicy | None = PRICED, *pods: Pod) -> NodeFacts:
-    """Return a node that has all its life of an hour before it, with pods for two units."""
+    """Return a node that has its whole life of an hour left, with pods that cost two units."""
     claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
     return facts_of(policy=policy, claim=claim, expire_after=HOUR, pod_costs=2 * UNIT, reschedulable=pods)
 
@@ -43,7 +43,7 @@ def _node(policy: DisruptionPolicy | None = PRICED, *pods: Pod) -> NodeFacts:
     ],
 )
 def test_jobs(settings: Settings, policy: DisruptionPolicy | None, pods: tuple[Pod, ...], waits: bool) -> None:
-    """They are waited for where the setting asks and the pool has a price; twice the waste is asked for."""
+    """Nodes with Jobs wait if the setting is on and the pool has a price; the required waste doubles."""
     haste, node = _haste(settings), _node(policy, *pods)
     assert haste.waits_for_jobs(node) is waits
     priced = policy is not None and policy.disruption_price is not None
@@ -51,7 +51,7 @@ def test_jobs(settings: Settings, policy: DisruptionPolicy | None, pods: tuple[P
 
 
 def test_karpenter_asks_for_no_waste() -> None:
-    """It knows none."""
+    """Karpenter's profile requires no waste."""
     assert _haste(KARPENTER_1_15).asked_waste(_node()) is None
 
 
@@ -60,7 +60,7 @@ def test_karpenter_asks_for_no_waste() -> None:
     [(1, PRICED, True), (0, PRICED, False), (-1, PRICED, False), (1, DisruptionPolicy(savings_threshold=10), False)],
 )
 def test_restless_pools(until: int, policy: DisruptionPolicy, raised: bool) -> None:
-    """Half as much again is asked for at once while the pool is restless, and falls as much faster."""
+    """A restless pool requires half as much again at once, and this falls faster by the same factor."""
     when, node = NOW + minutes(until), _node(policy)
     haste = _haste(default=when)
     assert haste.restless_until(node) == (when if raised else None)

@@ -1,4 +1,4 @@
-"""When a round could answer differently, by time alone: each source of such a time (design savings-threshold)."""
+"""The time at which a round could answer differently without any event, for each source of such a time."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -30,7 +30,7 @@ AT_16, AT_17, NEVER = (window(f"0 {hour} * * *", HOUR) for hour in (16, 17, 18))
 
 
 def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = None, **parts: Any) -> Any:
-    """Return what `next_change` asks a round's context for."""
+    """Return the parts of a round's context that `next_change` reads."""
     rates = parts.pop("rates", [])
     pods = parts.pop("pods", ())
     question: Any = SimpleNamespace(settings=DOVETAIL, now=NOW, restless=parts.pop("restless", {}))
@@ -52,7 +52,7 @@ def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = No
 
 
 def _node(idle: float, **facts: Any) -> NodeFacts:
-    """Return a node whose consolidateAfter of ten minutes began so many minutes ago."""
+    """Return a node whose consolidateAfter of ten minutes began this many minutes ago."""
     return facts_of(policy=DisruptionPolicy(consolidate_after=10 * MINUTE), last_event=NOW - minutes(idle), **facts)
 
 
@@ -101,12 +101,12 @@ WAITING = msgspec.convert(
     ],
 )
 def test_the_soonest_counts(scene: Any, after: float | None) -> None:
-    """Of all times that are still to come. In minutes."""
+    """The next change is the earliest time that is still to come, in minutes."""
     assert next_change(scene, []) == (None if after is None else NOW + minutes(after))
 
 
 def test_windows_of_budgets() -> None:
-    """Those that can be read and still open or close."""
+    """Readable budget windows that still open or close count as changes."""
     budgets = (
         Budget(index=0, nodes="1"),
         Budget(index=1, nodes="1", window=AT_16),
@@ -118,7 +118,7 @@ def test_windows_of_budgets() -> None:
 
 
 def test_times_of_a_node() -> None:
-    """Its timers, its expiry where Dovetail retires, its pods' windows where they count."""
+    """A node's timers count, its expiry if Dovetail retires nodes, and its pods' windows if they apply."""
     claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
     pods = ((Pod(), read_pod_window("0 16 * * *; 1h")),)
     node = _node(9, claim=claim, expire_after=HOUR, pod_windows=pods)
@@ -127,7 +127,7 @@ def test_times_of_a_node() -> None:
 
 
 def _ageing(units: int, threshold: int = 10) -> NodeFacts:
-    """Return a node that lives an hour and asks for `threshold x units`, so much less every hour."""
+    """Return a node that lives an hour and whose required savings, `threshold x units`, fall with its age."""
     policy = DisruptionPolicy(savings_threshold=threshold)
     return facts_of(policy=policy, expire_after=HOUR, pod_costs=units * UNIT, last_event=None)
 
@@ -150,7 +150,7 @@ def _ageing(units: int, threshold: int = 10) -> NodeFacts:
 def test_ageing_crosses_the_threshold(
     nodes: list[NodeFacts], gate: Gate, required: int, savings: int, after: float | None
 ) -> None:
-    """What is asked for falls by 60 an hour for six pods; together by the sum; rounded up to a microsecond."""
+    """The required savings of six pods fall by 60 an hour; sets add up; times round up to a microsecond."""
     refusal = Refusal(gate=gate, why="", savings=savings, required=Fraction(required))
     found = next_change(_scene(), [(tuple(nodes), refusal)])
     if after is None:
@@ -161,7 +161,7 @@ def test_ageing_crosses_the_threshold(
 
 
 def test_the_least_that_falls() -> None:
-    """One unit of money in an hour is something; a part of one that is missing takes as long."""
+    """Even the smallest required savings fall with age and give the time of the next change."""
     node = facts_of(policy=DisruptionPolicy(savings_threshold=1), expire_after=HOUR, pod_costs=UNIT, last_event=None)
     refusal = Refusal(gate=Gate.WASTE, why="", savings=0, required=Fraction(1, 2))
     assert next_change(_scene(), [((node,), refusal)]) == NOW + minutes(30)
@@ -171,6 +171,6 @@ def test_the_least_that_falls() -> None:
 
 
 def test_when_a_refusal_is_due() -> None:
-    """It says so itself."""
+    """A refusal that names its own time counts with that time."""
     refusal = Refusal(gate=Gate.PRICE, why="", due=NOW + minutes(9))
     assert next_change(_scene(), [((_ageing(6),), refusal)]) == NOW + minutes(9)

@@ -1,4 +1,4 @@
-"""What is in progress already: leaving nodes, nominated nodes, back-off, and pools that are not ours."""
+"""What is already in progress: leaving nodes, nominated nodes, backoff, and pools that Dovetail does not manage."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +24,7 @@ def _empty(*nodes: str) -> Town:
 
 
 def test_the_snapshot_knows_what_is_in_flight() -> None:
-    """What is in flight joins what the settings name, sorted, so that the snapshot sees the same nodes leaving."""
+    """Nodes in flight and nodes in the settings are merged and sorted in the snapshot."""
     leaving = LeavingNode(node="b", method=Method.EMPTY, since=NOW)
     settings = replace(DOVETAIL, marked_for_deletion_nodes=("a",), nominated_nodes=("z",))
     in_flight = InFlight(leaving=(leaving,), nominated=("z", "y"))
@@ -34,7 +34,7 @@ def test_the_snapshot_knows_what_is_in_flight() -> None:
 
 
 def test_a_leaving_node_is_not_taken_twice() -> None:
-    """A node of a command in flight is marked, whether its taint is on already or not."""
+    """A node of a command in flight is marked, with or without its taint."""
     town = _empty("a", "b")
     town.leaving["a"] = LeavingNode(node="a", method=Method.EMPTY, since=NOW)
     assert moved(town.act()) == ("deleteEmpty", ("b",))
@@ -51,7 +51,7 @@ def test_a_nominated_node_stays() -> None:
 
 
 def test_a_node_that_the_scheduler_makes_room_on_stays() -> None:
-    """A pod that waits for its place after a preemption nominates the node."""
+    """A pod that waits for a preemption nominates its node."""
     town = _empty("a", "b")
     town.pod("waiting")
     pod = town.pods["waiting"]
@@ -62,7 +62,7 @@ def test_a_node_that_the_scheduler_makes_room_on_stays() -> None:
 
 
 def test_pods_of_leaving_nodes_take_room() -> None:
-    """The simulation places the pods of nodes that are leaving too: room that they need is not there."""
+    """The simulation also places pods of leaving nodes, so their room is not free."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption=FREE)
     for name, cpu in (("a", "1000m"), ("b", "2500m"), ("c", "1000m")):
@@ -74,7 +74,7 @@ def test_pods_of_leaving_nodes_take_room() -> None:
 
 
 def test_a_pool_that_backs_off_launches_nothing() -> None:
-    """After a replacement that did not come its pool waits; deletions, which launch nothing, go on."""
+    """A pool in backoff launches nothing; deletions without a launch go on."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption=FREE)
     town.node("n", "l")
@@ -90,7 +90,7 @@ def test_a_pool_that_backs_off_launches_nothing() -> None:
 
 
 def test_other_pools_are_only_observed() -> None:
-    """Nodes of pools that are not ours stop at the first gate; under Karpenter's profile all pools are managed."""
+    """Nodes of unmanaged pools stop at the first gate; Karpenter's profile manages all pools."""
     town = _empty("a")
     assert town.round(managed_pools=("other",)).commands == ()
     assert town.round(managed_pools=("other",)).verdicts[0].verdict == "managed"
@@ -98,7 +98,7 @@ def test_other_pools_are_only_observed() -> None:
 
 
 def test_the_hold_does_not_count() -> None:
-    """Our own hold on a node does not keep us off it; a person's annotation does, and our own word always does."""
+    """Dovetail ignores its own hold; it respects a person's annotation and `dovetail.dev/do-not-disrupt`."""
     for annotations, goes in (
         ({names.DO_NOT_DISRUPT: "true"}, False),
         ({names.DO_NOT_DISRUPT: "true", names.HOLD: "x"}, True),
@@ -112,7 +112,7 @@ def test_the_hold_does_not_count() -> None:
 
 
 def test_our_taint_marks_a_node() -> None:
-    """A node with the disruption taint is leaving, whoever put it there (after a change of leader)."""
+    """A node with the disruption taint is leaving, even if another process added the taint."""
     town = _empty("a", "b")
     taint = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
     node = town.nodes["a"]

@@ -1,4 +1,4 @@
-"""What launches cost at least, on templates made by hand."""
+"""Lower bounds on the cost of launches, on hand-made templates."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +44,7 @@ def _frame(*templates: Any, sizes: Any = None) -> Any:
     [({}, 0), ({0: 8}, 1), ({0: 9}, 2), ({0: 8, 1: 17}, 3), ({1: 17, 0: 8}, 3), ({5: 99}, 0), ({2: 99}, 0)],
 )
 def test_how_many_machines(need: dict[int, int], count: int) -> None:
-    """Counted in the largest of each amount; what no machine is measured in does not count."""
+    """The count uses the largest machine for each resource; resources that no machine has are ignored."""
     launches = Launches(_frame())
     assert launches.count_for(need) == count
     assert launches.least_for(need)[0] == max(1, count)
@@ -55,13 +55,13 @@ def test_how_many_machines(need: dict[int, int], count: int) -> None:
     ("need", "price"), [({}, 6), ({0: 2}, 6), ({0: 3}, 8), ({0: 5}, 10), ({1: 1}, 8), ({0: 9}, None), ({7: 1}, 6)]
 )
 def test_the_cheapest_machine(need: dict[int, int], price: float | None) -> None:
-    """The first in its pool's order that has room for all."""
+    """The cheapest machine is the first in its pool's order that has room for all pods."""
     found = Launches(_frame()).least_for(need)[1]
     assert (None if found is None else found.as_float) == price
 
 
 def test_the_cheapest_pool() -> None:
-    """Of several pools; one may not launch a type, or has no price for it."""
+    """The cheapest of several pools counts; a pool may exclude a type or have no price for it."""
     dear, cheap = _template({"a": 8, "b": 10, "c": 6}), _template({"a": 7, "b": 10, "c": 6.5})
     for frame in (_frame(dear, cheap), _frame(cheap, dear)):
         launches = Launches(frame)
@@ -72,7 +72,7 @@ def test_the_cheapest_pool() -> None:
 
 
 def test_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to so many; the order of a need does not matter."""
+    """The answers are cached up to a limit; the order of a need does not matter."""
     monkeypatch.setattr(module, "_KEPT_MAX", 2)
     launches = Launches(_frame())
     first = launches.least_for({0: 2, 1: 1})
@@ -97,7 +97,7 @@ def test_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_shares(need: dict[int, int], price: float | None) -> None:
-    """The dearest of the cheapest shares: 10/8 of the first amount, 8/8 of the second."""
+    """The bound is the largest of the cheapest shares: 10/8 of the first resource, 8/8 of the second."""
     found = Launches(_frame()).share_for(need)
     assert (None if found is None else (found.amount, found.as_float)) == (
         None if price is None else (int(price * DOLLAR), price)
@@ -105,7 +105,7 @@ def test_shares(need: dict[int, int], price: float | None) -> None:
 
 
 def test_shares_of_pools() -> None:
-    """Only what may be launched and has a price; the least of all pools, whatever their order."""
+    """Only types that may be launched and have a price count; the cheapest pool wins, in any order."""
     small, large = _template({"a": 8, "b": 99}), _template({"b": 10, "a": 99})
     for frame in (_frame(small, large), _frame(large, small)):
         assert Launches(frame)._shares == {0: (_price(10), 8), 1: (_price(8), 8)}
@@ -115,7 +115,7 @@ def test_shares_of_pools() -> None:
 
 
 def test_whom_they_serve() -> None:
-    """Frames with the same machines and templates."""
+    """Launch prices can be reused for frames with the same machines and templates."""
     frame = _frame()
     launches = Launches(frame)
     assert launches.serves(frame)

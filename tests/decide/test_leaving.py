@@ -1,4 +1,4 @@
-"""Nodes that have to go: drift, expiry, repair and static pools, rule by rule (spec sections 5, 7, 19)."""
+"""Nodes that must leave: drift, expiry, repair and static pools, rule by rule (spec sections 5, 7, 19)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,18 +66,18 @@ NODES = (
 
 @pytest.mark.parametrize(("replicas", "shrinks"), [(0, True), (1, True), (2, False), (3, False)])
 def test_a_static_pool_that_shrinks(replicas: int, shrinks: bool) -> None:
-    """Two of its nodes stay: those with a claim that are not leaving."""
+    """A static pool keeps two nodes: those with a claim that are not leaving."""
     assert static.scaling_down(_context(*NODES), _pool(replicas=replicas)) is shrinks
 
 
 @pytest.mark.parametrize(("limit", "room"), [(None, None), ("5", 2), ("3", 0), ("2", 0), ("4", 1)])
 def test_room_of_a_static_pool(limit: str | None, room: int | None) -> None:
-    """Three of its nodes have a claim."""
+    """The room of a static pool counts its three nodes with a claim."""
     assert static.static_room(_context(*NODES), _pool(limit=limit)) == room
 
 
 def test_a_limit_that_cannot_be_read_leaves_no_room() -> None:
-    """It launches nothing."""
+    """A pool with an unreadable limit launches nothing."""
     assert static.static_room(_context(*NODES), _pool(limit="many")) == 0
 
 
@@ -86,7 +86,7 @@ def test_a_limit_that_cannot_be_read_leaves_no_room() -> None:
     [(3, 1, False), (4, 1, True), (4, 2, False), (5, 2, True), (2, 1, False), (3, 0, False)],
 )
 def test_a_static_pool_that_is_half_full(replicas: int, left: int, waits: bool) -> None:
-    """Three nodes are there or leave; what is missing takes the budget."""
+    """Missing nodes of a static pool use up its budget."""
     refusal = static._refuse_half_full(_context(*NODES, left=left), Method.DRIFTED, _pool(replicas=replicas))
     assert (refusal is not None) is waits
     if refusal is not None:
@@ -118,7 +118,7 @@ def _static(
     ids=["two", "budget of one", "no budget", "shrinking", "room for one", "no room", "one drifts"],
 )
 def test_static_drift_as_karpenter(town: Town, told: list[tuple[str, str, int]]) -> None:
-    """As many as budget and limit allow, one command each, replacement first."""
+    """Karpenter replaces as many static nodes as budget and limit allow, with one command each."""
     commands = town.round().commands
     assert [(entry.action.value, entry.nodes[0], len(entry.replacements)) for entry in commands] == told
     assert all(entry.savings == 0 for entry in commands)
@@ -137,7 +137,7 @@ def test_static_drift_as_karpenter(town: Town, told: list[tuple[str, str, int]])
 def test_one_static_node_as_karpenter(
     monkeypatch: pytest.MonkeyPatch, limit: str | None, features: Any, ready: str, told: str
 ) -> None:
-    """Terminated first at its limit if the gate is on, else replaced first if there is room."""
+    """Karpenter deletes a static node first if it is at its limit and the gate is on, else replaces it."""
     monkeypatch.setattr(static, "_only_full_reservations", lambda *_: None)
     context = _context(
         *(_node(name) for name in "abc"),
@@ -170,7 +170,7 @@ def test_one_static_node_as_karpenter(
 def test_full_reservations_go_first(
     monkeypatch: pytest.MonkeyPatch, offered: frozenset[str] | None, label: str, first: bool
 ) -> None:
-    """A node whose own reservation is all that its pool has, and full."""
+    """A static node may be deleted first if its reservation is full and the only one of its pool."""
     monkeypatch.setattr(static, "_only_full_reservations", lambda *_: offered)
     labels = {static.RESERVATION: label} if label else {}
     facts = replace(_node("a", labels=labels), pool=_pool())
@@ -182,7 +182,7 @@ def test_full_reservations_go_first(
 
 
 def test_the_order_of_drift() -> None:
-    """The longest first, then the cheapest to disturb, then by name; Karpenter: static, empty, then the longest."""
+    """Drift order: oldest, lowest cost, name. Karpenter: static, empty, oldest."""
     plain = DisruptionPolicy()
     nodes = [
         facts_of(name="young", drifted_since=NOW, policy=plain, pods=1),
@@ -202,7 +202,7 @@ def test_the_order_of_drift() -> None:
 
 
 def test_karpenters_drift_within_budgets() -> None:
-    """Nodes of pools without budget are held and ignored; the first that can go does."""
+    """Nodes of pools without budget are held; the first other node that can go is taken."""
     town = Town(kind("m", "1"), settings=KARPENTER_1_15)
     town.pool("blue", disruption={"budgets": [{"nodes": "0"}]})
     town.pool("green", disruption={"budgets": [{"nodes": "1"}]})
@@ -220,7 +220,7 @@ def test_karpenters_drift_within_budgets() -> None:
 
 
 def test_a_static_pool_that_waits_leaves_the_others_their_turn() -> None:
-    """Karpenter goes on with other drift where no static node can go; a static node is never replaced singly."""
+    """Karpenter continues with other drift if no static node can go."""
     town = _static(KARPENTER_1_15, replicas=2)
     town.pool("plain")
     town.node("p", "m", pool="plain", drifted=HOUR)
@@ -233,7 +233,7 @@ def test_a_static_pool_that_waits_leaves_the_others_their_turn() -> None:
 
 
 def test_drift_that_is_held_is_told() -> None:
-    """By its budget, and by its domain; where no earlier node of the domain can go its turn has come."""
+    """A held drifted node names its budget or its domain; it goes if no earlier node of the domain can."""
     zonal = {"nodes": "1", "topologyKey": "topology.kubernetes.io/zone", "reasons": ["Drifted"]}
     town = Town(kind("m", "1"))
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [zonal, {"nodes": "5"}]})
@@ -265,13 +265,13 @@ def test_drift_that_is_held_is_told() -> None:
     ],
 )
 def test_why_a_node_goes(first: str, said: str) -> None:
-    """In one sentence."""
+    """The reason for a node's removal is one sentence."""
     command = Command(action=Action.DELETE_DRIFTED, method=Method.DRIFTED, nodes=("n",), terminate_first=first)
     assert leaving.why_it_goes(command) == said
 
 
 def test_empty_nodes_go_together_within_the_budget() -> None:
-    """Those with pods wait for another round; who has no budget is held."""
+    """Empty nodes go together; nodes with pods wait for another round; nodes without budget are held."""
     town = Town(kind("m", "1"))
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "2"}]})
     for name in "abc":
@@ -308,7 +308,7 @@ RULE = RepairRule(index=0, condition="Ready", status="False", lasting=10 * 60 * 
     ],
 )
 def test_the_breaker(sick: int, nodes: int, tripped: bool) -> None:
-    """More than a fifth, rounded up, of the nodes with a claim."""
+    """The breaker trips if more than a fifth (rounded up) of the nodes with a claim are unhealthy."""
     policy = DisruptionPolicy(repair=(RULE,))
 
     def made(at: int, **facts: Any) -> Any:
@@ -326,7 +326,7 @@ def test_the_breaker(sick: int, nodes: int, tripped: bool) -> None:
 
 
 def test_repair_takes_the_longest_first() -> None:
-    """Then by name; a pool that has tripped is held as a whole."""
+    """The node that is unhealthy longest is repaired first, then by name; a tripped pool is held."""
     town = Town(kind("m", "1"))
     rule = {"condition": "Ready", "status": "False", "for": "10m"}
     town.pool(disruption={"repair": [rule], "consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]})
@@ -365,7 +365,7 @@ def test_repair_takes_the_longest_first() -> None:
 
 
 def test_pools_take_turns() -> None:
-    """One of each pool in turn, as Karpenter does; else in order of cost."""
+    """Karpenter takes one node of each pool in turn; Dovetail goes by cost."""
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "a3", "c1", "b2")]
     for settings, order in ((DOVETAIL, "a1 a2 b1 a3 c1 b2"), (KARPENTER_1_15, "a1 b1 c1 a2 b2 a3")):
         context: Any = SimpleNamespace(cost_order=tuple(nodes), settings=settings)
@@ -375,7 +375,7 @@ def test_pools_take_turns() -> None:
 
 
 def test_the_first_that_is_worth_it_goes() -> None:
-    """Those before it are refused, those without budget held; while things settle nothing is judged."""
+    """Earlier nodes are refused or held by budgets; nothing is judged during stabilization."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={"consolidationSavingsThreshold": 0.15, "budgets": [{"nodes": "1"}]})
     town.pool("shut", disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": "0"}]})
@@ -395,7 +395,7 @@ def test_the_first_that_is_worth_it_goes() -> None:
 
 
 def test_a_node_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And gate after gate where that is asked for."""
+    """Each node is judged once, and gate by gate on request."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={"consolidationSavingsThreshold": 9})
     town.node("n", "m")
@@ -433,7 +433,7 @@ def _judged(**disruption: Any) -> tuple[Any, Any]:
 
 
 def test_judged_in_full() -> None:
-    """A move stays a move; what a later gate refuses passed the earlier ones; waste is told both ways."""
+    """A full judgement keeps the decision; a node refused at a later gate passed the earlier ones."""
     quick, full = _judged()
     assert isinstance(quick, Move)
     assert full is quick

@@ -1,4 +1,4 @@
-"""A memory that rounds share: what it may keep, and what the time or a change takes away."""
+"""A memory that rounds share: what it may keep, and when time or a change invalidates it."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from tests.support.design_world import Town, kind
 
 
 class _Shell:
-    """Asks round after round with one memory, as the controller does."""
+    """Run round after round with one memory, as the controller does."""
 
     def __init__(self) -> None:
         self.town = Town(kind("m", "0.10"))
@@ -31,7 +31,7 @@ class _Shell:
 
 
 def test_a_timer_that_runs_out_opens_a_node_that_was_remembered_closed() -> None:
-    """The timer consolidateAfter ends between two rounds in which no object changed: the second acts."""
+    """If consolidateAfter ends between two rounds without any change, the second round acts."""
     shell = _Shell()
     assert shell.ask().commands == ()
     shell.town.now += timedelta(minutes=9)
@@ -41,7 +41,7 @@ def test_a_timer_that_runs_out_opens_a_node_that_was_remembered_closed() -> None
 
 
 def test_a_node_in_flight_is_not_remembered_as_staying() -> None:
-    """A command that begins or ends between two rounds changes what was read of its node."""
+    """A command that starts or ends between two rounds invalidates the facts of its node."""
     shell = _Shell()
     shell.town.now += timedelta(minutes=20)
     assert shell.ask().commands != ()
@@ -52,7 +52,7 @@ def test_a_node_in_flight_is_not_remembered_as_staying() -> None:
 
 
 def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
-    """A PDB that comes to allow nothing stops a node that was remembered as free, and frees it again."""
+    """A cached free node is blocked once a PDB allows nothing, and free again afterwards."""
     shell = _Shell()
     town = shell.town
     town.pod("guarded", "a", labels={"app": "web"})
@@ -69,7 +69,7 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
     ids=lambda names: "+".join(names) or "none",
 )
 def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...], gone: tuple[str, ...]) -> None:
-    """The nodes that stay keep their facts at another place, and what is new is read: as the one without memory."""
+    """Nodes that change their position keep their own facts, and new nodes are read."""
     shell = _Shell()
     town = shell.town
     town.now += timedelta(minutes=20)

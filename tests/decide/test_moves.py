@@ -1,4 +1,4 @@
-"""From nodes to a command, step by step, with a context that answers as the test says (spec sections 5 and 8)."""
+"""From nodes to a command, step by step, with a scripted context (spec sections 5 and 8)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _launch(amount: int) -> LaunchPrice:
 
 
 class _Context:
-    """A round's context that answers as it is told, and notes what it is asked."""
+    """Replace a round's context: return scripted answers and record the calls."""
 
     def __init__(self, *new_nodes: NewNode, settings: Settings = DOVETAIL, most: int = 1, **parts: Any) -> None:
         self.settings, self.now, self.new_nodes_max = settings, NOW, most
@@ -101,7 +101,7 @@ def _told(outcome: Move | Refusal) -> Any:
 
 
 def test_a_move_that_saves() -> None:
-    """Simulated once, for cost, with all types or with those that are named."""
+    """A cost move is simulated once, with all types or with the named ones."""
     context = _Context(new_node(CHEAP))
     outcome = _cost(context)
     assert _told(outcome) == (["cheap"], 3)
@@ -121,7 +121,7 @@ def test_a_move_that_saves() -> None:
     ],
 )
 def test_too_many_new_nodes(most: int, early: bool, count: int, said: str) -> None:
-    """More than a cost action may open."""
+    """A cost move that needs more new nodes than allowed is refused."""
     nodes = [new_node(CHEAP)] * count
     outcome = _cost(_Context(*nodes, most=most, simulation={"stopped_early": early}), _node(price=20))
     assert _told(outcome) == ("new-nodes", {"newNodes": count, "newNodesMax": most}, True)
@@ -131,14 +131,14 @@ def test_too_many_new_nodes(most: int, early: bool, count: int, said: str) -> No
 
 
 def test_a_pool_that_fits_nothing() -> None:
-    """No type fits a new node."""
+    """A move is refused if no type fits a new node."""
     outcome = _cost(_Context(new_node(CHEAP), new_node(), most=2))
     assert _told(outcome) == ("price", {"types": 0}, True)
 
 
 @pytest.mark.parametrize(("until", "held"), [(1, True), (0, False), (-1, False)])
 def test_a_pool_that_backs_off(until: int, held: bool) -> None:
-    """Where the last replacement did not come nothing is launched until its time."""
+    """A pool in backoff launches nothing until its deadline."""
     for back_off, stops in (({"default": NOW + minutes(until)}, held), ({"other": NOW + minutes(9)}, False)):
         context = _Context(new_node(CHEAP), back_off=back_off)
         for outcome in (_cost(context), plain_move(context, (_node(),))):  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def _unplaced(name: str, *, claims: bool = False) -> Unplaced:
     ],
 )
 def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced], told: Any) -> None:
-    """Who has none at all comes first, resource claims before all."""
+    """Pods without any place are reported first, and pods with resource claims before all others."""
     result = SimulationResult(candidates=(), unplaced=tuple(homeless), list_uninitialized=lambda: tuple(waiting))
     refusal = refuse_unplaced(result, DOVETAIL)
     assert (None if refusal is None else (refusal.gate.value, refusal.figures)) == told
@@ -198,7 +198,7 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
     ],
 )
 def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) -> None:
-    """Too many nodes, none cheaper, a machine that is still starting, too little even at best: two dollars."""
+    """A bound refuses a move: too many nodes, none cheaper, a starting node, or too little savings."""
     least = [
         (number, None if launch is None else _launch(launch), stands)
         for number, launch, stands in parts.get("least", [(0, None, False)])
@@ -220,7 +220,7 @@ def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) 
 
 
 def test_several_new_nodes_may_be_dearer_each() -> None:
-    """What one machine costs says nothing where several may come."""
+    """The price of one machine refuses nothing if several may be launched."""
     for most, refused in ((1, True), (2, False)):
         context = _Context(least=[(1, _launch(9), False)], most=most)
         assert isinstance(_cost(context, _node("a"), _node("b", 4)), Refusal) is refused
@@ -230,7 +230,7 @@ def test_several_new_nodes_may_be_dearer_each() -> None:
 
 
 def test_refusals_that_stand_are_kept() -> None:
-    """Those that the bound says hold in other rounds too."""
+    """Refusals that also hold in later rounds are cached."""
     for stands in (True, False):
         context = _Context(least=[(0, None, False), (2, None, stands)])
         outcome = _cost(context)
@@ -241,7 +241,7 @@ def test_refusals_that_stand_are_kept() -> None:
 
 
 def test_the_last_launch_counts_for_the_threshold() -> None:
-    """The least machine that a node's pods need lowers what it saves at best; Karpenter asks for no threshold."""
+    """The cheapest launch lowers the best possible savings; Karpenter has no threshold."""
     least, required = [(1, _launch(1), False)], Fraction(3 * DOLLAR)
     assert _told(_cost(_Context(least=least, required=required), _node(price=3)))[0] == "savings-threshold"
     assert isinstance(_cost(_Context(least=least, required=required), _node(price=4)), Move)
@@ -256,7 +256,7 @@ def test_the_last_launch_counts_for_the_threshold() -> None:
 
 @pytest.mark.parametrize(("policies", "scored"), [((True, True), True), ((False, True), True), ((False, False), False)])
 def test_scores(policies: tuple[bool, bool], scored: bool) -> None:
-    """Where a pool involved asks for it; the score is noted."""
+    """A move is scored if one of its pools has the Balanced policy, and the score is recorded."""
     kinds = {True: ConsolidationPolicy.BALANCED, False: ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED}
     nodes = tuple(
         _node(str(at), policy=DisruptionPolicy(consolidation_policy=kinds[each])) for at, each in enumerate(policies)
@@ -284,7 +284,7 @@ def test_scores(policies: tuple[bool, bool], scored: bool) -> None:
     ],
 )
 def test_nodes_that_have_to_go(settings: Settings, nodes: list[NewNode], savings: int | None) -> None:
-    """On as many new nodes as it takes; what can't be launched makes it wait, but not for Karpenter."""
+    """A forced move may launch several nodes; Dovetail waits if a launch is impossible, Karpenter does not."""
     context = _Context(*nodes, settings=settings)
     outcome = plain_move(context, (_node(),))  # type: ignore[arg-type]
     if savings is None:
@@ -299,7 +299,7 @@ def test_nodes_that_have_to_go(settings: Settings, nodes: list[NewNode], savings
 
 
 def test_a_command_of_a_move() -> None:
-    """Action, placements without virtual pods, what it saves and had to save."""
+    """A command has an action, placements of real pods, its savings and the required savings."""
     real = Pod(metadata=ObjectMeta(name="p", namespace="d"))
     places = (NodePlacement(index=0, node="x", pods=(real,)), NodePlacement(index=1, node="y", pods=()))
     simulation = SimulationResult(candidates=(), list_placements=lambda: places)
@@ -315,7 +315,7 @@ def test_a_command_of_a_move() -> None:
 
 
 def test_a_bare_command() -> None:
-    """It saves the price where nothing comes for it."""
+    """A command without replacements saves the node's whole price."""
     nodes = (_node("a"), _node("b", 4))
     made = moves.replacement_of(new_node(CHEAP))
     context: Any = _Context()
@@ -369,7 +369,7 @@ RATE = Budget(index=0, nodes="2", amount=2, per=HOUR)
     ],
 )
 def test_why_a_budget_holds(allowance: Allowance, said: str, figures: dict[str, Any]) -> None:
-    """Which one, what it allows, and when the next may go."""
+    """The sentence names the budget, its allowance and when the next node may go."""
     result = budget_result(_ledger(allowance), Method.DRIFTED, "blue")
     assert result.why.endswith(said)
     assert result.figures == {"nodePool": "blue", "reason": "Drifted", **figures}
@@ -377,7 +377,7 @@ def test_why_a_budget_holds(allowance: Allowance, said: str, figures: dict[str, 
 
 
 def test_a_hold_is_told_as_it_is() -> None:
-    """What holds the pool is the reason."""
+    """The reason of a held node is the hold of its pool."""
     held = GateResult(gate=Gate.HEALTH, passed=False, why="x")
     assert budget_result(_ledger(Allowance(allowed=0, used=0, held=held)), Method.DRIFTED, "blue") is held
 
@@ -395,14 +395,14 @@ def test_a_hold_is_told_as_it_is() -> None:
     ],
 )
 def test_why_a_domain_holds(entry: dict[str, Any], said: str) -> None:
-    """Not its turn, others first, or nothing left."""
+    """A domain holds a node because it is not active, because others go first, or because nothing is left."""
     budget = Budget(index=0, nodes="1", amount=1, topology_key="zone")
     parts = {"budget": budget, "domain": "a", "nodes": 3, "in_flight": 2, "left": 0, "active": True, **entry}
     assert domain_result("blue", DomainAllowance(**parts)).why.endswith(said)
 
 
 def test_taking_within_budgets() -> None:
-    """In order, while something is left; the others are told why."""
+    """Nodes are taken in order while the budget lasts; the others carry the reason."""
     context = _ledger(Allowance(allowed=1, used=0))
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "c1")]
     left = {"a": 1, "b": 2, "c": 0}
@@ -413,7 +413,7 @@ def test_taking_within_budgets() -> None:
 
 
 def test_a_blocked_batch() -> None:
-    """One node is told as it was refused, several as a batch of their pools."""
+    """One refused node has its own reason; several nodes are reported as a batch with their pools."""
     refusal = below_threshold(DOLLAR, DOLLAR, Fraction(5 * DOLLAR, 2), replaced=False)
     one = blocked_move([facts_of(pool_name="a")], refusal)
     assert (one.why, one.required) == (refusal.why, 5 * DOLLAR // 2)
@@ -426,7 +426,7 @@ def test_a_blocked_batch() -> None:
 
 
 class _Sizes:
-    """Batches of these sizes pass; notes what is tried."""
+    """Accept batches of these sizes and record every attempt."""
 
     def __init__(self, *good: int) -> None:
         self.good = good
@@ -458,7 +458,7 @@ class _Sizes:
     ],
 )
 def test_bisection(good: Sequence[int], largest: int, best: int, tried: list[int]) -> None:
-    """From the middle, up after a batch that passes and down after one that does not."""
+    """Bisection starts in the middle, and moves up after a pass and down after a failure."""
     attempt = _Sizes(*good)
     assert multi_node.bisect(attempt, largest) == best
     assert attempt.tried == tried
@@ -469,7 +469,7 @@ def _search(attempt: _Sizes, largest: int, pods: int = 1) -> int:
 
 
 def test_the_whole_batch_comes_first() -> None:
-    """Where it passes nothing else is tried; a batch has two nodes at least."""
+    """The whole batch is tried first, and nothing else if it passes; a batch has at least two nodes."""
     attempt = _Sizes(2, 8)
     assert (_search(attempt, 8), attempt.tried) == (8, [8])
     for largest in (0, 1):
@@ -480,7 +480,7 @@ def test_the_whole_batch_comes_first() -> None:
 
 
 def test_sizes_that_bisection_passed_over() -> None:
-    """The larger ones, from above, each once."""
+    """The larger sizes that bisection skipped are tried once each, largest first."""
     attempt = _Sizes(4, 6)
     assert _search(attempt, 8) == 6
     assert attempt.tried == [8, 5, 3, 2, 7, 6]
@@ -494,7 +494,7 @@ def test_sizes_that_bisection_passed_over() -> None:
 
 @pytest.mark.parametrize(("largest", "expected"), [(12, 11), (40, None)])
 def test_only_so_many_more_are_tried(monkeypatch: pytest.MonkeyPatch, largest: int, expected: int | None) -> None:
-    """Spread over all that are left, the largest and the smallest among them."""
+    """The extra sizes are spread over all remaining ones and include the largest and the smallest."""
     monkeypatch.setattr(multi_node, "FURTHER_MAX", 4)
     attempt = _Sizes()
     multi_node.look_further(attempt, 0, 8, {8: 1, 5: 1, 3: 1}, [1] * 8)  # type: ignore[dict-item]
@@ -510,7 +510,7 @@ def test_only_so_many_more_are_tried(monkeypatch: pytest.MonkeyPatch, largest: i
 
 
 def test_only_so_many_pods_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that is too dear is ignored, a smaller one may still be tried; exactly enough is enough."""
+    """A batch above the pod limit is skipped, a smaller one may follow; the exact limit is allowed."""
     monkeypatch.setattr(multi_node, "FURTHER_PODS_MAX", 10)
     attempt = _Sizes()
     assert multi_node.look_further(attempt, 0, 6, {}, [2] * 6) == 0

@@ -29,7 +29,7 @@ def _answers(passing: set[int]) -> tuple[Callable[[int], Move | Refusal], dict[i
 
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=lambda settings: settings.profile.value)
 def test_a_batch_that_bisection_misses(profile: object) -> None:
-    """Three nodes into one are cheaper though two into one are not: Karpenter never asks, we do."""
+    """Dovetail finds a batch of three nodes although a batch of two fails; Karpenter never tries it."""
     assert profile in (DOVETAIL, KARPENTER_1_15)
     town = Town(
         kind("half", "0.50", cpu=4, memory=16),
@@ -51,7 +51,7 @@ def test_a_batch_that_bisection_misses(profile: object) -> None:
 
 @given(st.sets(st.integers(2, 40)), st.integers(0, 40))
 def test_never_less_than_bisection(passing: set[int], largest: int) -> None:
-    """Looking further never ends at a smaller batch than bisection, and only at one that passes."""
+    """The extended search never ends with a smaller batch than bisection, and its batch passes."""
     attempt, asked = _answers(passing)
     plain = bisect(_answers(passing)[0], largest)
     best = search(attempt, largest, asked, [1] * largest)
@@ -69,7 +69,7 @@ def test_bisection_finds_the_edge_where_there_is_one(edge: int, largest: int) ->
 
 
 def test_looking_further_has_to_be_cheap() -> None:
-    """Batches of many pods are not tried on top of the bisection."""
+    """The extended search skips batches with many pods."""
     attempt, asked = _answers({30})
     assert look_further(attempt, 0, 30, asked, [100] * 30) == 0
     assert 30 not in asked

@@ -1,4 +1,4 @@
-"""What is known of a node, fact by fact: times, costs, what its pods come to, and how it is read off its objects."""
+"""The facts of a node: times, costs, sums over its pods, and how they are read from its objects."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,13 +50,13 @@ POD = Pod(metadata=ObjectMeta(name="p", namespace="d"))
     [(None, None), ("", None), ("Never", None), ("2m", 2 * MINUTE), ("1h2m", 62 * MINUTE), ("x", None)],
 )
 def test_lengths(text: str | None, span: int | None) -> None:
-    """What can't be read is none."""
+    """A duration that cannot be read is None."""
     assert read_expiry(text) == span
     assert text is None or is_length(text) is (span is not None)
 
 
 def test_a_timer_runs_until_its_end() -> None:
-    """The end is outside."""
+    """A timer is over exactly at its end."""
     timer = Timer(since=NOW, period=1, until=NOW + minutes(1))
     assert [timer.running(NOW + minutes(each)) for each in (0, 0.9, 1, 2)] == [True, True, False, False]
 
@@ -65,7 +65,7 @@ def test_a_timer_runs_until_its_end() -> None:
     ("period", "event", "there"), [(None, NOW, False), (0, NOW, False), (MINUTE, None, False), (MINUTE, NOW, True)]
 )
 def test_timers(period: int | None, event: datetime | None, there: bool) -> None:
-    """Only with a period and an event; none in static pools, and none without a policy."""
+    """A timer needs a period and an event; static pools and nodes without a policy have none."""
     node = facts_of(last_event=event, policy=DisruptionPolicy(consolidate_after=period, grace_period=period))
     timer = Timer(since=NOW, period=MINUTE, until=NOW + minutes(1)) if there else None
     assert (node.consolidate_after, node.grace_period) == (timer, timer)
@@ -76,14 +76,14 @@ def test_timers(period: int | None, event: datetime | None, there: bool) -> None
 
 
 def _turns(**facts: Any) -> list[float]:
-    """Return the times at which something changes, in minutes from now; with the expiry apart."""
+    """Return the times at which something changes, in minutes from now; the expiry is separate."""
     node = facts_of(**{"last_event": None, **facts})
     assert node.times[: len(node.turns)] == node.turns
     return [(when - NOW) / timedelta(minutes=1) for when in node.times]
 
 
 def test_when_time_changes_something() -> None:
-    """Every timer of its own, and its expiry last; nothing without a policy."""
+    """Each timer and the expiry is a time of change; a node without a policy has none."""
     rule = RepairRule(index=0, condition="Ready", status="False", lasting=4 * MINUTE)
     said = [{"type": "Ready", "status": "False", "lastTransitionTime": stamp(NOW)}]
     sick = msgspec.convert({"status": {"conditions": said}}, Node, strict=False)
@@ -112,7 +112,7 @@ def test_when_time_changes_something() -> None:
 
 
 def test_edges_of_its_pods_windows() -> None:
-    """Of those that can be read and open ever."""
+    """Windows of pods count as changes if they can be read and ever open."""
     texts = ("0 16 * * *; 1h", "odd", "0 0 30 2 *; 1h", "0 15 * * *; 40m")
     node = facts_of(pod_windows=tuple((POD, read_pod_window(text)) for text in texts))
     assert node.window_edges(NOW) == (NOW + minutes(30), NOW + minutes(10))
@@ -135,7 +135,7 @@ def _condition(status: str, ago: int | None) -> dict[str, str]:
     ],
 )
 def test_sickness(conditions: dict[str, dict[str, str]], index: int | None, due: int | None) -> None:
-    """The rule that comes due first, of equals the first; a condition needs a time."""
+    """The repair rule that is due first counts, of equal rules the first; a condition needs a time."""
     rules = (
         RepairRule(index=0, condition="Disk", status="True", lasting=20 * MINUTE),
         RepairRule(index=1, condition="Ready", status="False", lasting=10 * MINUTE),
@@ -162,7 +162,7 @@ def test_sickness(conditions: dict[str, dict[str, str]], index: int | None, due:
     ],
 )
 def test_who_is_counted(facts: dict[str, Any], counted: bool) -> None:
-    """Managed, initialized or rebooting, and its instance not going yet."""
+    """Budgets count managed nodes that are initialized or rebooting and whose instance is not terminating."""
     assert facts_of(**facts).counted is counted
 
 
@@ -170,12 +170,12 @@ def test_who_is_counted(facts: dict[str, Any], counted: bool) -> None:
     ("facts", "used"), [({}, False), ({"marked": "x"}, True), ({"rebooting": True}, True), ({"ready": False}, True)]
 )
 def test_who_takes_a_place(facts: dict[str, Any], used: bool) -> None:
-    """Leaving, rebooting, not ready."""
+    """Leaving, rebooting and unready nodes use a place of the budget."""
     assert facts_of(**facts).used is used
 
 
 def test_small_facts() -> None:
-    """Drifted, created, expiry, closing, jobs."""
+    """The facts include drift, creation time, expiry, closing and Jobs."""
     assert [facts_of(drifted_since=when).drifted for when in (None, NOW)] == [False, True]
     assert (facts_of(claim=BORN).created, facts_of(claim=None).created) == (NOW - minutes(15), None)
     assert facts_of(claim=BORN, expire_after=HOUR).expires_at == NOW + minutes(45)
@@ -199,13 +199,13 @@ def test_small_facts() -> None:
 
 
 def _costs(**facts: Any) -> NodeFacts:
-    """Return a node that has three quarters of its life left and pods for four units."""
+    """Return a node that has three quarters of its life left, with pods that cost four units."""
     parts = {"claim": BORN, "expire_after": HOUR, "pod_costs": 4 * UNIT, "price_float": 6.0, **facts}
     return facts_of(**{"policy": DisruptionPolicy(savings_threshold=5, disruption_price=7), **parts})
 
 
 def test_costs_of_a_node() -> None:
-    """Its pods' costs by the life that is left, and what follows from that."""
+    """A node's cost is the sum of its pods' costs times its remaining life."""
     node = _costs(positive_costs=2 * UNIT, tracked_costs=7 * UNIT)
     assert node.remaining(NOW) == Fraction(3, 4)
     assert node.disruption_cost(NOW) == 3
@@ -221,7 +221,7 @@ def test_costs_of_a_node() -> None:
 
 @pytest.mark.parametrize("policy", [None, DisruptionPolicy(static=True, disruption_price=7)])
 def test_what_nothing_is_asked_of(policy: DisruptionPolicy | None) -> None:
-    """Nodes without a policy, or of static pools."""
+    """Nodes without a policy and nodes of static pools require no savings."""
     node = _costs(policy=policy)
     assert node.required_savings(NOW) == (0, 1)
     assert node.asked_waste(NOW) is None
@@ -229,13 +229,13 @@ def test_what_nothing_is_asked_of(policy: DisruptionPolicy | None) -> None:
 
 
 def test_what_never_falls() -> None:
-    """A node that never expires gets no easier to move; without a price no waste is asked for."""
+    """The cost of a node that never expires does not fall; without a price no waste is required."""
     assert _costs(expire_after=None).falls_by == (0, 1)
     assert _costs(policy=DisruptionPolicy()).asked_waste(NOW) is None
 
 
 def test_karpenters_own_figure() -> None:
-    """All pods by the life of the claim's own expireAfter."""
+    """Karpenter's cost counts all pods and the claim's own expireAfter."""
     claim = msgspec.structs.replace(BORN, spec=msgspec.structs.replace(BORN.spec, expire_after="1h"))
     assert _costs(claim=claim, expire_after=None, all_costs=8 * UNIT).karpenter_disruption_cost(NOW) == 6.0
     assert _costs(claim=None, all_costs=8 * UNIT).karpenter_disruption_cost(NOW) == 8.0
@@ -245,7 +245,7 @@ def test_karpenters_own_figure() -> None:
     ("pods", "positive", "empty", "for_karpenter"), [(0, 0, True, True), (1, 0, False, True), (0, 1, True, False)]
 )
 def test_empty(pods: int, positive: int, empty: bool, for_karpenter: bool) -> None:
-    """By pods that move, or by their positive costs."""
+    """Dovetail's empty node has no pods that move; Karpenter's has no pods with a positive cost."""
     node = facts_of(pods=pods, positive_costs=positive)
     assert (node.empty, node.empty_for_karpenter) == (empty, for_karpenter)
 
@@ -260,7 +260,7 @@ def _pod(name: str = "p", **annotations: str) -> Pod:
 @pytest.mark.parametrize("cost", [-(1 << 28), -(1 << 27), 1 - (1 << 27), 0])
 @pytest.mark.parametrize("flags", [0, RESCHEDULABLE, DAEMON, TERMINAL])
 def test_sums(cost: int, flags: int) -> None:
-    """All pods; those that are not over and no daemons if their cost is positive; those that move."""
+    """The sums are: all pods; active pods with a positive cost except daemons; pods that move."""
     pod = _pod(**{names.DISRUPTION_COST: str(cost)})
     amount, positive = UNIT + cost, max(UNIT + cost, 0)
     sums = PodSums()
@@ -273,7 +273,7 @@ def test_sums(cost: int, flags: int) -> None:
 
 
 def test_ranks_are_no_costs() -> None:
-    """Where Karpenter writes ranks."""
+    """Deletion costs are ignored if Karpenter writes ranks."""
     pod = _pod(**{names.POD_DELETION_COST: "5"})
     for ranked, extra in ((True, 0), (False, 5)):
         sums = PodSums(ranked=ranked)
@@ -282,7 +282,7 @@ def test_ranks_are_no_costs() -> None:
 
 
 def test_windows_are_noted() -> None:
-    """Of pods that move; one that can't be read never opens, and is told."""
+    """Windows of pods that move are recorded; an unreadable one never opens and causes a warning."""
     sums = PodSums()
     for text, flags in (("odd", RESCHEDULABLE), ("0 16 * * *; 1h", RESCHEDULABLE), ("odd", 0)):
         sums.add(_pod(**{names.DISRUPTION_WINDOW: text}), flags)
@@ -292,7 +292,7 @@ def test_windows_are_noted() -> None:
 
 
 def test_the_first_protection_counts() -> None:
-    """And what can't be read is told for each."""
+    """The first protected pod counts, and each unreadable value causes a warning."""
     sums, guards = PodSums(), Guards(())
     for name, value in (("a", "perhaps"), ("b", "true"), ("c", "true")):
         sums.ask(_pod(name, **{names.DO_NOT_DISRUPT: value}), guards, NO_SURGES, NOW)
@@ -307,7 +307,7 @@ def test_the_first_protection_counts() -> None:
 
 
 class _OneSurge(Surges):
-    """All pods with the label belong to one Deployment."""
+    """Assign all pods with the label to one Deployment."""
 
     def __init__(self, surge: Surge) -> None:
         super().__init__({("d", "x"): surge})
@@ -335,7 +335,7 @@ def _surge(replicas: int, *pods: Pod) -> Surge:
     ],
 )
 def test_who_rolls(labels: dict[str, str], replicas: int, allowed: int | None, veto: bool, rolls: bool) -> None:
-    """A Deployment that surges rolls where a PDB refuses, or where it has one pod; else the PDB's word stands."""
+    """A Deployment that surges rolls if a PDB blocks its pod or if it has one pod; otherwise the PDB counts."""
     town = Town(kind("m", "1"))
     town.pdb("guard", {"app": "web"}, allowed or 0)
     pdbs = town.cluster.pdbs if allowed is not None else ()
@@ -353,7 +353,7 @@ def test_who_rolls(labels: dict[str, str], replicas: int, allowed: int | None, v
 
 
 def test_all_pods_of_a_surge_cost() -> None:
-    """Those on other nodes too, each by its cost, once."""
+    """All pods of a Deployment that rolls count once with their cost, on other nodes too."""
     costs = {"here": 0, "there": 5, "cheap": -(1 << 28), "free": -(1 << 27)}
     pods = []
     for name, extra in costs.items():
@@ -371,7 +371,7 @@ def test_all_pods_of_a_surge_cost() -> None:
 
 
 def _read(change: Callable[[Town], None] = lambda town: None, **question: Any) -> dict[str, NodeFacts]:
-    """Return the facts of a town with one node `n` of a type in three zones, and a pod on it."""
+    """Return the facts of a cluster with one node `n` of a type in three zones, and a pod on it."""
     town = Town(kind("m", "1", spot="0.5"))
     town.pool()
     town.node("n", "m", zone="b")
@@ -381,7 +381,7 @@ def _read(change: Callable[[Town], None] = lambda town: None, **question: Any) -
 
 
 def test_the_price_is_that_of_its_zone_and_capacity() -> None:
-    """The offering that it is; nothing is known where there is none."""
+    """The price is that of the node's offering, or unknown without one."""
 
     def dearer(town: Town) -> None:
         made = town.kinds["m"]
@@ -406,7 +406,7 @@ def test_the_price_is_that_of_its_zone_and_capacity() -> None:
 
 
 def _mark(town: Town, *taints: tuple[str, int], node: int | None = None, claim: int | None = None) -> None:
-    """Taint and delete its objects, so many minutes ago."""
+    """Taint the node and delete its objects this many minutes ago."""
     made = town.nodes["n"]
     keys = tuple(Taint(key=key, effect="NoSchedule", time_added=NOW - minutes(ago)) for key, ago in taints)
     made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, taints=keys))
@@ -436,21 +436,21 @@ def _mark(town: Town, *taints: tuple[str, int], node: int | None = None, claim: 
 def test_since_when_a_node_leaves(
     taints: list[tuple[str, int]], node: int | None, claim: int | None, since: int | None
 ) -> None:
-    """The first of its taint and the deletions of its objects."""
+    """A node leaves from the earliest of its taint and the deletions of its objects."""
     facts = _read(lambda town: _mark(town, *taints, node=node, claim=claim))["n"]
     assert bool(facts.marked) is (since is not None)
     assert facts.marked_since == (None if since is None else NOW - minutes(since))
 
 
 def test_a_command_in_flight_marks() -> None:
-    """With its method and its time, whatever the objects say."""
+    """A command in flight marks its node with its method and time, whatever the objects show."""
     entry = LeavingNode(node="n", method=Method.DRIFTED, since=NOW - minutes(2))
     facts = _read(lambda town: _mark(town, (names.DISRUPTED_TAINT, 5)), in_flight=InFlight(leaving=(entry,)))["n"]
     assert (facts.marked, facts.marked_since) == ("a command in flight takes it (drifted)", NOW - minutes(2))
 
 
 def test_a_claim_in_deletion_without_a_node() -> None:
-    """Is marked by its own time."""
+    """A deleted claim without a node is marked from its own deletion time."""
 
     def change(town: Town) -> None:
         _mark(town, claim=3)
@@ -472,7 +472,7 @@ def test_a_claim_in_deletion_without_a_node() -> None:
     ],
 )
 def test_conditions_of_a_claim(conditions: list[tuple[str, str]], facts: Any) -> None:
-    """Terminating, rebooting, drifted since now where no time is told."""
+    """The conditions give terminating, rebooting and drifted; drift without a time starts now."""
     said = [{"type": name, "status": status} for name, status in conditions]
     node = _read(lambda town: town.node("n", "m", conditions=said))["n"]
     assert (node.instance_terminating, node.rebooting, node.drifted_since) == facts
@@ -481,7 +481,7 @@ def test_conditions_of_a_claim(conditions: list[tuple[str, str]], facts: Any) ->
 
 
 def test_who_is_nominated() -> None:
-    """By settings, by commands in flight (the node's name or its claim's), and by the scheduler for pods that wait."""
+    """Settings, commands in flight and the scheduler nominate nodes, by node name or claim name."""
     assert not _read()["n"].nominated
     for name in ("n", "claim-n"):
         assert _read(settings=replace(DOVETAIL, nominated_nodes=(name,)))["n"].nominated
@@ -500,7 +500,7 @@ def test_who_is_nominated() -> None:
 
 
 def test_pod_events_that_were_seen() -> None:
-    """The later of what is written and what was seen."""
+    """The later of the recorded and the observed pod event counts."""
     assert _read()["n"].last_event == NOW - minutes(60)
     assert _read(pod_events={"n": NOW - minutes(2)})["n"].last_event == NOW - minutes(2)
 
@@ -510,7 +510,7 @@ def test_pod_events_that_were_seen() -> None:
     [(None, "Never", None, None), (None, "2h", 2 * HOUR, 2 * HOUR), ("3h", "2h", 3 * HOUR, 2 * HOUR)],
 )
 def test_which_expiry_counts(pool: str | None, life: str, ours: int | None, karpenters: int | None) -> None:
-    """The pool's graceful one where it is set, else the claim's own; Karpenter knows the claim's only."""
+    """The pool's graceful expiry wins over the claim's own; Karpenter's profile reads the claim's only."""
 
     def change(town: Town) -> None:
         town.pool(disruption={} if pool is None else {"expireAfter": pool})
@@ -534,7 +534,7 @@ def test_nodes_without_objects() -> None:
 
 
 def test_nodes_that_the_scheduler_does_not_see() -> None:
-    """Their labels have not come: they are there by name, once, and have no pods that count."""
+    """Nodes without labels yet appear once by name and have no pods that count."""
 
     def change(town: Town) -> None:
         town.node("late", "m", without=[names.INSTANCE_TYPE, names.INITIALIZED_LABEL])
@@ -553,7 +553,7 @@ def test_nodes_that_the_scheduler_does_not_see() -> None:
 
 
 def test_what_pods_ask_reaches_the_node() -> None:
-    """Protection, PDBs, windows and unreadable values, of active pods; none of those that ended or leave."""
+    """Active pods pass protection, PDBs, windows and unreadable values to their node; ended pods do not."""
 
     def change(town: Town) -> None:
         town.pdb("guard", {"app": "web"}, allowed=0)
@@ -587,7 +587,7 @@ def test_what_pods_ask_reaches_the_node() -> None:
 
 
 def test_the_first_pod_with_resource_claims() -> None:
-    """Of those that move."""
+    """The node names its first moving pod with resource claims."""
 
     def claiming(town: Town, **parts: Any) -> None:
         spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}
@@ -603,7 +603,7 @@ def test_the_first_pod_with_resource_claims() -> None:
 
 
 def test_a_single_pod_that_surges_is_found() -> None:
-    """A Deployment with one pod that asks for it rolls, whether or not there is any PDB or annotation."""
+    """A Deployment with one pod that asks for a surge rolls, even without a PDB or a protected pod."""
 
     def surging(town: Town) -> None:
         owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u"}]
@@ -629,7 +629,7 @@ def test_a_single_pod_that_surges_is_found() -> None:
 
 
 def test_only_what_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decider with memory reads a node once; a change of one node is read for that one."""
+    """A decider with memory reads a node once, and again only after that node changes."""
     asked: list[str] = []
     read, facts, sums = reading.Reader._read, reading.Reader._facts, reading.sum_up
 

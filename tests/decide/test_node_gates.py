@@ -1,4 +1,4 @@
-"""The rules of gates 1 to 7 on facts made by hand, each at its border, with its figures (spec sections 2, 4, 5, 19)."""
+"""The rules of gates 1 to 7 on hand-made facts, at their limits and with their figures (spec 2, 4, 5, 19)."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -70,7 +70,7 @@ def _pool(**annotations: str) -> NodePool:
     ],
 )
 def test_managed(facts: dict[str, Any], said: str | None) -> None:
-    """A node of a pool that is ours, with both objects."""
+    """A managed node belongs to a managed pool and has a Node and a NodeClaim."""
     result = _ask(node_rules.managed, **facts)
     assert result.passed is (said is None)
     assert said is None or result.why.startswith(said)
@@ -90,7 +90,7 @@ def test_managed(facts: dict[str, Any], said: str | None) -> None:
     ],
 )
 def test_what_a_node_must_be(rule: Rule, facts: dict[str, Any], goes: bool) -> None:
-    """Not rebooting, not leaving, initialized, nobody on the way to it."""
+    """A candidate is initialized and not rebooting, leaving or nominated."""
     assert _ask(rule, **facts).passed is goes
 
 
@@ -107,7 +107,7 @@ def test_what_a_node_must_be(rule: Rule, facts: dict[str, Any], goes: bool) -> N
     ],
 )
 def test_paused(settings: Settings, annotations: dict[str, str], goes: bool, said: str) -> None:
-    """A pool's pause holds until its time; the setting holds everything; Karpenter knows neither."""
+    """A pause holds its pool until its end; the setting holds all pools; Karpenter's profile ignores both."""
     result = _ask(node_rules.not_paused, settings, pool=_pool(**annotations))
     assert result.passed is goes
     assert said in result.why
@@ -128,7 +128,7 @@ def test_paused(settings: Settings, annotations: dict[str, str], goes: bool, sai
     ],
 )
 def test_do_not_disrupt_on_a_node(settings: Settings, node: dict[str, str], claim: dict[str, str], goes: bool) -> None:
-    """Karpenter's annotation counts unless it is our own hold; ours counts on both objects."""
+    """Karpenter's annotation counts unless it is Dovetail's hold; Dovetail's counts on both objects."""
     result = _ask(node_rules.node_may_be_disrupted, settings, annotations=node, claim=_claim(annotations=claim))
     assert result.passed is goes
 
@@ -153,7 +153,7 @@ def test_do_not_disrupt_on_a_node(settings: Settings, node: dict[str, str], clai
     ],
 )
 def test_protected_pods(found: Protection | None, said: str, figures: dict[str, Any]) -> None:
-    """A pod that may not be disrupted is named, and until when."""
+    """The gate names the protected pod and the end of its protection."""
     result = _ask(node_rules.pods_may_be_disrupted, protection=found)
     assert (result.passed, result.figures) == (found is None, figures)
     assert result.why.startswith(said)
@@ -168,7 +168,7 @@ def test_protected_pods(found: Protection | None, said: str, figures: dict[str, 
     ],
 )
 def test_pdbs(veto: PdbVeto | None, figures: dict[str, Any]) -> None:
-    """A PDB that allows nothing is named; several are, too."""
+    """The gate names the PDB that allows nothing, or several PDBs on one pod."""
     result = _ask(node_rules.pdbs_allow, pdb_veto=veto)
     assert (result.passed, result.figures) == (veto is None, figures)
 
@@ -188,7 +188,7 @@ OPEN, LATER, NEVER_OPENS, BROKEN = "0 15 * * *; 1h", "0 16 * * *; 1h", "0 0 30 2
     ],
 )
 def test_windows_of_pods(windows: list[str], goes: bool, figures: dict[str, Any]) -> None:
-    """All must be open; the first that is not is told, and when it opens; Karpenter knows none."""
+    """All windows must be open; the gate names the first closed one and its opening; Karpenter has none."""
     entries = tuple((POD, read_pod_window(text)) for text in windows)
     result = _ask(node_rules.pod_windows_open, pod_windows=entries)
     assert result.passed is goes
@@ -211,7 +211,7 @@ def test_windows_of_pods(windows: list[str], goes: bool, figures: dict[str, Any]
     ],
 )
 def test_surges(problems: list[str], may_surge: bool, said: str) -> None:
-    """Every Deployment that has to roll must be able to, and Dovetail must have the right."""
+    """Every Deployment that must roll must be able to, and Dovetail must have permission."""
     deployment = Deployment(metadata=ObjectMeta(name="web", namespace="d"))
     surges = tuple((POD, Surge(deployment=deployment, problem=problem)) for problem in problems)
     result = _ask(node_rules.can_surge, surges=surges, may_surge=may_surge)
@@ -233,14 +233,14 @@ def test_surges(problems: list[str], may_surge: bool, said: str) -> None:
     ],
 )
 def test_what_is_empty(settings: Settings, pods: int, positive: int, empty: bool) -> None:
-    """No pod that moves; to Karpenter, none of a positive cost."""
+    """An empty node has no pod that moves; for Karpenter, no pod with a positive cost."""
     assert _ask(method_rules.empty_only, settings, pods=pods, positive_costs=positive).passed is empty
     assert _ask(method_rules.occupied_only, settings, pods=pods, positive_costs=positive).passed is not empty
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 pod would"), (2, "2 pods would")])
 def test_pods_are_counted(count: int, said: str) -> None:
-    """In words."""
+    """The sentence counts pods in words."""
     result = _ask(method_rules.empty_only, pods=count)
     assert said in result.why
     assert result.figures == {"pods": count}
@@ -256,7 +256,7 @@ def test_pods_are_counted(count: int, said: str) -> None:
     ],
 )
 def test_what_a_policy_allows(policy: DisruptionPolicy, empty: bool, occupied: bool) -> None:
-    """Static pools nothing, WhenEmpty only empty nodes."""
+    """Static pools allow nothing, and WhenEmpty allows empty nodes only."""
     assert _ask(method_rules.not_static, policy=policy).passed is empty
     assert _ask(method_rules.underutilized_allowed, policy=policy).passed is occupied
 
@@ -272,7 +272,7 @@ def test_what_a_policy_allows(policy: DisruptionPolicy, empty: bool, occupied: b
     ],
 )
 def test_consolidate_after(period: int | None, since: int | None, goes: bool, said: str) -> None:
-    """It counts from the last pod event; equal is over."""
+    """The timer consolidateAfter counts from the last pod event and is over at its exact end."""
     event = None if since is None else NOW - minutes(since)
     policy = DisruptionPolicy(consolidate_after=period)
     result = _ask(method_rules.consolidate_after_passed, policy=policy, last_event=event)
@@ -288,7 +288,7 @@ def test_consolidate_after(period: int | None, since: int | None, goes: bool, sa
 
 @pytest.mark.parametrize(("age", "goes"), [(None, True), (59, False), (60, True), (61, True)])
 def test_min_node_age(age: int | None, goes: bool) -> None:
-    """Equal is old enough; without a birth nobody knows."""
+    """A node is old enough at exactly minNodeAge; a node without a creation time is not."""
     claim = _claim(born=None if age is None else stamp(NOW - minutes(age)))
     result = _ask(method_rules.old_enough, policy=DisruptionPolicy(min_node_age=60 * MINUTE), claim=claim)
     assert result.passed is goes
@@ -305,7 +305,7 @@ def test_min_node_age(age: int | None, goes: bool) -> None:
     ],
 )
 def test_grace_period(settings: Settings, period: int | None, since: int, goes: bool) -> None:
-    """Dovetail's own timer."""
+    """The gate checks the grace period, which is Dovetail's own timer."""
     policy = DisruptionPolicy(grace_period=period)
     result = _ask(method_rules.grace_period_passed, settings, policy=policy, last_event=NOW - minutes(since))
     assert result.passed is goes
@@ -325,7 +325,7 @@ def test_grace_period(settings: Settings, period: int | None, since: int, goes: 
     ],
 )
 def test_price_known(facts: dict[str, Any], goes: str, here: bool, there: bool) -> None:
-    """Type, capacity type and zone; Karpenter takes a node without a price for free."""
+    """The gate needs type, capacity type and zone; Karpenter treats a node without a price as free."""
     parts = {"labels": LABELS, **facts}
     result = _ask(method_rules.price_known, **parts)
     assert result.passed is here
@@ -338,7 +338,7 @@ def test_price_known(facts: dict[str, Any], goes: str, here: bool, there: bool) 
     [(None, 60, False), (60 * MINUTE, None, False), (60 * MINUTE, 59, False), (60 * MINUTE, 60, True)],
 )
 def test_expired(life: int | None, age: int | None, goes: bool) -> None:
-    """Equal is expired; Karpenter does it itself."""
+    """A node expires at exactly its expiry; Karpenter expires nodes itself."""
     claim = _claim(born=None if age is None else stamp(NOW - minutes(age)))
     result = _ask(method_rules.expired, expire_after=life, claim=claim)
     assert result.passed is goes
@@ -351,7 +351,7 @@ def test_expired(life: int | None, age: int | None, goes: bool) -> None:
 
 
 def test_drifted() -> None:
-    """Since when is told."""
+    """The gate says since when the node has drifted."""
     assert not _ask(method_rules.drifted).passed
     result = _ask(method_rules.drifted, drifted_since=NOW)
     assert (result.passed, result.figures) == (True, {"since": stamp(NOW)})
@@ -376,13 +376,13 @@ def test_buffers(count: int, said: str | None) -> None:
     ],
 )
 def test_resource_claims(settings: Settings, facts: dict[str, Any], goes: bool) -> None:
-    """A pod with resource claims keeps its node; a static pool's goes without a simulation."""
+    """A pod with resource claims blocks its node, except in a static pool, which needs no simulation."""
     assert _ask(method_rules.no_resource_claims, settings, **facts).passed is goes
 
 
 @pytest.mark.parametrize(("ignores", "said"), [(None, "Karpenter launches no node"), (False, "does not simulate")])
 def test_why_resource_claims_stay(ignores: bool | None, said: str) -> None:
-    """By what Karpenter does with them."""
+    """The sentence says how Karpenter handles resource claims."""
     settings = replace(DOVETAIL, karpenter=replace(DOVETAIL.karpenter, ignore_dra_requests=ignores))
     assert said in method_rules.claims_why(POD, settings)
 
@@ -391,7 +391,7 @@ REPAIR = RepairRule(index=0, condition="Ready", status="False", lasting=10 * MIN
 
 
 def _sick(since: int, *more: RepairRule, **facts: Any) -> dict[str, Any]:
-    """Return a node of a pool with repair that has not been ready for so many minutes."""
+    """Return a node of a repairing pool that has been unready for this many minutes."""
     node = msgspec.convert(
         {
             "status": {
@@ -406,7 +406,7 @@ def _sick(since: int, *more: RepairRule, **facts: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("since", "goes"), [(9, False), (10, True), (11, True)])
 def test_unhealthy(since: int, goes: bool) -> None:
-    """A condition must have lasted; equal is long enough."""
+    """A condition must last for the full duration; exactly that long is enough."""
     result = _ask(method_rules.unhealthy, **_sick(since))
     assert result.passed is goes
     assert result.why == f"Its condition Ready has been False for {since}m{'.' if goes else '; it is repaired in 1m.'}"
@@ -414,7 +414,7 @@ def test_unhealthy(since: int, goes: bool) -> None:
 
 
 def test_do_not_repair() -> None:
-    """The node may ask not to be repaired."""
+    """The annotation do-not-repair blocks repair of its node."""
     assert _ask(method_rules.may_be_repaired).passed
     assert _ask(method_rules.may_be_repaired, annotations={names.DO_NOT_REPAIR: "no"}).passed
     assert not _ask(method_rules.may_be_repaired, annotations={names.DO_NOT_REPAIR: "true"}).passed
@@ -424,14 +424,14 @@ def test_do_not_repair() -> None:
 
 
 def _chains(**facts: Any) -> dict[str, tuple[str, bool]]:
-    """Of every method the gate that it ended at, and whether it passed."""
+    """Return for every method the gate at which it ended, and whether the node passed."""
     facts = {"labels": LABELS, "last_event": NOW - minutes(60), **facts}
     chains = gates_of(facts_of(**facts), GateContext(settings=DOVETAIL, now=NOW))
     return {method.value: (chain.results[-1].gate.value, chain.open) for method, chain in chains.items()}
 
 
 def test_chains_of_a_node_with_a_pod() -> None:
-    """Each method ends at its own gate; one node at a time asks what several ask."""
+    """Each method ends at its own gate; singleNode and multiNode share their gates."""
     drifted = _chains(pods=1, drifted_since=NOW)
     assert drifted == {
         "empty": ("not-empty", False),
@@ -448,7 +448,7 @@ def test_chains_of_a_node_with_a_pod() -> None:
     ("period", "lifted"), [(None, False), ("5m", True), ("Never", False), ("banana", False), ("0s", True)]
 )
 def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) -> None:
-    """For what may wait, drift and expiry, not for the others."""
+    """A bounded drain lifts the pods' gates for drift and expiry only."""
     veto = PdbVeto(pod=POD, pdbs=("d/a",))
     claim = _claim(spec={"terminationGracePeriod": period})
     assert candidates.is_bounded(claim) is lifted
@@ -486,14 +486,14 @@ def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) 
     ],
 )
 def test_the_chain_of_repair(facts: dict[str, Any], ends: tuple[str, bool] | None) -> None:
-    """Only where the pool repairs; a drain that is bounded passes the pods' gates; windows of pods don't count."""
+    """Repair applies to repairing pools; a bounded drain passes the pods' gates; pod windows are ignored."""
     settings = GateContext(settings=DOVETAIL, now=NOW)
     chain = gates_of(facts_of(**facts), settings).get(Method.UNHEALTHY)
     assert (None if chain is None else (chain.results[-1].gate.value, chain.open)) == ends
 
 
 def test_a_chain_goes_on() -> None:
-    """Further gates come after the others."""
+    """Additional gates follow the existing ones."""
     first, second = passed(Gate.MANAGED, "a"), passed(Gate.PAUSED, "b")
     chain = candidates.Chain(Method.EMPTY, (first,))
     assert chain.then(second).results == (first, second)
@@ -502,7 +502,7 @@ def test_a_chain_goes_on() -> None:
 
 @pytest.mark.parametrize(("count", "said"), [(1, "pod d/p waits"), (2, "pod d/p and 1 more wait"), (3, "and 2 more")])
 def test_a_node_that_pods_wait_for(count: int, said: str) -> None:
-    """Its chain ends at the gate `nominated`, with the first pod named."""
+    """The chain of a node with pending pods ends at the gate `nominated` and names the first pod."""
     results = tuple(passed(gate, "") for gate in (Gate.MANAGED, Gate.NOMINATED, Gate.NOT_EMPTY))
     chain = awaited(candidates.Chain(Method.EMPTY, results), [POD] * count)
     assert [result.gate for result in chain.results] == [Gate.MANAGED, Gate.NOMINATED]
@@ -530,7 +530,7 @@ def test_a_node_that_pods_wait_for(count: int, said: str) -> None:
 def test_the_last_pod_event(
     written: int | None, seen: int | None, initialized: tuple[str, int] | None, event: int | None
 ) -> None:
-    """The later of what is written and what was seen; else when it was initialized. In minutes ago."""
+    """The later of the recorded and observed event counts, else the initialization; in minutes ago."""
     said = (
         () if initialized is None else ((names.CONDITION_INITIALIZED, initialized[0], NOW - minutes(initialized[1])),)
     )
@@ -568,6 +568,6 @@ READY = _claim((names.CONDITION_INITIALIZED, "True", NOW))
     ],
 )
 def test_which_nodes_are_closed(settings: Settings, facts: dict[str, Any], closed: bool) -> None:
-    """Five minutes after a pod event: those in their grace period and, where asked for, within consolidateAfter."""
+    """Nodes in their grace period are closed and, with the setting, nodes within consolidateAfter."""
     node = facts_of(**{"claim": READY, "last_event": NOW - timedelta(minutes=5), **facts})
     assert timers.closed_to_moved_pods([node], settings, NOW) == ([node] if closed else [])

@@ -1,4 +1,4 @@
-"""What holds a whole pool back, rule by rule: windows and health limits (spec sections 14 and 17)."""
+"""The rules that hold a whole pool: windows and health limits (spec sections 14 and 17)."""
 
 from datetime import datetime
 from typing import Any
@@ -50,7 +50,7 @@ EMPTY_ONLY = _allow("0 15 * * *", reasons=(Reason.EMPTY,))
     ],
 )
 def test_windows_that_allow(windows: list[AllowWindow], said: str | None, opens: str | None) -> None:
-    """Outside of all windows that name a reason nothing starts for it; a broken one opens nothing."""
+    """A reason with windows starts nothing outside them; an unreadable window never opens."""
     held = window_hold("blue", DisruptionPolicy(windows=tuple(windows)), Reason.DRIFTED, NOW)
     assert (held is None) is (said is None)
     if held is not None and said is not None:
@@ -61,7 +61,7 @@ def test_windows_that_allow(windows: list[AllowWindow], said: str | None, opens:
 
 
 def test_edges_of_windows() -> None:
-    """When each opens or closes next."""
+    """The edges are the times at which each window opens or closes next."""
     policy = DisruptionPolicy(windows=(OPEN, AT_17, NEVER, BROKEN))
     assert list(window_edges(policy, NOW)) == [NOW + minutes(30), NOW + minutes(90)]
 
@@ -75,7 +75,7 @@ def _pool(name: str = "blue", *, halted: str | None = None, **spec: Any) -> Node
 
 
 def _pod(name: str, ago: int | None, *, reason: str = "Unschedulable", status: str = "False", **parts: Any) -> Pod:
-    """Return a pod that has been unschedulable for so many minutes."""
+    """Return a pod that has been unschedulable for this many minutes."""
     when = {} if ago is None else {"lastTransitionTime": stamp(NOW - minutes(ago))}
     said = [] if reason == "" else [{"type": "PodScheduled", "status": status, "reason": reason, **when}]
     tree = {
@@ -87,7 +87,7 @@ def _pod(name: str, ago: int | None, *, reason: str = "Unschedulable", status: s
 
 
 def test_a_halt_holds() -> None:
-    """Whether or not the pool has limits; up to three owners are named."""
+    """A halt holds the pool with or without limits; the sentence names up to three owners."""
     halted = '{"why": "pods are not ready", "owners": ["a", "b", "c", "d"], "command": "x"}'
     held = health_hold(_pool(halted=halted), None, (), NOBODY, NOW)
     assert held is not None
@@ -100,7 +100,7 @@ def test_a_halt_holds() -> None:
 
 
 def test_limits_that_cannot_be_read_hold() -> None:
-    """Nothing starts."""
+    """A pool with unreadable limits starts nothing."""
     held = health_hold(_pool(), Health(problem="odd"), (), NOBODY, NOW)
     assert held is not None
     assert (held.figures, "(odd)" in held.why) == ({"nodePool": "blue"}, True)
@@ -111,7 +111,7 @@ def test_limits_that_cannot_be_read_hold() -> None:
     [(None, 3, False), ("1", 0, False), ("1", 1, False), ("1", 2, True), ("34%", 2, False), ("33%", 2, True)],
 )
 def test_nodes_that_are_not_ready(limit: str | None, sick: int, held: bool) -> None:
-    """As many as the limit are allowed, of four nodes; the first by name is told."""
+    """As many unready nodes as the limit are allowed; the sentence names the first by name."""
     nodes = [facts_of(name=name, ready=at >= sick) for at, name in enumerate("cbad")]
     nodes = nodes if limit != "33%" else nodes[:3]
     found = health_hold(_pool(), Health(not_ready_nodes=limit), nodes, NOBODY, NOW)
@@ -125,7 +125,7 @@ def test_nodes_that_are_not_ready(limit: str | None, sick: int, held: bool) -> N
     ("count", "minutes_", "held"), [(2, 10, True), (3, 10, False), (2, 11, False), (1, 12, True), (2, 9, True)]
 )
 def test_pods_that_wait(count: int, minutes_: int, held: bool) -> None:
-    """So many that could run here for so long hold the pool: `z` for 12 minutes, `y` for 10."""
+    """A pool is held if enough suitable pods wait long enough: `z` for 12 minutes, `y` for 10."""
     limit = PendingLimit(count=count, lasting=minutes_ * 60 * 10**9)
     taint = {"spec": {"nodeSelector": {names.ARCH: "arm64"}}}
     pods = (_pod("z", 12), _pod("y", 10), _pod("x", 5), _pod("elsewhere", 60, **taint))
@@ -138,7 +138,7 @@ def test_pods_that_wait(count: int, minutes_: int, held: bool) -> None:
 
 
 def test_no_limit_on_pods() -> None:
-    """Pods may wait where the pool says nothing of them."""
+    """Pending pods hold nothing if the pool sets no limit for them."""
     waiting = Waiting(pods=(_pod("p", 60),), known_labels=frozenset())
     assert health_hold(_pool(), Health(), (), waiting, NOW) is None
 
@@ -157,7 +157,7 @@ def test_no_limit_on_pods() -> None:
     ],
 )
 def test_since_when_a_pod_waits(pod: Pod, since: datetime | None) -> None:
-    """Since the scheduler found no place; a pod that is bound, over or not tried does not wait."""
+    """A pod waits since the scheduler found no place; a bound, ended or untried pod does not wait."""
     assert unschedulable_since(pod) == since
     assert list(stuck_pods([pod], 5 * 60 * 10**9, NOW)) == ([] if since is None else [pod])
     limit = Health(pending_pods=PendingLimit(count=1, lasting=HOUR))
@@ -198,5 +198,5 @@ def _affinity(kind: str, value: str) -> dict[str, Any]:
     ],
 )
 def test_where_a_pod_could_run(spec: dict[str, Any], pool: dict[str, Any], could: bool) -> None:
-    """It tolerates the taints and asks for nothing that the pool rules out; preferences don't count."""
+    """A pod could run in a pool if it tolerates its taints and meets its requirements, ignoring preferences."""
     assert could_run_on(_pod("p", 5, spec=spec), _pool(**pool), frozenset({"known"})) is could

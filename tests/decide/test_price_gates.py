@@ -33,7 +33,7 @@ def _alone(town: Town) -> Any:
 
 
 def test_the_dearest_zone_counts() -> None:
-    """Gate 2: a type that is cheaper in one zone and not in another is no savings for certain."""
+    """Gate 2: a type that is cheaper in one zone only does not count as savings."""
     for price, goes in (("0.21", False), ("0.20", False), ("0.19", True)):
         town = Town(kind("old", "0.20"), _in_zone(kind("new", "0.10"), "c", price))
         town.pool(disruption=FREE)
@@ -43,7 +43,7 @@ def test_the_dearest_zone_counts() -> None:
 
 
 def test_savings_are_never_overstated() -> None:
-    """What a replacement saves is told by its most expensive zone."""
+    """The savings of a replacement use its most expensive zone."""
     town = Town(kind("old", "0.20"), _in_zone(kind("new", "0.10"), "c", "0.15"))
     town.pool(disruption=FREE)
     town.node("n", "old")
@@ -54,7 +54,7 @@ def test_savings_are_never_overstated() -> None:
 
 
 def test_on_demand_to_a_mix_asks_for_spot_only() -> None:
-    """Gate 5: where both could come only spot is asked for, so that a more expensive on-demand node never comes."""
+    """Gate 5: if spot and on-demand are possible, Dovetail requests spot only."""
     town = Town(kind("m", "0.20", spot="0.06"))
     town.pool(capacity=BOTH, disruption=FREE)
     town.node("n", "m")
@@ -67,7 +67,7 @@ def test_on_demand_to_a_mix_asks_for_spot_only() -> None:
 
 
 def test_narrowed_only_to_what_is_offered() -> None:
-    """A pool that allows both but has no spot offering keeps on-demand; Karpenter asks for what can't come."""
+    """A pool without a spot offering keeps on-demand; Karpenter requests spot although it has no offering."""
     for settings, values in ((DOVETAIL, (names.ON_DEMAND, names.SPOT)), (KARPENTER_1_15, (names.SPOT,))):
         town = Town(kind("old", "0.20"), kind("new", "0.10"), settings=settings)
         town.pool(capacity=BOTH, disruption=FREE)
@@ -95,7 +95,7 @@ def test_spot_to_spot_is_a_setting() -> None:
 
 
 def test_several_nodes_have_no_minimum_of_types() -> None:
-    """Gate 5: the fifteen types are for one node; several spot nodes may become one of a single type."""
+    """Gate 5: the minimum of 15 types is for one node; several spot nodes may become one of a single type."""
     town = Town(kind("half", "1", cpu=4, spot="0.50"), kind("whole", "2", cpu=8, memory=32, spot="0.60"))
     town.pool(capacity=(names.SPOT,), disruption=FREE)
     for name in ("a", "b"):
@@ -108,7 +108,7 @@ def test_several_nodes_have_no_minimum_of_types() -> None:
 
 
 def test_keeping_one_of_them_would_do_as_well() -> None:
-    """Gate 4: two nodes are not replaced by one of the same type: deleting the other is the same."""
+    """Gate 4: two nodes are not replaced by one of the same type, since deleting one gives the same result."""
     town = Town(kind("m", "0.20", cpu=4), kind("x", "0.25", cpu=4))
     town.pool(disruption=FREE)
     for name in ("a", "b"):
@@ -120,7 +120,7 @@ def test_keeping_one_of_them_would_do_as_well() -> None:
 
 @pytest.mark.parametrize(("least", "goes"), [(1, True), (2, False)])
 def test_min_values_are_checked_again(least: int, goes: bool) -> None:
-    """After the price filter the pool's minValues must still be met by what is left."""
+    """After the price filter the remaining types must still meet the pool's minValues."""
     town = Town(kind("old", "0.20"), kind("new", "0.10"), kind("dear", "0.90"))
     wanted = {"key": names.INSTANCE_TYPE, "operator": "Exists", "minValues": least}
     town.pool(disruption=FREE, requirements=[wanted])
@@ -134,7 +134,7 @@ def test_min_values_are_checked_again(least: int, goes: bool) -> None:
 
 
 def test_a_pending_pod_does_not_block_a_deletion() -> None:
-    """Karpenter turns every deletion into a replacement while a pod waits for a new node; we don't count that node."""
+    """A new node for a pending pod does not turn a deletion into a replacement, except under Karpenter's profile."""
     for settings, action in ((DOVETAIL, "deleteCost"), (KARPENTER_1_15, None)):
         town = Town(kind("m", "0.20"), settings=settings)
         town.pool(disruption=FREE)

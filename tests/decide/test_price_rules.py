@@ -1,4 +1,4 @@
-"""The price gates one by one, by their figures, on nodes made by hand (spec sections 8, 21 and 22). Whole dollars."""
+"""The price gates one by one, with whole dollars, on hand-made nodes (spec sections 8, 21 and 22)."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ def _launch(amount: int) -> LaunchPrice:
 
 
 def _told(judged: Judgement) -> Any:
-    """Return what a judgement says: the gate and figures of a refusal, or what is kept, saved and was asked for."""
+    """Return a judgement: the gate and figures of a refusal, or the kept types, savings and required savings."""
     if isinstance(judged, Refusal):
         return judged.gate.value, judged.figures
     kept = [type_names(node) for node in judged.new_nodes]
@@ -56,7 +56,7 @@ def _dear(paid: str, cheapest: str | None) -> tuple[str, dict[str, Any]]:
     ],
 )
 def test_deleting_saves_the_whole_price(required: int, told: Any) -> None:
-    """Nodes of 2 and 3 dollars save 5; exactly what is asked for is enough."""
+    """Deleting nodes of 2 and 3 dollars saves 5; exactly the required savings are enough."""
     sources = [source("a", 2, required=required), source("b", 3)]
     judged = judge_new_nodes(sources, [], DOVETAIL)
     assert _told(judged) == told
@@ -72,7 +72,7 @@ def test_deleting_saves_the_whole_price(required: int, told: Any) -> None:
     [(3, 3, True), (2, 3, False), (0, 0, False), (1, 0, False), (4, 3, True), (9, None, False)],
 )
 def test_what_is_wasted_enough(wasted: int, asked: int | None, enough: bool) -> None:
-    """Nodes together must have wasted what they are asked for; a node that is never asked never has."""
+    """All nodes together must have wasted the required amount; a node without a required amount never has."""
     amount = None if asked is None else Fraction(asked)
     one = source("a", 1, wasted=wasted, asked_waste=amount)
     assert price.has_wasted_enough([one]) is enough
@@ -81,7 +81,7 @@ def test_what_is_wasted_enough(wasted: int, asked: int | None, enough: bool) -> 
 
 
 def test_waste_lowers_what_is_asked() -> None:
-    """A node that has wasted enough is asked for the floor only, at most for its threshold; its worth comes last."""
+    """After enough waste a node must save the floor only, at most its threshold; it is ranked last."""
     waste = {"wasted": 1, "asked_waste": Fraction(1)}
     dear, cheap = source("a", 2, required=9, least=Fraction(DOLLAR), **waste), source("b", 3, required=1, **waste)
     low = source("c", 3, required=1, least=Fraction(7 * DOLLAR), **waste)
@@ -129,7 +129,7 @@ def test_no_cheaper_than_the_least(paid: int, refused: bool, settings: Settings)
     ],
 )
 def test_one_node_saves_at_most(paid: int, required: tuple[int, int], launch: int | None, told: Any) -> None:
-    """At best it goes for nothing, or for the least machine that its pods need."""
+    """A node saves at most its price minus the cheapest machine that its pods need."""
     amount, unit = required
     machine = None if launch is None else _launch(launch)
     refusal = price.refuse_one_at_most(paid * DOLLAR, (amount * DOLLAR, unit), machine)
@@ -144,7 +144,7 @@ def test_one_node_saves_at_most(paid: int, required: tuple[int, int], launch: in
 
 @pytest.mark.parametrize("gate", Gate)
 def test_which_gates_are_about_the_price(gate: Gate) -> None:
-    """A refusal by the price gates says that there would have been room."""
+    """A refusal by a price gate means that the pods had room."""
     assert Refusal(gate=gate, why="").is_price is (gate in PRICE_GATES)
 
 
@@ -173,7 +173,7 @@ GONE = kind_at("gone")
     ],
 )
 def test_types_that_save_enough_are_kept(required: int, kinds: list[Any], told: Any) -> None:
-    """Gates 2 and 3: strictly cheaper, and at least what is asked for; the refusal says which of both it was."""
+    """Gates 2 and 3: a type must be cheaper and save enough; the refusal names the gate that failed."""
     judged = judge_new_nodes([source("a", 5, required=required)], [new_node(*kinds)], DOVETAIL)
     assert _told(judged) == told
     if isinstance(judged, Refusal):
@@ -189,12 +189,12 @@ def test_types_that_save_enough_are_kept(required: int, kinds: list[Any], told: 
     ],
 )
 def test_karpenter_asks_no_threshold(kinds: list[Any], told: Any) -> None:
-    """Its profile has gate 2 only, by floats."""
+    """Karpenter's profile has gate 2 only, and uses floats."""
     assert _one([source("a", 5, required=9)], new_node(*kinds), KARPENTER_1_15) == told
 
 
 def test_the_dearest_zone_counts_exactly() -> None:
-    """What is saved is told by the most expensive zone of the cheapest type; Karpenter hopes for the cheapest."""
+    """Savings use the most expensive zone of the cheapest type; Karpenter uses the cheapest zone."""
     node = new_node(kind_at("x", 1, 4), kind_at("y", 3, 3))
     assert _one([source("a", 5)], node) == (["x y"], 2, 4.0, 0, False)
     assert _one([source("a", 5)], node, KARPENTER_1_15) == (["x y"], 4, 4.0, 0, False)
@@ -213,7 +213,7 @@ def test_the_dearest_zone_counts_exactly() -> None:
     ],
 )
 def test_min_values_of_what_is_left(least: int, settings: Settings, told: str) -> None:
-    """They are asked of the types that are cheap enough; best effort lets them pass, but not for Karpenter."""
+    """The cheap types must meet minValues; BestEffort passes, but not under Karpenter's profile."""
     judged = judge_new_nodes([source("a", 5)], [new_node(CHEAP, FAIR, DEAR, least=least)], settings)
     if isinstance(judged, Approved):
         assert type_names(judged.new_nodes[0]) == told
@@ -224,14 +224,14 @@ def test_min_values_of_what_is_left(least: int, settings: Settings, told: str) -
 
 
 def test_min_values_where_nothing_is_left() -> None:
-    """It is the price that leaves nothing, and said so."""
+    """If no type is left, the refusal names the price and not minValues."""
     node = new_node(SAME, DEAR, least=2)
     for settings in (DOVETAIL, KARPENTER_1_15):
         assert _one([source("a", 5)], node, settings) == _dear("5.00", "5.00")
 
 
 def test_the_first_key_of_several_is_told() -> None:
-    """Where several keys have too few values the refusal is by the first of them."""
+    """If several keys have too few values, the refusal names the first."""
     node = new_node(CHEAP, FAIR, least=3)
     more = SelectorRequirement(key="zz", operator="Exists", min_values=1)
     judged = judge_new_nodes([source("a", 5)], [replace(node, requirements=(more, *node.requirements))], DOVETAIL)
@@ -258,7 +258,7 @@ PLAIN = kind_at("plain", 3)
     ids=["both", "on demand only", "spot only", "Karpenter", "Karpenter, none offered"],
 )
 def test_both_become_spot(settings: Settings, kinds: list[Any], kept: str, narrowed: bool) -> None:
-    """Gate 5: where both could come, spot is asked for; Karpenter looks at the requirement, not at the offers."""
+    """Gate 5: if both are possible, spot is requested; Karpenter reads the requirement, not the offerings."""
     judged = judge_new_nodes([source("a", 5)], [new_node(*kinds, capacity=BOTH)], settings)
     assert isinstance(judged, Approved)
     (node,) = judged.new_nodes
@@ -268,14 +268,14 @@ def test_both_become_spot(settings: Settings, kinds: list[Any], kept: str, narro
 
 
 def test_karpenter_hopes_for_what_is_not_offered() -> None:
-    """Nothing of what it asks for has a price, so all is saved, as it reckons."""
+    """Karpenter counts the whole price as savings if the requested types have no price."""
     told = _one([source("a", 5)], new_node(PLAIN, capacity=BOTH), KARPENTER_1_15)
     assert told == (["plain"], 5, 5.0, 0, False)
 
 
 @pytest.mark.parametrize("capacity", [(names.ON_DEMAND,), (names.SPOT,)])
 def test_one_kind_of_capacity_stays(capacity: tuple[str, ...]) -> None:
-    """Karpenter narrows only what allows both."""
+    """Karpenter restricts the capacity type only if both are allowed."""
     node = new_node(MIXED, PLAIN, capacity=capacity)
     assert price.spot_only_if_mixed(node, KARPENTER_1_15) is node
 
@@ -294,13 +294,13 @@ SPOTS = [kind_at(f"s{number}", spot=[number]) for number in (1, 2, 3, 6)]
     ],
 )
 def test_a_spot_node_needs_enough_types(least: int, told: Any) -> None:
-    """Gate 5: one spot node is replaced by the cheapest so many types; at least one."""
+    """Gate 5: a spot node is replaced by a minimum number of the cheapest types, at least one."""
     settings = replace(DOVETAIL, spot_minimum_types=least)
     assert _one([source("a", 5, spot=True)], new_node(*SPOTS), settings) == told
 
 
 def test_spot_to_spot_with_min_values() -> None:
-    """More types are launched where minValues asks for them; the least stays."""
+    """More types are launched if minValues requires them; the minimum stays the same."""
     for least, kept in ((1, "s1 s2"), (3, "s1 s2 s3")):
         judged = judge_new_nodes([source("a", 5, spot=True)], [new_node(*SPOTS, least=least)], FLEXIBLE)
         assert isinstance(judged, Approved)
@@ -308,7 +308,7 @@ def test_spot_to_spot_with_min_values() -> None:
 
 
 def test_spot_to_spot_counts_what_is_offered() -> None:
-    """A spot node is replaced by spot only, of types that are offered so."""
+    """A spot node is replaced by types with a spot offering only."""
     node = new_node(PLAIN, MIXED, *SPOTS)
     assert _one([source("a", 5, spot=True)], node, FLEXIBLE) == (["mixed s1"], 4, 4.0, 0, False)
     assert _one([source("a", 5, spot=True)], new_node(PLAIN), FLEXIBLE) == (["plain"], 2, 2.0, 0, False)
@@ -325,7 +325,7 @@ def test_spot_to_spot_counts_what_is_offered() -> None:
     ],
 )
 def test_spot_to_spot_can_be_switched_off(spot: tuple[bool, ...], node: NewNode, off: bool) -> None:
-    """Only where all that go are spot and a spot node may come."""
+    """The setting applies if all removed nodes are spot and the new node may be spot."""
     sources = [source(str(number), 5, spot=is_spot) for number, is_spot in enumerate(spot)]
     for settings in (replace(DOVETAIL, spot_to_spot_consolidation=False), KARPENTER_1_15):
         told = _one(sources, node, settings)
@@ -335,7 +335,7 @@ def test_spot_to_spot_can_be_switched_off(spot: tuple[bool, ...], node: NewNode,
 
 
 def test_karpenter_goes_by_what_is_allowed() -> None:
-    """Spot to spot is what allows spot, offered or not; ours is what is offered."""
+    """Karpenter's spot-to-spot rule reads the allowed capacity types; Dovetail's reads the offerings."""
     gone, node = [source("a", 5, spot=True)], new_node(PLAIN, capacity=BOTH)
     assert _one(gone, node, KARPENTER_1_15)[0] == "spot-to-spot"
     assert _one(gone, node, replace(DOVETAIL, spot_to_spot_consolidation=False))[0] == ["plain"]
@@ -355,20 +355,20 @@ def test_karpenter_goes_by_what_is_allowed() -> None:
     ],
 )
 def test_what_keeping_one_would_do_as_well(sources: list[Any], kinds: list[Any], told: Any) -> None:
-    """Gate 4: a type of a node that goes is kept only below the price of the cheapest such node."""
+    """Gate 4: the type of a removed node is kept only below the price of the cheapest such node."""
     gone = [source(name, amount, kind=kind) for name, amount, kind in sources]
     for settings in (DOVETAIL, KARPENTER_1_15):
         assert _one(gone, new_node(*kinds), settings) == told
 
 
 def test_one_node_may_become_its_own_type() -> None:
-    """Gate 4 is for several nodes: one may go to a cheaper offer of its own type."""
+    """Gate 4 is for several nodes: one node may move to a cheaper offering of its own type."""
     for settings in (DOVETAIL, KARPENTER_1_15):
         assert _one([source("a", 5, kind="fair")], new_node(FAIR), settings) == (["fair"], 1, 1.0, 0, False)
 
 
 def test_min_values_after_the_same_type() -> None:
-    """They are asked of what is left then."""
+    """The types that gate 4 leaves must meet minValues."""
     gone = [source("a", 4, kind="fair"), source("b", 5, kind="fair")]
     for settings in (DOVETAIL, KARPENTER_1_15):
         assert _one(gone, new_node(CHEAP, FAIR, least=2), settings)[0] == "min-values"
@@ -379,7 +379,7 @@ def test_min_values_after_the_same_type() -> None:
     [((5.0, 5.0), "cheap fair"), ((5.0, 4.0), "cheap"), ((None, 5.0), "cheap fair"), ((2.5, 9.0), "cheap")],
 )
 def test_karpenter_goes_by_offerings(offers: tuple[float | None, ...], kept: str) -> None:
-    """The ceiling is the least offering of the node's type; nodes of a type without one cap at nothing."""
+    """Karpenter's price limit is the cheapest offering of the node's type; a type without one limits to 0."""
     gone = [source(str(at), 8, kind="fair", offering_price=offer) for at, offer in enumerate(offers)]
     judged = judge_new_nodes(gone, [new_node(CHEAP, FAIR)], KARPENTER_1_15)
     assert isinstance(judged, Approved)
@@ -387,7 +387,7 @@ def test_karpenter_goes_by_offerings(offers: tuple[float | None, ...], kept: str
 
 
 def test_karpenter_without_any_offering() -> None:
-    """A type without a compatible offering counts as 0: nothing is cheaper."""
+    """A type without a compatible offering counts as 0, so nothing is cheaper."""
     gone = [source(name, amount, kind="fair", offering_price=None) for name, amount in (("c", 9), ("b", 8), ("a", 8))]
     assert _one(gone, new_node(CHEAP, FAIR), KARPENTER_1_15) == ("same-type", {"node": "a", "price": "8.00"})
     other = [source("a", 8, kind="fair", offering_price=None), source("b", 8, kind="cheap")]
@@ -395,7 +395,7 @@ def test_karpenter_without_any_offering() -> None:
 
 
 def test_karpenter_with_nothing_offered_and_no_same_type() -> None:
-    """What it asks for has no offer and none of its types goes: nothing can be launched."""
+    """If the requirement has no offering and no type is removed, nothing can be launched."""
     told = _one([source("a", 4), source("b", 5)], new_node(PLAIN, capacity=BOTH), KARPENTER_1_15)
     assert told == _dear("9.00", None)
 
@@ -422,7 +422,7 @@ def _several(sources: list[Source], *nodes: NewNode, settings: Settings = DOVETA
     ],
 )
 def test_what_may_be_spent_is_shared_out(paid: int, required: int, told: Any) -> None:
-    """Two new nodes at two dollars at least: what is left of the money is shared out equally."""
+    """Two new nodes cost at least two dollars; the rest of the money is divided equally."""
     gone = [source("a", paid, required=required)]
     node = new_node(CHEAP, FAIR, GONE, DEAR)
     assert _several(gone, node, node) == told
@@ -432,7 +432,7 @@ def test_what_may_be_spent_is_shared_out(paid: int, required: int, told: Any) ->
 
 
 def test_the_least_that_can_be_asked() -> None:
-    """Any savings that are asked for make a share that is used up whole good enough."""
+    """With any required savings, a type may use its whole share of the money."""
     gone = replace(source("a", 8), price=8 * DOLLAR + 1, required=Fraction(1))
     node = new_node(CHEAP, FAIR)
     assert _several([gone], node, node)[0] == ["cheap fair", "cheap fair"]
@@ -440,13 +440,13 @@ def test_the_least_that_can_be_asked() -> None:
 
 
 def test_one_that_cannot_be_launched_stops_all() -> None:
-    """All the new nodes must come."""
+    """The move is refused if one of the new nodes cannot be launched."""
     for nodes in ((new_node(CHEAP), new_node(GONE)), (new_node(GONE), new_node(CHEAP))):
         assert _several([source("a", 9)], *nodes) == _dear("9.00", None)
 
 
 def test_gates_of_each_of_several() -> None:
-    """minValues, spot and the same type are asked of each new node."""
+    """minValues, spot and the same type are checked for each new node."""
     one = [source("a", 20)]
     assert _several(one, new_node(CHEAP, FAIR), new_node(CHEAP, least=2))[0] == "min-values"
     kept = judge_new_nodes(one, [new_node(MIXED, PLAIN), new_node(PLAIN)], DOVETAIL)
@@ -458,7 +458,7 @@ def test_gates_of_each_of_several() -> None:
 
 
 def test_spot_of_several() -> None:
-    """A spot node that becomes several needs enough types for each; several that go don't; it can be switched off."""
+    """One spot node that becomes several needs enough types for each; several removed nodes do not."""
     one, two = [source("a", 9, spot=True)], [source("a", 9, spot=True), source("b", 9, spot=True)]
     spots, plain = new_node(*SPOTS), new_node(CHEAP)
     assert _several(one, spots, spots, settings=FLEXIBLE)[0] == ["s1 s2", "s1 s2"]

@@ -1,4 +1,4 @@
-"""What must hold of every round, whatever the cluster looks like."""
+"""Properties of every round, for any cluster."""
 
 import random
 from dataclasses import replace
@@ -143,7 +143,7 @@ def _with_threshold(shape: dict[str, Any], value: float) -> Town:
 @often
 @given(shapes, st.floats(0, 0.2), st.floats(0, 0.2))
 def test_a_higher_threshold_never_lets_more_go(shape: dict[str, Any], one: float, other: float) -> None:
-    """Monotone in the threshold: what is worth it at a higher one is worth it at a lower one.
+    """A node that passes at a higher threshold also passes at a lower one.
 
     Pods of negative cost turn that round (a higher threshold asks for less), so they are left out here.
     """
@@ -157,7 +157,7 @@ def test_a_higher_threshold_never_lets_more_go(shape: dict[str, Any], one: float
 @often
 @given(shapes, st.integers(0, 6))
 def test_more_disruption_never_lets_a_node_go(shape: dict[str, Any], which: int) -> None:
-    """Monotone in the disruption: more expensive pods on a node never make it worth moving where it was not."""
+    """More expensive pods on a node never make a refused move pass."""
     if any(shape[pool]["consolidationPolicy"] == "Balanced" for pool in ("alpha", "beta")):
         return  # there a node is measured against its pool, whose total grows with it
     which %= len(shape["nodes"])
@@ -172,7 +172,7 @@ def test_more_disruption_never_lets_a_node_go(shape: dict[str, Any], which: int)
 @often
 @given(towns)
 def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
-    """A command that was just computed passes validation on the same snapshot, whole."""
+    """A new command passes validation unchanged on the same snapshot."""
     for command in (c for method in town.round(every_method=True).methods for c in method.commands):
         again = Decider(memory=False).revalidate(command, town.question())
         assert isinstance(again, Command), again
@@ -183,7 +183,7 @@ def test_what_was_decided_is_still_right_at_once(town: Town) -> None:
 @often
 @given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=8))
 def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) -> None:
-    """Rounds that remember what they read answer as rounds that don't, whatever happens in between."""
+    """Rounds with memory give the same answers as rounds without, whatever happens in between."""
     decider, catalogue = Decider(), town.catalogue
     for number, (which, what) in enumerate([(0, "start"), *steps]):
         _happen(town, f"n{which}", what, number)
@@ -198,7 +198,7 @@ def test_a_memory_changes_no_answer(town: Town, steps: list[tuple[int, str]]) ->
 @often
 @given(towns, st.sampled_from([0, 3, 8, 20]))
 def test_the_order_of_reading_changes_nothing(town: Town, pods: int) -> None:
-    """Methods before verdicts or after: a result says the same, also where a large cluster's verdicts are cut short."""
+    """A result is the same if its methods are read before or after its verdicts, in large clusters too."""
     with patch.multiple("dovetail.decide.verdict", PODS_MAX=pods, FIRST_GATE_PODS_MAX=0):
         one, other = (town.round(every_candidate=True) for _ in range(2))
         methods, verdicts = one.methods, one.verdicts
@@ -208,7 +208,7 @@ def test_the_order_of_reading_changes_nothing(town: Town, pods: int) -> None:
 @often
 @given(towns, st.lists(st.tuples(st.integers(0, 6), happenings), max_size=4))
 def test_a_result_read_late_says_the_same(town: Town, steps: list[tuple[int, str]]) -> None:
-    """Verdicts and methods that are read after later rounds are those that would have been read at once."""
+    """Verdicts and methods that are read after later rounds are the same as if read at once."""
     decider, catalogue = Decider(), town.catalogue
     kept, at_once = [], []
     for number, (which, what) in enumerate([(0, "start"), *steps]):
@@ -259,7 +259,7 @@ def _happen_to(town: Town, node: str, what: str, number: int) -> None:
 @sometimes
 @given(towns)
 def test_nothing_changes_before_the_next_change(town: Town) -> None:
-    """Until `next_change`, time alone changes nothing: asked a second before, the same nodes would go."""
+    """One second before `next_change`, the same nodes would go."""
     result = town.round()
     if result.commands or result.next_change is None or result.next_change - town.now < timedelta(seconds=2):
         return
@@ -270,7 +270,7 @@ def test_nothing_changes_before_the_next_change(town: Town) -> None:
 @sometimes
 @given(towns)
 def test_removing_the_cause_does_what_explain_says(town: Town) -> None:
-    """Where `explain` names pods' do-not-disrupt as the cause, a cluster without those has the verdict it foretold."""
+    """Without the do-not-disrupt pods that `explain` names, the verdict is the one it predicted."""
     world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
     for name in sorted(town.nodes):
         answer, found = counterfactuals(world, name)
@@ -290,7 +290,7 @@ def test_removing_the_cause_does_what_explain_says(town: Town) -> None:
 
 
 def test_ask_knows_no_stranger() -> None:
-    """A node that is not there has no answer."""
+    """A query for an unknown node has no answer."""
     town = Town()
     world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
     assert ask(world, "nobody") is None

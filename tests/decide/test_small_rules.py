@@ -1,4 +1,4 @@
-"""Small rules of a round that mutants once survived: each of these tests fails without its rule."""
+"""Small rules of a round that mutation tests found unchecked: each test fails without its rule."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 def test_a_node_that_grows_old_enough_is_looked_at_then() -> None:
-    """Nothing but minNodeAge holds it: the next round that could answer differently is when it has that age."""
+    """If only minNodeAge holds a node, the next change is when the node reaches that age."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"minNodeAge": "3h"})
     town.node("empty", "m", age=HOUR)
@@ -29,7 +29,7 @@ def test_a_node_that_grows_old_enough_is_looked_at_then() -> None:
 
 
 def test_new_prices_reach_a_decider_that_remembers() -> None:
-    """A machine that was too dear in one round and is cheap in the next is launched, whatever was remembered."""
+    """A machine that becomes cheaper between two rounds is launched in spite of the cache."""
     town = Town(kind("big", "0.40", cpu=16), kind("small", "0.40", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0.01})
     town.node("n", "big")
@@ -45,7 +45,7 @@ def test_new_prices_reach_a_decider_that_remembers() -> None:
     ("threshold", "gate"), [(1, "savings-threshold"), (0, "eligible")], ids=["saves too little", "nothing is asked for"]
 )
 def test_the_cheapest_type_says_which_gate_it_was(threshold: float, gate: str) -> None:
-    """One type is a little cheaper, another one dearer: it is the threshold that stops the move, not the price."""
+    """If one type is a little cheaper, the refusal names the threshold and not the price."""
     town = Town(kind("less", "0.19"), kind("same", "0.20"), kind("more", "0.30", cpu=8))
     town.pool(disruption={"consolidationSavingsThreshold": threshold})
     town.node("n", "same")
@@ -55,7 +55,7 @@ def test_the_cheapest_type_says_which_gate_it_was(threshold: float, gate: str) -
 
 @pytest.mark.parametrize(("idle", "goes"), [(HOUR, True), (timedelta(minutes=1), False)])
 def test_only_running_timers_close_destinations(idle: timedelta, goes: bool) -> None:
-    """Where consolidateAfter hides destinations, it hides those whose timer runs, and no others."""
+    """The setting closes only destinations whose consolidateAfter timer is running."""
     town = Town(kind("m", "0.20"), settings=replace(DOVETAIL, consolidate_after_hides_destinations=True))
     town.pool(disruption={"consolidateAfter": "10m", "consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
     town.node("a", "m")
@@ -66,7 +66,7 @@ def test_only_running_timers_close_destinations(idle: timedelta, goes: bool) -> 
 
 
 def test_room_that_fits_exactly_is_room() -> None:
-    """The last free millicore of the only other node is enough."""
+    """A pod fits if it needs exactly the free room of the only other node."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
     town.node("a", "m")
@@ -81,13 +81,13 @@ def test_room_that_fits_exactly_is_room() -> None:
     [(0.2, 0.0, None), (0.2, 0.4, None), (0.2, 0.5, 0.4), (0.2, 1.0, 0.2), (0.0, 0.0, 0.0), (0.0, 0.5, 0.0)],
 )
 def test_balanced_scores(saved: float, disturbed: float, score: float | None) -> None:
-    """A move that disturbs nothing passes; what is refused says its score."""
+    """A move that disturbs nothing passes; a refusal carries its score."""
     refusal = judge_shares("blue", saved, disturbed)
     assert (None if refusal is None else refusal.figures["score"]) == (None if score is None else pytest.approx(score))
 
 
 class _TooHopeful:
-    """A bound that promises the sum of what a set is worth, whether or not it passes."""
+    """Bound a set by the sum of its nodes' values, whether or not the set passes."""
 
     def __init__(self, worth: Sequence[float]) -> None:
         self.worth = worth
@@ -103,7 +103,7 @@ class _TooHopeful:
 
 
 def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
-    """Judging costs a simulation: the same neighbour is not tried again because it is in two orders."""
+    """A neighbour that appears in two orders is simulated once."""
     judged: Counter[Chosen] = Counter()
 
     def judge(chosen: Chosen) -> float | None:
@@ -120,7 +120,7 @@ def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
     [((0,), "PodDisruptionBudget"), ((5, 5), "has 2 PodDisruptionBudgets (default/guard-0, default/guard-1)")],
 )
 def test_two_pdbs_on_one_pod_are_told_as_such(allowed: tuple[int, ...], words: str) -> None:
-    """The eviction API refuses a pod with two, whatever they allow: the verdict says that, and names both."""
+    """The eviction API refuses a pod with two PDBs; the verdict says that and names both."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("n", "m")
@@ -144,7 +144,7 @@ def test_two_pdbs_on_one_pod_are_told_as_such(allowed: tuple[int, ...], words: s
     ids=["a mirror pod", "one that moves", "a daemon", "one that ended"],
 )
 def test_which_pods_count_into_which_sum(flags: int, counted: tuple[bool, bool, bool]) -> None:
-    """All pods, those that Karpenter's state keeps (no daemons), those that move."""
+    """The sums are all pods, the pods in Karpenter's state (no daemons), and the pods that move."""
     sums = PodSums()
     sums.add(Pod(metadata=ObjectMeta(name="p", namespace="d")), flags)
     assert (sums.all > 0, sums.tracked > 0, sums.moving > 0) == counted

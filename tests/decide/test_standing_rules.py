@@ -1,4 +1,4 @@
-"""Which refusals stand in another round, and which method tells of the search by value."""
+"""Refusals that stay valid in another round, and the method that reports the search by value."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -62,7 +62,7 @@ def _kept() -> StandingRefusals:
     ids=["the same", "other ties", "settings", "launches", "objects", "room", "leaving", "pods", "gone"],
 )
 def test_what_stands(snapshot: Any, bounds: Any, launches: Any, settings: Any, stands: bool) -> None:
-    """Under the same settings, launches and objects, with the same room and the same pods."""
+    """A refusal stays valid with the same settings, launches, objects, room and pods."""
     view = _kept().look_at(snapshot, bounds, launches, settings)
     assert (view.refusal_of(FACTS) is REFUSAL) is stands
     assert view.refusal_of(facts_of(name="n")) is None
@@ -70,7 +70,7 @@ def test_what_stands(snapshot: Any, bounds: Any, launches: Any, settings: Any, s
 
 
 def test_an_older_view_is_empty() -> None:
-    """Once another round looks, the view of the last one answers and keeps nothing."""
+    """When a new round starts, the view of the previous round returns and stores nothing."""
     standing = StandingRefusals()
     old = standing.look_at(_snapshot(), _bounds(), LAUNCHES, DOVETAIL)  # type: ignore[arg-type]
     old.keep(FACTS, REFUSAL)
@@ -87,7 +87,7 @@ def test_an_older_view_is_empty() -> None:
 
 
 def test_protection_that_ends() -> None:
-    """A refusal holds while the pods' protection does."""
+    """A refusal is valid while the protection of its pods lasts."""
     standing = StandingRefusals()
     view = standing.look_at(_snapshot(covers=False), _bounds(), LAUNCHES, DOVETAIL)  # type: ignore[arg-type]
     view.keep(FACTS, REFUSAL)
@@ -101,7 +101,7 @@ def test_protection_that_ends() -> None:
 def test_which_method_tells(
     monkeypatch: pytest.MonkeyPatch, nodes: int, several: tuple[int, int], one: tuple[int, int]
 ) -> None:
-    """Several nodes are told by the method for several, one by the other, which also tells what was refused."""
+    """The method multiNode reports several nodes; singleNode reports one node and the refusals."""
     move: Any = None
     if nodes:
         facts = tuple(facts_of(name=str(at)) for at in range(nodes))

@@ -1,4 +1,4 @@
-"""Steering (spec section 23): which nodes are closing, which pod is the next victim, and what stays as it is."""
+"""Steering (spec section 23): closing nodes, the next victim pod, and what stays unchanged."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -33,7 +33,7 @@ def _close(town: Town, name: str) -> None:
 
 
 def test_the_nodes_that_are_worth_most_per_pod_are_closing_as_long_as_the_others_have_room() -> None:
-    """`thin` and then `half` fit into what is left; the full node does not."""
+    """`thin` and then `half` fit into the remaining room; `full` does not."""
     assert _town().round().steering.closing == ("thin",)
     town = _town()
     town.pods = {name: pod for name, pod in town.pods.items() if not name.startswith("full") or name < "full-04"}
@@ -41,7 +41,7 @@ def test_the_nodes_that_are_worth_most_per_pod_are_closing_as_long_as_the_others
 
 
 def test_one_victim_per_replica_set_in_its_fullest_zone_on_the_node_that_ought_to_go_first() -> None:
-    """Eight pods in zone b, four in zone a: the victim is in b though b's node ought to stay."""
+    """With eight pods in zone b and four in zone a, the victim is in b although b's node should stay."""
     plan = _town().round().steering
     assert [(victim.owner, victim.name) for victim in plan.victims] == [("rs", "full-00")]
     town = _town()
@@ -64,7 +64,7 @@ def test_one_victim_per_replica_set_in_its_fullest_zone_on_the_node_that_ought_t
 def test_in_a_restless_pool_a_closing_nodes_zone_may_have_one_pod_less(
     restless: bool, price: float | None, spread: str, fewer: int, victim: str
 ) -> None:
-    """Zone a has fewer pods than zone b; its node is closing. What comes next makes up for it, so it may lose one."""
+    """In a restless pool the victim may be on the closing node although its zone has fewer pods."""
     town = Town(kind("m", "0.10", cpu=4), settings=PREFER)
     priced = {} if price is None else {"disruptionPrice": price}
     town.pool(disruption={"consolidationSavingsThreshold": 10, **priced})
@@ -83,7 +83,7 @@ def test_in_a_restless_pool_a_closing_nodes_zone_may_have_one_pod_less(
     ["off", "karpenter-1.15", "young nodes", "nominated nodes", "another's pool", "Never"],
 )
 def test_who_is_not_steered(case: str) -> None:
-    """Nothing without the setting, nothing as Karpenter, nothing on nodes that are young, expected or not ours."""
+    """Steering needs the setting, and skips Karpenter's profile and young, nominated or unmanaged nodes."""
     settings = {"off": DOVETAIL, "karpenter-1.15": replace(KARPENTER_1_15, steering=SteeringMode.PREFER)}.get(
         case, PREFER
     )
@@ -101,7 +101,7 @@ def test_who_is_not_steered(case: str) -> None:
 
 
 def test_never_a_victim_where_somebody_else_gives_deletion_costs() -> None:
-    """A ReplicaSet in which a pod carries a cost that is not ours is left alone altogether."""
+    """A ReplicaSet with a deletion cost that Dovetail did not write has no victim."""
     town = _town()
     town.pod("half-00", "half", cpu="400m", annotations={names.POD_DELETION_COST: "5"})
     assert town.round().steering.victims == ()
@@ -110,7 +110,7 @@ def test_never_a_victim_where_somebody_else_gives_deletion_costs() -> None:
 
 
 def test_no_fight_with_karpenters_own_deletion_costs() -> None:
-    """With its gate PodDeletionCostManagement only nodes are closing; no pod is marked."""
+    """With Karpenter's gate PodDeletionCostManagement, nodes are closing but no pod is marked."""
     gates = KarpenterSettings(feature_gates=((FeatureGate.POD_DELETION_COST, True),))
     plan = _town(replace(PREFER, karpenter=gates)).round().steering
     assert plan.closing == ("thin",)
@@ -118,7 +118,7 @@ def test_no_fight_with_karpenters_own_deletion_costs() -> None:
 
 
 def test_what_stands_stays_unless_something_is_clearly_better() -> None:
-    """A closing node and a marked pod keep their place against others that are a little better."""
+    """A closing node or marked pod is not replaced by one that is only a little better."""
     town = _town()
     town.pod("half-03", "half", cpu="400m")
     town.pod("thin-01", "thin", cpu="400m")
@@ -129,7 +129,7 @@ def test_what_stands_stays_unless_something_is_clearly_better() -> None:
 
 
 def test_our_own_simulation_ignores_the_soft_taint() -> None:
-    """Moved pods may land on a node that is closing; Karpenter's simulation takes the taint as it does in reality."""
+    """Dovetail may move pods to a closing node; Karpenter's simulation respects the taint."""
     for settings, lands in ((PREFER, True), (KARPENTER_1_15, False)):
         town = Town(kind("m", "0.10", cpu=4), settings=settings)
         town.pool(disruption={"consolidationSavingsThreshold": 0}, limits={"nodes": "0"})
@@ -155,5 +155,5 @@ def test_our_own_simulation_ignores_the_soft_taint() -> None:
     ids=["ours", "changed by somebody since", "theirs", "Karpenter's own wins"],
 )
 def test_own_deletion_costs_are_no_disruption_costs(notes: dict[str, str], cost: int) -> None:
-    """What Dovetail wrote to steer says nothing about what a pod's move costs."""
+    """Deletion costs that Dovetail wrote do not count as disruption costs."""
     assert deletion_cost(notes)[0] == cost

@@ -1,4 +1,4 @@
-"""Steering by its figures, with a context that answers as the test says (spec section 23)."""
+"""Steering with exact figures and a scripted context (spec section 23)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +28,7 @@ def _pod(name: str, owner: str = "rs", kind: str = "ReplicaSet", **annotations: 
 
 
 def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **facts: Any) -> NodeFacts:
-    """Return a node that is worth so much, old enough, with pods."""
+    """Return a node with this value, old enough, with pods."""
     node = Node()
     if closing:
         taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
@@ -40,7 +40,7 @@ def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **fa
 def _context(
     *nodes: NodeFacts, room: dict[str, Any] | None = None, asks: dict[str, Any] | None = None, **parts: Any
 ) -> Any:
-    """Return a context in which nodes have 10 of each of two amounts free, and their pods ask for 4 of each."""
+    """Return a context whose nodes have 10 of each of two resources free and whose pods need 4 of each."""
     rooms = [(room or {}).get(facts.name, (10, 10)) for facts in nodes]
     wants = [(asks or {}).get(facts.name, (4, 4)) for facts in nodes]
     is_open = [facts.name not in parts.get("shut", ()) for facts in nodes]
@@ -87,13 +87,13 @@ def _closing(*nodes: NodeFacts, **parts: Any) -> str:
     ],
 )
 def test_who_is_steered(facts: dict[str, Any], parts: dict[str, Any], steered: bool) -> None:
-    """Managed, used, old enough, not leaving and not nominated; only where steering is on."""
+    """Steered nodes are managed, in use, old enough, not leaving and not nominated."""
     other = _node("other", reschedulable=())
     assert _closing(_node("n", **facts), other, **parts) == ("n" if steered else "")
 
 
 def test_the_worth_decides() -> None:
-    """Most dollars per pod first, equals by name; one that is closing has a bonus."""
+    """Nodes are ordered by dollars per pod, then by name; a closing node has a bonus."""
     nodes = [_node("b"), _node("c", worth=3.0), _node("a"), _node("empty", reschedulable=())]
     plenty = {"empty": (1000, 1000)}
     assert _closing(*nodes, room=plenty) == "c a b"
@@ -116,7 +116,7 @@ def test_the_worth_decides() -> None:
     ],
 )
 def test_room_of_the_others(free: tuple[float, float], closing: bool, chosen: str) -> None:
-    """Four of each must fit in four fifths of what the others have free; in all of it once it is closing."""
+    """A node's pods must fit into four fifths of the others' free room; into all of it once it is closing."""
     nodes = [_node("n", closing=closing), _node("other", reschedulable=())]
     assert _closing(*nodes, room={"other": free}) == chosen
     assert _closing(*nodes, room={"other": (99, 99)}, shut=("other",)) == ""
@@ -127,7 +127,7 @@ def test_room_of_the_others(free: tuple[float, float], closing: bool, chosen: st
 
 
 def test_room_is_used_up() -> None:
-    """What one takes is gone for the next; the first that does not fit ends it, unless it is closing already."""
+    """Each closing node uses up room; the first node that does not fit ends the list unless it is closing."""
     nodes = [_node("a", worth=3.0), _node("b", worth=2.0), _node("c"), _node("rest", reschedulable=())]
     assert _closing(*nodes, room={"a": (0, 0), "b": (0, 0), "c": (0, 0), "rest": (10, 10)}) == "a b"
     assert _closing(*nodes, room={"a": (0, 0), "b": (0, 0), "c": (0, 0), "rest": (9, 9)}) == "a"
@@ -144,7 +144,7 @@ def _victims(*nodes: NodeFacts, **parts: Any) -> list[tuple[str, str]]:
 
 
 def test_victims() -> None:
-    """One of each ReplicaSet of two pods or more, by name; pods of others have none."""
+    """Each ReplicaSet with at least two pods has one victim, by name; other pods have none."""
     first = _node("a", _pod("z1", "one"), _pod("y1", "two"), _pod("x1", "lonely"), _pod("w1", "set", "StatefulSet"))
     second = _node("b", _pod("z2", "one"), _pod("y2", "two"), _pod("w2", "set", "StatefulSet"))
     assert _victims(first, second) == [("two", "y1"), ("one", "z1")]
@@ -161,7 +161,7 @@ def test_victims() -> None:
     ],
 )
 def test_costs_of_others(annotations: dict[str, str], left_alone: bool) -> None:
-    """One pod with a cost that is not ours, and the whole ReplicaSet is left alone."""
+    """A ReplicaSet with one deletion cost that Dovetail did not write has no victim."""
     node = _node("a", _pod("p"), _pod("q", **annotations), _pod("r"))
     assert (_victims(node) == []) is left_alone
 
@@ -182,7 +182,7 @@ def test_costs_of_others(annotations: dict[str, str], left_alone: bool) -> None:
 def test_who_is_the_victim(
     zones: tuple[str, ...], worth: tuple[float, ...], marked: str | None, full: bool, victim: str
 ) -> None:
-    """In the fullest zone, on a node that is closing, on the node that is worth most; a marked pod has a bonus."""
+    """The victim is in the fullest zone, on a closing node, on the most valuable node; a marked pod has a bonus."""
     nodes = []
     for at, (zone, amount) in enumerate(zip(zones, worth, strict=True)):
         name = f"p{at}"
@@ -197,13 +197,13 @@ def test_who_is_the_victim(
 
 
 def test_nothing_is_closing_without_nodes() -> None:
-    """An empty cluster is steered nowhere."""
+    """An empty cluster has no closing nodes."""
     assert steer(_context()).closing == ()
 
 
 @pytest.mark.parametrize(("restless", "spread", "victim"), [(False, False, "q"), (True, False, "p"), (True, True, "q")])
 def test_a_restless_pool_spares_a_pod(restless: bool, spread: bool, victim: str) -> None:
-    """The zone of its closing node may have one pod less than the fullest, unless the pods must spread."""
+    """The zone of a closing node may have one pod less than the fullest, unless the pods must spread."""
     pods = [_pod("p"), _pod("q"), _pod("r")]
     if spread:
         rule = TopologySpreadConstraint(max_skew=1, topology_key=names.ZONE, when_unsatisfiable="DoNotSchedule")

@@ -1,4 +1,4 @@
-"""Bounds by sums and orders of proposals, on a context made by hand: every figure is reckoned beside it."""
+"""Bounds by sums and orders of proposals on a hand-made context, with every figure computed by hand."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -20,7 +20,7 @@ def _kind(name: str) -> Any:
 
 
 def _template(types: int, prices: dict[str, float | None]) -> Any:
-    """Return a pool that may launch the types of these bits, at these cheapest prices in dollars."""
+    """Return a pool that may launch the types of these bits, at these lowest prices in dollars."""
 
     def price(kind: Any) -> Any:
         amount = prices.get(kind.name)
@@ -32,7 +32,7 @@ def _template(types: int, prices: dict[str, float | None]) -> Any:
 def _frame(
     room: Sequence[Sequence[float]], *, shut: Sequence[int] = (), templates: Sequence[Any] = (), sizes: Any = None
 ) -> Any:
-    """Return nodes with this much free of two amounts; three machines of sizes (4, 8), (8, 0) and (2, 2)."""
+    """Return nodes with this much free of two resources, and three machines of sizes (4, 8), (8, 0) and (2, 2)."""
     return SimpleNamespace(
         room=np.array(room, dtype=float),
         open=np.array([at not in shut for at in range(len(room))]),
@@ -57,7 +57,7 @@ def _sums(
     classes: Sequence[str] = ("plain",),
     free: bool = False,
 ) -> Sums:
-    """Return candidates at the first places of the frame, with pods that ask for so much; some nodes leave already."""
+    """Return candidates at the first places of the frame, with pods that need this much; some nodes are leaving."""
     count = len(demand)
     totals = [*demand, *leaving]
     nodes = [
@@ -91,7 +91,7 @@ PLENTY = [(5, 5), (5, 5), (100, 100)]
 
 
 def test_what_a_node_consumes_and_what_is_there() -> None:
-    """Its free room and what its pods ask for; room of open nodes, less what leaving nodes' pods take."""
+    """A node uses its free room and its pods' requests; pods of leaving nodes reduce the open room."""
     found = _sums(_frame([(5, 5), (-3, 2), (10, 20)]), [(1, 2), (3, 4)], price=[10, 7], required=[4, 2])
     assert found.consumes.tolist() == [[6, 7], [3, 6]]
     assert found.demand.tolist() == [[1, 2], [3, 4]]
@@ -104,7 +104,7 @@ def test_what_a_node_consumes_and_what_is_there() -> None:
 
 
 def test_free_nodes_are_worth_little() -> None:
-    """What only waste lets pass: the price less its floor, a thousandth of it; so do its launches."""
+    """A node that passes by waste only is worth a thousandth of its price minus the floor."""
     found = _sums(_frame(PLENTY), [(1, 1)], price=[10], required=[99], least=[4], free=True)
     assert found.worth.tolist() == [pytest.approx(6 * FREE)]
     assert found.at_most([0]) == pytest.approx(6 * FREE)
@@ -113,7 +113,7 @@ def test_free_nodes_are_worth_little() -> None:
 
 
 def test_unit_prices() -> None:
-    """The least that a share of a machine costs: 8/8 and 8/8; what no machine has is beyond price."""
+    """The unit price is the cheapest share of a machine, 8/8 here; a resource no machine has is infinite."""
     found = _sums(_frame(PLENTY), [(1, 1)])
     assert found.unit_price.tolist() == [1.0, 1.0]
     assert found.least_launch == 6.0
@@ -130,7 +130,7 @@ def test_unit_prices() -> None:
 
 
 def test_machine_prices() -> None:
-    """Of machines that a pool may launch and that have a price; the least of all pools."""
+    """The machine price is the lowest over all pools that may launch it and have a price."""
     templates = [_template(0b011, {"a": 8.0, "c": 1.0}), _template(0b111, {"a": 7.0, "b": 9.0, "c": None})]
     assert machine_prices(_frame(PLENTY, templates=templates)) == {0: 7.0, 1: 9.0}
     templates.reverse()
@@ -149,7 +149,7 @@ def test_machine_prices() -> None:
     ],
 )
 def test_the_bound_of_one(room: Any, demand: tuple[float, float], bound: float) -> None:
-    """What it is worth less the cheapest launch for what is short: at least one machine."""
+    """The bound is the node's value minus the cheapest launch for the missing room, at least one machine."""
     found = _sums(_frame(room), [demand])
     assert found.at_most([0]) == bound
     assert found.prefixes_at_most([0]) == [bound]
@@ -157,7 +157,7 @@ def test_the_bound_of_one(room: Any, demand: tuple[float, float], bound: float) 
 
 
 def test_bounds_of_sets_agree() -> None:
-    """However they are asked for: each set, prefixes of an order, one more of others."""
+    """A set, a prefix and a set with one more node give the same bounds for the same nodes."""
     found = _sums(_frame([(1, 1), (1, 1), (1, 1), (6, 6)]), [(4, 1), (1, 4), (5, 5)], price=[10, 8, 6])
     assert found.at_most([]) == 0.0
     order = [2, 0, 1]
@@ -169,12 +169,12 @@ def test_bounds_of_sets_agree() -> None:
 
 
 def test_work_is_counted() -> None:
-    """A pod with rules takes as long as five plain ones."""
+    """A pod with rules counts as five plain pods of work."""
     assert _sums(_frame(PLENTY), [(1, 1)], classes=("plain", "ruled", "plain")).work == [7]
 
 
 def test_smaller_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets without the dearest, the larger first; where there are many prices some of them."""
+    """Sets of types without the most expensive ones come larger first; with many prices only some are tried."""
     found = _sums(_frame(PLENTY, templates=[_template(0b111, {"a": 8.0, "b": 3.0, "c": 6.0})]), [(1, 1)])
     assert found.smaller() == [("b", "c"), ("b",)]
     same = _sums(_frame(PLENTY, templates=[_template(0b111, {"a": 8.0, "b": 8.0, "c": 8.0})]), [(1, 1)])
@@ -193,7 +193,7 @@ def test_smaller_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_orders(seed: int) -> None:
-    """By worth per share of what there is, by each scarce amount, by what is left after a launch, by price per cost."""
+    """Orders are by value per share, by each scarce resource, by value after a launch, and by price per cost."""
     dice = np.random.default_rng(seed)
     count = 6
     room = dice.integers(0, 5, (count + 1, 2)).astype(float)
@@ -220,7 +220,7 @@ def test_orders(seed: int) -> None:
 
 
 def test_orders_where_nothing_is_there() -> None:
-    """An amount that nobody has or asks for ranks nothing; equals keep their order."""
+    """A resource that no node has or needs makes no order; equal nodes keep their order."""
     found = _sums(_frame([(0, 0), (0, 0)]), [(0, 0), (0, 0)])
     assert found.orders() == [[0, 1]]
     half = _sums(_frame([(0, 0), (0, 0), (4, 0)]), [(2, 0), (1, 0)])

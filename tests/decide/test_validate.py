@@ -1,4 +1,4 @@
-"""A command is looked at again on fresh state before it is executed."""
+"""Validation of a command on fresh state before it is executed."""
 
 from datetime import timedelta
 from typing import Any
@@ -47,7 +47,7 @@ def _deleting() -> Town:
 
 
 def test_nothing_changed() -> None:
-    """On the same state the command stands, with placements of now."""
+    """On the same state the command is valid, with current placements."""
     for town in (_replacing(), _deleting()):
         command = _decided(town)
         assert _again(town, command) == command
@@ -69,7 +69,7 @@ def test_nothing_changed() -> None:
     ids=lambda value: value.value if isinstance(value, Gate) else "",
 )
 def test_what_stops_it(gate: Gate, change: Any) -> None:
-    """A gate that has closed, a budget that is used up or room that is gone refuses the command, by name."""
+    """A closed gate, a used-up budget or missing room refuses the command and is named."""
     town = _deleting()
     command = _decided(town)
     assert command.nodes == ("a",)
@@ -80,7 +80,7 @@ def test_what_stops_it(gate: Gate, change: Any) -> None:
 
 
 def test_another_command_took_the_budget() -> None:
-    """What other commands have in flight counts against the budget at validation too."""
+    """Other commands in flight use up the budget during validation too."""
     town = _deleting()
     town.pool(disruption={**CHEAP, "budgets": [{"nodes": "1"}]})
     town.node("c", "m")
@@ -92,7 +92,7 @@ def test_another_command_took_the_budget() -> None:
 
 
 def test_room_that_has_come_calls_for_a_new_decision() -> None:
-    """Where no replacement is needed any more the command is dropped: a better one is to be had."""
+    """A command is dropped if its replacement is no longer needed."""
     town = _replacing()
     command = _decided(town)
     town.node("fresh", "m")
@@ -103,7 +103,7 @@ def test_room_that_has_come_calls_for_a_new_decision() -> None:
 
 
 def test_a_replacement_that_would_not_do_any_more() -> None:
-    """Pods that outgrow the planned type refuse the command."""
+    """A command is refused if its pods no longer fit the planned type."""
     town = _replacing()
     command = _decided(town)
     town.pod("more", "n", cpu="3000m")
@@ -112,7 +112,7 @@ def test_a_replacement_that_would_not_do_any_more() -> None:
 
 
 def test_another_type_would_do_but_it_was_not_planned() -> None:
-    """Pods outgrow one of the planned types: that the other still fits is for the next round to decide."""
+    """A command is refused if its pods outgrow one of the planned types, even if the other fits."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4), kind("x", "0.30", cpu=6))
     town.pool(disruption=CHEAP)
     town.node("n", "l")
@@ -127,7 +127,7 @@ def test_another_type_would_do_but_it_was_not_planned() -> None:
 
 
 def test_a_price_that_has_risen() -> None:
-    """A planned type that costs as much as the node now refuses the command at the price gate."""
+    """A command is refused at the price gate if the planned type now costs as much as the node."""
     town = _replacing()
     command = _decided(town)
     town.kinds["m"] = kind("m", "0.40", cpu=4)
@@ -137,7 +137,7 @@ def test_a_price_that_has_risen() -> None:
 
 
 def test_empty_nodes_drop_out_one_by_one() -> None:
-    """Of a command that deletes empty nodes those that got a pod meanwhile stay, and the others go."""
+    """Nodes that got a pod drop out of a command for empty nodes; the others go."""
     town = Town(kind("m", "0.20"))
     town.pool()
     for name in ("a", "b", "c"):
@@ -155,7 +155,7 @@ def test_empty_nodes_drop_out_one_by_one() -> None:
 
 
 def test_drift_waits_for_its_zone() -> None:
-    """A drifted node whose zone is not the active one any more is refused (topology-budgets)."""
+    """A drifted node is refused if its zone is no longer the active one (topology-budgets)."""
     budget = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [budget], "consolidateAfter": "Never"})
@@ -171,7 +171,7 @@ def test_drift_waits_for_its_zone() -> None:
 
 
 def test_drift_that_was_mended() -> None:
-    """A node whose condition Drifted is gone is not replaced."""
+    """A node without the condition Drifted is not replaced."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidateAfter": "Never"})
     town.node("n", "m", drifted=timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""Verdicts, rounds and what is looked at again: rules that only show in words, figures or work that is saved."""
+"""Verdicts, rounds and validation: rules that show only in sentences, figures or skipped work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ HOUR = timedelta(hours=1)
 
 
 def _town(*, pods: int = 1, cpu: str = "100m", **disruption: Any) -> Town:
-    """`n` has pods that fit on `other`, which nothing may take."""
+    """Build a node `n` whose pods fit on `other`, which is protected."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={**FREE, **disruption})
     town.node("n", "m")
@@ -46,7 +46,7 @@ def _gates(town: Town, name: str = "n", **question: Any) -> list[tuple[str, bool
 
 
 def test_which_gates_are_told() -> None:
-    """Where the price refuses the simulation was passed; where the simulation refuses it was not."""
+    """A refusal by price shows a passed simulation; a refusal by the simulation does not."""
     assert _gates(_town())[1:] == [("simulation", True), ("savings-threshold", True)]
     full = _town(cpu="3900m")
     full.pod("big", "other", cpu="15900m")
@@ -57,7 +57,7 @@ def test_which_gates_are_told() -> None:
 
 
 def test_what_is_told_of_savings() -> None:
-    """In words with a dollar sign, in figures without."""
+    """Savings have a dollar sign in sentences and none in figures."""
     found = next(entry for entry in _town().round(every_method=True).verdicts if entry.node == "n")
     last = found.gates[-1]
     assert last.why == "It saves $0.20/h and has to save $0.00/h."
@@ -65,7 +65,7 @@ def test_what_is_told_of_savings() -> None:
 
 
 def test_hasty_verdicts_ask_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to so many pods every gate is asked in order; beyond it the first refusal that is certain does."""
+    """Up to a number of pods all gates are evaluated in order; above it the first certain refusal is used."""
     town = _town(pods=2, cpu="1900m")
     town.pod("big", "other", cpu="15900m")
     monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 2)
@@ -82,7 +82,7 @@ def test_hasty_verdicts_ask_less(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_waits_for_its_turn(
     monkeypatch: pytest.MonkeyPatch, spent: int, empty: bool, asked: bool, waits: bool, method: Method
 ) -> None:
-    """Beyond so many pods, nodes with pods that nobody had to simulate; the border is beyond."""
+    """Above a number of pods, nodes that were not simulated wait for their turn."""
     monkeypatch.setattr(verdict, "PODS_MAX", 1)
     cost = method is Method.SINGLE_NODE
     context: Any = SimpleNamespace(
@@ -94,7 +94,7 @@ def test_who_waits_for_its_turn(
 
 
 def test_a_pool_whose_action_did_not_hold() -> None:
-    """Cost actions wait, and it is told how long; drift does not; at the time it is over."""
+    """Cost actions of the pool wait until the given time; drift does not."""
     flight = InFlight(regrown={"default": NOW + minutes(7)})
     town = _town()
     found = next(entry for entry in town.round(every_method=True, in_flight=flight).verdicts if entry.node == "n")
@@ -108,7 +108,7 @@ def test_a_pool_whose_action_did_not_hold() -> None:
 
 
 def test_a_batch_is_not_judged_alone() -> None:
-    """A node of the batch has the batch's chain; the others the chain of one node; what is not asked has none."""
+    """A node of the batch has the batch's chain; other nodes have the chain of singleNode."""
     town = _town()
     town.node("n2", "m")
     town.fill("n2", 1)
@@ -128,7 +128,7 @@ def test_a_batch_is_not_judged_alone() -> None:
 
 
 def test_the_batch_is_told_as_such() -> None:
-    """With the figures of the whole."""
+    """The verdict of a batch carries the figures of the whole batch."""
     town = _town()
     town.node("n2", "m")
     town.fill("n2", 1)
@@ -141,7 +141,7 @@ def test_the_batch_is_told_as_such() -> None:
 
 
 def test_methods_that_are_left_out() -> None:
-    """Are not asked this time."""
+    """Excluded methods are not evaluated."""
     town = _town()
     town.node("idle", "m")
     context = RoundContext(town.question())
@@ -150,7 +150,7 @@ def test_methods_that_are_left_out() -> None:
 
 
 def test_blocked_moves_are_those_of_the_threshold() -> None:
-    """Not what another gate refused."""
+    """Only moves that the threshold refused count as blocked."""
     assert [entry.nodes for entry in _town(consolidationSavingsThreshold=9).round().blocked] == [("n",)]
     full = _town(cpu="3900m")
     full.pod("big", "other", cpu="15900m")
@@ -158,7 +158,7 @@ def test_blocked_moves_are_those_of_the_threshold() -> None:
 
 
 def test_buffers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By node, those without room left out."""
+    """Buffers are counted by node; buffers without room are left out."""
     town = _town()
     context = RoundContext(town.question())
     first, second = (context.snapshot.node_index(name) for name in ("n", "other"))
@@ -191,7 +191,7 @@ def _command(*nodes: str) -> Command:
     ],
 )
 def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bool, float | None]]) -> None:
-    """Of batches the last that was tried, of single nodes all; each by pool, with its score."""
+    """The result lists the last batch and all single nodes that were judged, by pool, with scores."""
     runs = {
         method: MethodRun(method=method, candidates=(), refused=tuple(entry[0]), commands=tuple(entry[1]))
         for method, entry in ((Method.MULTI_NODE, several), (Method.SINGLE_NODE, one))
@@ -210,7 +210,7 @@ def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bo
 
 
 def test_each_candidate_alone() -> None:
-    """Only where asked for, of drift and of single nodes; why it goes or stays."""
+    """On request, each drift and singleNode candidate has its own result with a reason."""
     town = _town()
     town.node("d", "m", drifted=HOUR)
     town.fill("d", 1)
@@ -222,7 +222,7 @@ def test_each_candidate_alone() -> None:
 
 
 def _repairing(*pools: str, gates: Sequence[tuple[FeatureGate, bool]] = ()) -> Town:
-    """Pools of which some repair; `n` of the first has been not ready for an hour."""
+    """Build pools of which some repair; `n` of the first pool has been unready for an hour."""
     settings = replace(DOVETAIL, karpenter=KarpenterSettings(feature_gates=tuple(gates)))
     town = Town(kind("m", "0.20"), settings=settings)
     rule = {"condition": "Ready", "status": "False", "for": "10m"}
@@ -232,7 +232,7 @@ def _repairing(*pools: str, gates: Sequence[tuple[FeatureGate, bool]] = ()) -> T
 
 
 def test_who_repairs() -> None:
-    """Repair is asked where a pool asks for it, and not where Karpenter does it."""
+    """Repair runs if a pool asks for it and Karpenter does not repair."""
     for pools, gates, asked in (
         (("plain",), (), False),
         (("plain", "repairs"), (), True),
@@ -252,7 +252,7 @@ def _again(town: Town, command: Command) -> Command | Refusal:
 
 
 def test_budgets_are_counted_down_again() -> None:
-    """Two of two may still go; of three, one too many makes the whole command wait, but empty ones drop out."""
+    """A command that exceeds the budget waits as a whole, but empty nodes drop out one by one."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [{"nodes": "2"}]})
     for name in "abc":
@@ -271,7 +271,7 @@ def test_budgets_are_counted_down_again() -> None:
 @pytest.mark.parametrize("method", [Method.EMPTY, Method.EXPIRED])
 @pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter"])
 def test_empties_of_any_method_drop_out(method: Method, settings: Any) -> None:
-    """A command without pods and replacements keeps those that are still empty; Karpenter does not look."""
+    """A command without pods and replacements keeps its empty nodes; Karpenter does not check this."""
     if method is Method.EXPIRED and settings is KARPENTER_1_15:
         return
     town = Town(kind("m", "0.20"), settings=settings)
@@ -298,7 +298,7 @@ def _drifting(*kinds: Any) -> tuple[Town, Command]:
 
 
 def test_a_planned_replacement_must_still_do() -> None:
-    """For nodes that have to go too: the planned types must fit, in the planned pool; fewer new nodes are fine."""
+    """The planned types must still fit in the planned pool, for forced moves too; fewer new nodes are fine."""
     town, command = _drifting()
     assert _again(town, command) == command
     town.pod("more", "n", cpu="1500m")
@@ -317,7 +317,7 @@ def test_a_planned_replacement_must_still_do() -> None:
 
 
 def test_more_new_nodes_than_planned() -> None:
-    """Are another decision, and told with both numbers."""
+    """A command that now needs more new nodes is refused with both numbers."""
     town, command = _drifting(kind("m", "0.20"))
     town.pod("more", "n", cpu="1500m")
     refusal = _again(town, replace(command, replacements=()))
@@ -327,7 +327,7 @@ def test_more_new_nodes_than_planned() -> None:
 
 
 def test_only_the_planned_types_are_priced() -> None:
-    """A type that was planned and is dear now refuses; drift is not priced."""
+    """A planned type that became too expensive refuses the command; drift has no price gate."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4), kind("x", "0.10", cpu=4, memory=8))
     town.pool(disruption=FREE)
     town.node("n", "l")
@@ -349,7 +349,7 @@ def test_only_the_planned_types_are_priced() -> None:
 
 
 def test_a_static_pools_node_again() -> None:
-    """It goes alone, as its pool is refilled, if it still may."""
+    """A static pool's node passes validation alone if it may still go."""
     town = Town(kind("m", "0.20"))
     town.pool("fixed", replicas=2, disruption={"budgets": [{"nodes": "1"}]})
     for name in ("a", "b"):
@@ -364,7 +364,7 @@ def test_a_static_pools_node_again() -> None:
 
 
 def test_balanced_again() -> None:
-    """Dovetail scores a command again, Karpenter does not."""
+    """Dovetail scores a command again at validation; Karpenter does not."""
     balanced = {**FREE, "consolidationPolicy": "Balanced"}
     for settings, stops in ((DOVETAIL, True), (KARPENTER_1_15, None)):
         town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64), settings=settings)

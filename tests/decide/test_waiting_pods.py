@@ -1,4 +1,4 @@
-"""Empty nodes that pods which wait would land on stay: Karpenter nominates them, and no object shows it (gate 4)."""
+"""Empty nodes stay if pending pods would land on them: Karpenter nominates them without any object (gate 4)."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -105,7 +105,7 @@ def _empty_node_leaves(town: Town) -> None:
 def test_an_empty_node_stays_for_pods_that_wait(
     change: Callable[[Town], None], taken: tuple[str, ...], awaited: dict[str, str]
 ) -> None:
-    """The gate `nominated` names the pod; a node that no waiting pod would land on goes as before."""
+    """The gate `nominated` names the pending pod; other empty nodes go."""
     town = _town()
     change(town)
     assert moved(town.act()) == (("deleteEmpty", taken) if taken else None)
@@ -133,7 +133,7 @@ def test_the_count_of_pods_is_said() -> None:
 
 
 def test_karpenter_looks_at_its_own_nominations_only() -> None:
-    """The profile karpenter-1.15 has them as a setting; pods that wait change nothing."""
+    """Under karpenter-1.15 nominations are a setting and pending pods change nothing."""
     town = _town()
     town.settings = KARPENTER_1_15
     for name in ("a", "b"):
@@ -143,7 +143,7 @@ def test_karpenter_looks_at_its_own_nominations_only() -> None:
 
 
 def test_a_drifted_empty_node_goes_all_the_same() -> None:
-    """Only the method `empty` waits: a node that has drifted has to go, pods that wait or not."""
+    """Only the method `empty` waits for pending pods; a drifted node goes."""
     town = _town()
     _one_pending(town)
     town.node("a", "m", drifted=timedelta(hours=1))
@@ -156,7 +156,7 @@ def _commands(town: Town) -> list[Command]:
 
 
 def test_a_pod_that_came_in_between_refuses_the_node_at_validation() -> None:
-    """Fifteen seconds later a pod waits for the node: it drops out of the command, the other one goes."""
+    """A node drops out of its command if a pod waits for it 15 seconds later; the other node goes."""
     town = _town()
     command = town.act()
     assert command is not None
@@ -173,7 +173,7 @@ def test_a_pod_that_came_in_between_refuses_the_node_at_validation() -> None:
 
 
 def test_pods_of_a_command_under_way_wait_where_it_planned_them() -> None:
-    """The pods of Dovetail's own commands have their places: no other empty node is kept for them."""
+    """Pods of commands in flight have planned places and keep no other empty node."""
     town = _town()
     town.leaving["old"] = LeavingNode(node="old", method=Method.SINGLE_NODE, since=NOW)
     plans = UnderWay(placements=(Placement(node="b", pods=("default/big",)),))
@@ -192,7 +192,7 @@ def test_pods_of_a_command_under_way_wait_where_it_planned_them() -> None:
 def test_it_is_asked_once_a_round_and_only_if_it_can_matter(
     change: Callable[[Town], None], asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no pod waits, or no node could go as empty, nothing is simulated for it."""
+    """Nothing is simulated if no pod is pending or no node could go as empty."""
     town = _town()
     town.pool(disruption={"consolidationPolicy": "WhenEmpty"})
     change(town)
@@ -209,7 +209,7 @@ def test_it_is_asked_once_a_round_and_only_if_it_can_matter(
 
 
 def test_a_pod_with_its_own_scheduler_hint_is_left_to_the_scheduler() -> None:
-    """A pod that the scheduler has promised a node is counted there, not where a simulation would put it."""
+    """A pod that the scheduler nominated for a node counts on that node."""
     town = _town()
     _one_pending(town)
     pod: Pod = town.pods["waits"]
@@ -219,6 +219,6 @@ def test_a_pod_with_its_own_scheduler_hint_is_left_to_the_scheduler() -> None:
 
 
 def test_the_rule_belongs_to_the_default_profile() -> None:
-    """It is one of the rules in which profiles differ."""
+    """The rule is one of the differences between the profiles."""
     assert DOVETAIL.rules.waiting_pods_nominate
     assert not KARPENTER_1_15.rules.waiting_pods_nominate

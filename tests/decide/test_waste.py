@@ -1,4 +1,4 @@
-"""Waste beside a rate (spec section 22): cheap moves soon, dear ones late, and when to look again."""
+"""Waste (spec section 22): cheap moves happen soon, expensive ones late, and the round knows when to look again."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -20,7 +20,7 @@ VALUE = replace(DOVETAIL, search=Search.VALUE)
 
 
 def _town(settings: Settings = DOVETAIL, *, price: float | None = 0.01, owner: str = "ReplicaSet") -> Town:
-    """Build two nodes; the one of 20 pods saves $0.10, and at once $0.40 are asked for. It may waste $0.20."""
+    """Build two nodes; the one with 20 pods saves $0.10, needs $0.40 to go at once, and may waste $0.20."""
     town = Town(kind("m", "0.10", cpu=4), settings=settings)
     priced = {} if price is None else {"disruptionPrice": price}
     town.pool(disruption={"consolidationSavingsThreshold": 0.02, **priced}, limits={"nodes": "0"})
@@ -61,7 +61,7 @@ def test_a_node_goes_when_it_has_wasted_what_disturbing_it_is_worth(
 
 
 def test_the_gate_says_what_was_wasted_and_when_it_suffices() -> None:
-    """Gate `waste` carries the money wasted, the money asked for and the time; the round wakes at that time."""
+    """Gate `waste` has the wasted and required money and the time, which is the next change."""
     result = _town().round(waste=_wasted("0.05", hours_ago=0.5))
     verdict = next(entry for entry in result.verdicts if entry.node == "busy")
     figures = verdict.gates[-1].figures
@@ -72,14 +72,14 @@ def test_the_gate_says_what_was_wasted_and_when_it_suffices() -> None:
 
 
 def test_the_first_look_already_knows_when_to_look_again() -> None:
-    """Nothing is wasted yet; what its going would save is known, and so is the time."""
+    """The first round knows the possible savings, and so the time at which the waste suffices."""
     result = _town().round()
     assert result.could_save["busy"] == parse_money("0.10")
     assert result.next_change == NOW + 2 * HOUR
 
 
 def test_without_a_price_all_is_as_ever() -> None:
-    """The gate is the savings threshold, whatever was wasted."""
+    """Without a price for disruption the savings threshold decides, whatever was wasted."""
     result = _town(price=None).round(waste=_wasted("5"))
     assert result.commands == ()
     assert {entry.verdict for entry in result.verdicts} == {"savings-threshold"}
@@ -87,13 +87,13 @@ def test_without_a_price_all_is_as_ever() -> None:
 
 
 def test_karpenter_knows_no_waste() -> None:
-    """Its profile has neither the field nor the gate."""
+    """Karpenter's profile has neither the field nor the gate."""
     assert _town(KARPENTER_1_15).round(waste=_wasted("5")).could_save == {}
 
 
 @pytest.mark.parametrize(("threshold", "jobs", "goes"), [(0.001, False, True), (0.001, True, False)])
 def test_what_ends_by_itself_is_not_moved_in_haste(threshold: float, jobs: bool, goes: bool) -> None:
-    """With `jobsWait` a node with pods of Jobs goes by waste only, however much it saves."""
+    """With `jobsWait` a node with Jobs goes by waste only, however much it saves."""
     town = _town(replace(DOVETAIL, jobs_wait=True), owner="Job" if jobs else "ReplicaSet")
     town.pool(disruption={"consolidationSavingsThreshold": threshold, "disruptionPrice": 0.01}, limits={"nodes": "0"})
     first = town.round().commands
@@ -162,7 +162,7 @@ def test_the_book_takes_the_lesser_rate_and_no_time_that_nobody_saw(hours: float
 
 
 def test_waste_is_lost_when_the_node_could_not_go() -> None:
-    """A round that finds no place for its pods ends it; a round that did not look keeps it; gone is gone."""
+    """A round that finds no place for the pods resets the waste; a round that did not look keeps it."""
     store, book = Store(), WasteBook()
     store.observe(_town().nodes["busy"])
     book.update({"busy": parse_money("0.10")}, store, NOW)
@@ -189,7 +189,7 @@ def test_when_is_the_first_moment_at_which_it_suffices() -> None:
 
 @pytest.mark.parametrize(("cheap", "rate"), [("0.06", "0.04"), ("0.10", None)], ids=["a cheaper machine", "none"])
 def test_a_node_whose_pods_need_a_new_one_wastes_what_the_cheaper_one_saves(cheap: str, rate: str | None) -> None:
-    """Its pod has room nowhere else: what is wasted is the difference to the cheapest machine, nothing without one."""
+    """If pods need a new node, the waste is the difference to the cheapest machine."""
     town = Town(kind("m", "0.10", cpu=4), kind("s", cheap, cpu=2))
     town.pool(disruption={"consolidationSavingsThreshold": 0.5, "disruptionPrice": 0.01})
     for name in ("busy", "rest"):

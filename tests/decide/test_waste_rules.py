@@ -1,4 +1,4 @@
-"""What removing nodes would save, with a context that answers as the test says (spec section 22)."""
+"""The savings of removing nodes, with a scripted context (spec section 22)."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -108,7 +108,7 @@ STUCK = Unplaced(pod=Pod(), forgiven=False, explain=lambda: "so")
     ],
 )
 def test_what_one_node_would_save(parts: dict[str, Any], saved: int | None, simulated: bool) -> None:
-    """Five dollars, less what would come for it; nothing where it can't go; hopeless ones are not simulated."""
+    """A node saves its five dollars minus its replacement, or nothing if it cannot go."""
     context = _context(_node("n"), **parts)
     found = could_save(context)
     assert found == {"n": None if saved is None else saved * DOLLAR}
@@ -117,7 +117,7 @@ def test_what_one_node_would_save(parts: dict[str, Any], saved: int | None, simu
 
 
 def test_who_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pools with a price; those that wasted before first, then the most savings per disruption, then by name."""
+    """Pools with a price are checked: earlier waste first, then most savings per disruption, then name."""
     nodes = [_node("cheap", 1), _node("b"), _node("a"), _node("unpriced", 9), _node("known", 2)]
     parts = {"waste": {"known": None}, "unpriced": ("unpriced",)}
     assert list(could_save(_context(*nodes, **parts))) == ["known", "a", "b", "cheap"]
@@ -126,13 +126,13 @@ def test_who_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_when_nothing_is_looked_at() -> None:
-    """While things settle, and as Karpenter, which knows no waste."""
+    """No waste is measured during stabilization or under Karpenter's profile."""
     assert could_save(_context(_node("n"), stabilizing=True)) == {}
     assert could_save(_context(_node("n"), settings=KARPENTER_1_15)) == {}
 
 
 def test_clusters_without_a_price_are_not_put_in_order() -> None:
-    """In most clusters no pool prices disruption: the order of all nodes, which is dear, is not asked for."""
+    """Without a price for disruption in any pool, the nodes are not sorted."""
     context = _context(_node("n"))
     context.policies = {"default": SimpleNamespace(disruption_price=None)}
     del context.cost_order
@@ -140,7 +140,7 @@ def test_clusters_without_a_price_are_not_put_in_order() -> None:
 
 
 def test_a_packed_cluster_saves_nothing(bound: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the bound is within the slack of its arithmetic nothing is simulated."""
+    """If the bound is within its rounding error, nothing is simulated."""
     monkeypatch.setattr(waste, "LOOKED_AT_MAX", 1)
     for limit, packed in ((SLACK, True), (SLACK * 1.01, False)):
         bound[0] = limit
@@ -151,7 +151,7 @@ def test_a_packed_cluster_saves_nothing(bound: list[float], monkeypatch: pytest.
 
 @pytest.mark.parametrize(("unplaced", "when"), [((), "at 2026-05-13T15:30:01Z"), ((STUCK,), "once it could go")])
 def test_how_waste_is_told(unplaced: Any, when: str) -> None:
-    """When it will have wasted enough, or that it can't go at all."""
+    """The sentence says when the node has wasted enough, or that it cannot go at all."""
     context = _context(_node("n"), unplaced=unplaced)
     refusal = below_threshold(DOLLAR, DOLLAR, Fraction(2 * DOLLAR), replaced=False)
     told = as_waste(context, _node("n"), refusal)

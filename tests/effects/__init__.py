@@ -1,1 +1,1 @@
-"""What instructions mean, on every cluster that they are executed on."""
+"""The meaning of instructions on every cluster that executes them."""

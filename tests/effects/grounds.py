@@ -44,19 +44,19 @@ class Ground(Protocol):
     seal: Seal
 
     def put(self, tree: Tree) -> None:
-        """Create an object, its status included."""
+        """Create an object, including its status."""
 
     def get(self, kind: str, name: str) -> Tree | None:
-        """Return an object as it is now."""
+        """Return the current object."""
 
     def annotate(self, kind: str, name: str, key: str, value: str) -> None:
-        """Change an object behind the actuator's back."""
+        """Change an object without the actuator's knowledge."""
 
     def do(self, asked: Any) -> Answer:
-        """Carry out an instruction."""
+        """Execute an instruction."""
 
     def between(self, happen: Callable[[], None]) -> None:
-        """Let something happen once, after the next read and before the write that follows."""
+        """Run a callback once, after the next read and before the write that follows."""
 
 
 def _typed(tree: Tree) -> Any:
@@ -92,7 +92,7 @@ class _InMemory:
         self._store(msgspec.structs.replace(item, metadata=meta))
 
     def between(self, happen: Callable[[], None]) -> None:
-        """In memory nothing comes between a read and a write unless the test puts it there."""
+        """Run the callback directly: in memory nothing happens between a read and a write by itself."""
         read = self.actuator.read
 
         def read_then(ref: Any) -> Any:
@@ -125,7 +125,7 @@ class SimulatorGround(_InMemory):
 
 
 class SmallWorldGround(_InMemory):
-    """The world that the tests of the engine use."""
+    """The cluster that the engine's tests use."""
 
     seal = SMALL
 
@@ -138,7 +138,7 @@ class SmallWorldGround(_InMemory):
 
 
 class _Live:
-    """The live actuator. It runs in an event loop of its own for each instruction."""
+    """The live actuator, which runs each instruction in its own event loop."""
 
     happen: Callable[[], None] | None = None
     seal = Seal((b"the key of a live cluster",))
@@ -168,7 +168,7 @@ class _Live:
 
 
 class HttpGround(_Live):
-    """A server that stores objects as an API server does, so far as the actuator can see."""
+    """A server that stores objects as an API server does, as far as the actuator can see."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Tree] = {}
@@ -254,7 +254,7 @@ def merged(tree: Any, patch: Any) -> Any:
 
 
 class ApiServerGround(_Live):
-    """The real API server. What a test made is gone when it ends."""
+    """The real API server. Objects of a test are deleted at its end."""
 
     def __init__(self, plane: ControlPlane, api: Client) -> None:
         self.plane = plane
@@ -283,7 +283,7 @@ class ApiServerGround(_Live):
         assert self.api.request("PATCH", f"{COLLECTIONS[kind]}/{name}", tree, kind=MERGE)[0] == 200
 
     def clean(self) -> None:
-        """Remove every object whose name begins with `effect-`, finalizers or not."""
+        """Remove every object whose name begins with `effect-`, even those with finalizers."""
         for path in COLLECTIONS.values():
             for item in self.api.request("GET", path)[1]["items"]:
                 name = item["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""One contract for every actuator: the same instruction on the same objects has the same answer and the same result."""
+"""One contract for every actuator: the same instruction on the same objects has the same outcome and result."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ POOL = "effect-pool"
     ]
 )
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """Yield each cluster that instructions are executed on, with a pool."""
+    """Yield each cluster that executes instructions, with a pool."""
     if request.param == "api-server":
         plane = request.getfixturevalue("api_server")
         with plane.client() as api:
@@ -73,7 +73,7 @@ def _with_pool(ground: Ground) -> Ground:
 
 
 def record(ident: str) -> str:
-    """The record of a command."""
+    """Return the record of a command."""
     nodes = (Candidate(node="n", claim="n", uid="u"),)
     since = datetime(2026, 1, 1, tzinfo=UTC)
     made = Record(id=ident, action=Action.DELETE_COST, method=Method.SINGLE_NODE, phase="p", since=since, nodes=nodes)
@@ -87,7 +87,7 @@ def node(name: str, *taints: Tree, **annotations: str) -> Tree:
 
 
 def sealed(ground: Ground, ident: str) -> str:
-    """Return the record of a command as its objects carry it."""
+    """Return the record of a command as objects carry it."""
     return ground.seal.sealed(record(ident))
 
 
@@ -117,7 +117,7 @@ def notes(ground: Ground, kind: str, name: str) -> dict[str, str]:
 
 
 def taints(ground: Ground, name: str) -> list[Tree]:
-    """Return the taints of a Node, but for what an API server puts on new ones."""
+    """Return the taints of a Node, without those that an API server puts on new Nodes."""
     tree = ground.get("Node", name)
     assert tree is not None
     found = (tree.get("spec") or {}).get("taints") or []
@@ -125,7 +125,7 @@ def taints(ground: Ground, name: str) -> list[Tree]:
 
 
 def succeeded(answer: Any) -> bool:
-    """Whether an instruction was executed, or needed nothing."""
+    """Return whether an instruction was executed or was already done."""
     return isinstance(answer, InstructionSucceeded)
 
 
@@ -153,13 +153,13 @@ REPLACEMENT = Replacement(
 
 
 def create(name: str, ident: str, **changes: Any) -> CreateNodeClaim:
-    """Return an order for a replacement."""
+    """Return an instruction to create a replacement."""
     given: Tree = {"replacement": REPLACEMENT, **changes}
     return CreateNodeClaim(id=f"{ident}/create", command_id=ident, name=name, record=record(ident), **given)
 
 
 def taint(name: str, ident: str) -> TaintNode:
-    """Return an order to taint."""
+    """Return an instruction to taint a node."""
     return TaintNode(id=f"{ident}/taint", command_id=ident, node=name, record=record(ident))
 
 
@@ -167,7 +167,7 @@ def taint(name: str, ident: str) -> TaintNode:
 
 
 def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
-    """Taint, time and record come together; other taints stay as they are; a second time changes nothing."""
+    """Taint, time and record are written together; other taints stay; a second time changes nothing."""
     ground.put(node("effect-a", THEIRS))
     assert succeeded(ground.do(taint("effect-a", "c1")))
     theirs, ours = taints(ground, "effect-a")
@@ -181,7 +181,7 @@ def test_taint_adds_ours_and_its_time_and_keeps_others(ground: Ground) -> None:
 
 
 def test_taint_never_takes_another_commands_node(ground: Ground) -> None:
-    """A node with the taint and record of another command is left as it is."""
+    """A node with the taint and record of another command is unchanged."""
     ground.put(marked(ground, "effect-a", "other"))
     before = ground.get("Node", "effect-a")
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
@@ -189,7 +189,7 @@ def test_taint_never_takes_another_commands_node(ground: Ground) -> None:
 
 
 def test_taint_never_overwrites_another_value(ground: Ground) -> None:
-    """A taint with our key and another value is somebody else's: neither replaced nor removed."""
+    """A taint with Dovetail's key and a foreign value is neither replaced nor removed."""
     foreign = {"key": "karpenter.sh/disruption", "value": "maintenance", "effect": "NoSchedule"}
     ground.put(node("effect-a", foreign))
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
@@ -198,12 +198,12 @@ def test_taint_never_overwrites_another_value(ground: Ground) -> None:
 
 
 def test_taint_of_a_vanished_node(ground: Ground) -> None:
-    """There is nothing to taint, and the engine must know."""
+    """Tainting a missing node reports that the node is gone."""
     assert failure(ground.do(taint("effect-gone", "c1"))) is Failure.NOT_FOUND
 
 
 def test_taint_does_not_undo_what_happens_in_between(ground: Ground) -> None:
-    """A write is for the version that was read: what another wrote meanwhile is read again, and obeyed."""
+    """A write applies to the version that was read; after a conflict the object is read again."""
     ground.put(node("effect-a", OURS))
     ground.between(lambda: ground.annotate("Node", "effect-a", COMMAND, sealed(ground, "other")))
     assert failure(ground.do(taint("effect-a", "c1"))) is Failure.TAKEN
@@ -211,7 +211,7 @@ def test_taint_does_not_undo_what_happens_in_between(ground: Ground) -> None:
 
 
 def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
-    """A person's word that comes between reading and writing stands."""
+    """A person's annotation that appears between the read and the write is kept."""
     ground.put(node("effect-a"))
     ground.between(lambda: ground.annotate("Node", "effect-a", DO_NOT_DISRUPT, "true"))
     assert succeeded(ground.do(HoldNode(id="1", node="effect-a")))
@@ -219,7 +219,7 @@ def test_hold_obeys_what_happens_in_between(ground: Ground) -> None:
 
 
 def test_untaint(ground: Ground) -> None:
-    """Taint and record go, others stay; another command's are left alone; a second time changes nothing."""
+    """Taint and record are removed and others stay, also another command's; a second time changes nothing."""
     ground.put(marked(ground, "effect-a", "c1"))
     before = ground.get("Node", "effect-a")
     assert succeeded(ground.do(UntaintNode(id="1", command_id="other", node="effect-a")))
@@ -232,7 +232,7 @@ def test_untaint(ground: Ground) -> None:
 
 
 def test_untaint_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
-    """A taint with a record of no known form belongs to nobody."""
+    """A taint with an unreadable record belongs to nobody and is removed."""
     tree = node("effect-a", OURS)
     tree["metadata"]["annotations"] = {COMMAND: "junk"}
     ground.put(tree)
@@ -257,7 +257,7 @@ def test_untaint_without_an_id_takes_what_nobody_can_read(ground: Ground) -> Non
     ids=lambda asked: type(asked).__name__,
 )
 def test_nothing_is_left_to_do_on_a_vanished_object(ground: Ground, asked: Any) -> None:
-    """What would have been taken off or put on is gone: the instruction is done."""
+    """An instruction succeeds if the object to clean up is gone."""
     assert succeeded(ground.do(asked))
 
 
@@ -265,7 +265,7 @@ def test_nothing_is_left_to_do_on_a_vanished_object(ground: Ground, asked: Any) 
 
 
 def test_create_as_karpenter_would(ground: Ground) -> None:
-    """The claim carries the pool's template, the plan's requirements, the hold and the record."""
+    """The claim has the pool's template, the plan's requirements, the hold and the record."""
     answer = ground.do(create("effect-new", "c1"))
     made = ground.get("NodeClaim", "effect-new")
     assert made is not None
@@ -301,7 +301,7 @@ def test_create_as_karpenter_would(ground: Ground) -> None:
 
 
 def test_create_twice_is_once(ground: Ground) -> None:
-    """A claim that this command has made is not made again."""
+    """A claim that this command already created is not created again."""
     first = ground.do(create("effect-new", "c1"))
     made = ground.get("NodeClaim", "effect-new")
     assert ground.do(create("effect-new", "c1")) == first
@@ -320,7 +320,7 @@ FORGED = [
 
 @pytest.mark.parametrize("forge", FORGED)
 def test_a_forged_record_pins_nothing(ground: Ground, forge: Callable[[Ground], str]) -> None:
-    """A record that Dovetail did not write neither keeps a node nor survives an order that needs the node."""
+    """A record that Dovetail did not write neither protects a node nor survives an instruction that needs the node."""
     tree = node("effect-a", OURS)
     tree["metadata"]["annotations"] = {COMMAND: forge(ground)}
     ground.put(tree)
@@ -335,7 +335,7 @@ def test_a_forged_record_pins_nothing(ground: Ground, forge: Callable[[Ground], 
 
 @pytest.mark.parametrize("forge", FORGED)
 def test_a_forged_claim_is_nobodys_replacement(ground: Ground, forge: Callable[[Ground], str]) -> None:
-    """A claim under a replacement's name with a forged record of the command is refused."""
+    """A claim with a replacement's name and a forged record of the command is refused."""
     tree = claim(ground, "effect-new")
     tree["metadata"]["annotations"] = {COMMAND: forge(ground).replace("other", "c1")}
     ground.put(tree)
@@ -344,7 +344,7 @@ def test_a_forged_claim_is_nobodys_replacement(ground: Ground, forge: Callable[[
 
 @pytest.mark.parametrize("holder", ["other", ""])
 def test_create_refuses_a_name_that_is_taken(ground: Ground, holder: str) -> None:
-    """A claim of that name that is another command's, or nobody's, is not this command's replacement."""
+    """A claim with that name that belongs to another command, or to none, is not this command's replacement."""
     ground.put(claim(ground, "effect-new", holder))
     before = ground.get("NodeClaim", "effect-new")
     assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
@@ -352,19 +352,19 @@ def test_create_refuses_a_name_that_is_taken(ground: Ground, holder: str) -> Non
 
 
 def test_create_refuses_a_name_that_is_taken_in_between(ground: Ground) -> None:
-    """So it is if the other claim comes between reading and writing."""
+    """A foreign claim that appears between the read and the write is also refused."""
     ground.between(lambda: ground.put(claim(ground, "effect-new", "other")))
     assert failure(ground.do(create("effect-new", "c1"))) is Failure.REFUSED
 
 
 def test_create_without_its_pool(ground: Ground) -> None:
-    """A pool that is gone launches nothing."""
+    """A deleted pool launches nothing."""
     gone = Replacement(node_pool="effect-gone", instance_types=("small",))
     assert failure(ground.do(create("effect-new", "c1", replacement=gone))) is Failure.NOT_FOUND
 
 
 def test_delete_only_the_claim_that_was_meant(ground: Ground) -> None:
-    """Another uid, or none, deletes nothing."""
+    """A deletion with another uid, or without one, deletes nothing."""
     tree = claim(ground, "effect-old")
     tree["metadata"]["finalizers"] = ["karpenter.sh/termination"]
     ground.put(tree)
@@ -400,7 +400,7 @@ def pod(name: str, **annotations: str) -> Tree:
 
 
 def rolling(tree: Tree) -> Tree:
-    """Give a pod to the ReplicaSet of a Deployment that surges."""
+    """Make a pod part of the ReplicaSet of a Deployment that surges."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-1", "uid": "r", "controller": True}
     tree["metadata"]["ownerReferences"] = [owner]
     return tree
@@ -432,7 +432,7 @@ def rolling(tree: Tree) -> Tree:
     ],
 )
 def test_the_pods_have_the_last_word(ground: Ground, pods: list[Tree], order: Tree, kept: bool) -> None:
-    """A pod that came since the decision keeps its node, on every cluster."""
+    """A pod that was bound after the decision keeps its node, on every cluster."""
     tree = claim(ground, "effect-old", node_name="effect-busy")
     tree["metadata"]["finalizers"] = ["karpenter.sh/termination"]
     ground.put(tree)
@@ -449,7 +449,7 @@ def test_the_pods_have_the_last_word(ground: Ground, pods: list[Tree], order: Tr
 
 
 def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
-    """Claim and Node are cleared; a record of another command stays where it is, on either."""
+    """The record is cleared on claim and Node; a record of another command stays on either."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
     ground.put(node("effect-rn", **{"dovetail.dev__command": sealed(ground, "c1")}))
     for ident in ("other", ""):
@@ -463,7 +463,7 @@ def test_clear_takes_only_this_commands_record(ground: Ground) -> None:
 
 
 def test_clear_leaves_a_node_that_another_command_took(ground: Ground) -> None:
-    """The claim's record may be ours and the Node's another's."""
+    """The claim's record may be this command's while the Node's record is another's."""
     ground.put(claim(ground, "effect-r", "c1", node_name="effect-rn"))
     ground.put(marked(ground, "effect-rn", "other"))
     assert succeeded(ground.do(ClearRecord(id="1", command_id="c1", node_claim="effect-r")))
@@ -472,7 +472,7 @@ def test_clear_leaves_a_node_that_another_command_took(ground: Ground) -> None:
 
 
 def test_clear_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
-    """A record of no known form belongs to nobody."""
+    """An unreadable record belongs to nobody."""
     tree = claim(ground, "effect-r")
     tree["metadata"]["annotations"] = {COMMAND: "junk"}
     ground.put(tree)
@@ -484,7 +484,7 @@ def test_clear_without_an_id_takes_what_nobody_can_read(ground: Ground) -> None:
 
 
 def test_hold_and_release(ground: Ground) -> None:
-    """A hold has our mark beside Karpenter's annotation; a person's own word is neither taken over nor taken off."""
+    """A hold adds Dovetail's mark to Karpenter's annotation; a person's own annotation is never changed."""
     ground.put(node("effect-a", a="b"))
     ground.put(node("effect-b", **{"karpenter.sh__do-not-disrupt": "true"}))
     for _ in range(2):
@@ -499,14 +499,14 @@ def test_hold_and_release(ground: Ground) -> None:
 
 
 def test_hold_renews_one_that_was_half_taken_off(ground: Ground) -> None:
-    """Our mark without Karpenter's annotation holds nothing."""
+    """Dovetail's mark without Karpenter's annotation is not a hold."""
     ground.put(node("effect-a", **{"dovetail.dev__hold": "true"}))
     assert succeeded(ground.do(HoldNode(id="1", node="effect-a")))
     assert notes(ground, "Node", "effect-a") == {DO_NOT_DISRUPT: "true", HOLD: "true"}
 
 
 def test_pool_conditions(ground: Ground) -> None:
-    """Ours is set with its message; its time moves with its status only; the same again is no write."""
+    """The condition is set with its message; its time changes only with its status; a repetition writes nothing."""
     said = {"node_pool": POOL, "type": "DovetailPolicyReadable", "reason": "R"}
     assert succeeded(ground.do(SetPoolCondition(id="1", status="False", message="one\x1b", **said)))
 
@@ -526,7 +526,7 @@ def test_pool_conditions(ground: Ground) -> None:
 
 
 def test_publishing_never_fails_a_command(ground: Ground) -> None:
-    """An event is for people: saying it twice is fine."""
+    """An event is for people: publishing it twice is harmless."""
     for _ in range(2):
         asked = PublishEvent(id="1", kind="Node", name="effect-a", reason="DisruptionBlocked", message="m")
         assert succeeded(ground.do(asked))
@@ -560,7 +560,7 @@ def pod_notes(ground: Ground, name: str) -> dict[str, str]:
 
 
 def test_evict_the_very_pod(ground: Ground) -> None:
-    """A pod of that uid leaves; another of the same name, or none, is not found."""
+    """The pod with that uid is evicted; another pod with the same name is not found."""
     ground.put(pod("effect-pod"))
     stranger = EvictPod(id="1", command_id="c", namespace="default", name="effect-pod", uid="another")
     assert failure(ground.do(stranger)) is Failure.NOT_FOUND
@@ -573,7 +573,7 @@ def test_evict_the_very_pod(ground: Ground) -> None:
 
 
 def test_mark_and_unmark_a_victim(ground: Ground) -> None:
-    """The deletion cost comes with our mark and goes with it; other annotations stay."""
+    """The deletion cost is written and removed together with Dovetail's mark; other annotations stay."""
     ground.put(pod("effect-pod", team="blue"))
     asked = MarkPod(id="1", namespace="default", name="effect-pod", uid=uid_of(ground, "effect-pod"))
     assert succeeded(ground.do(asked))
@@ -591,7 +591,7 @@ def test_mark_and_unmark_a_victim(ground: Ground) -> None:
     ids=["a person's own", "ours, changed by a person since"],
 )
 def test_never_over_somebody_elses_value(ground: Ground, before: dict[str, str], after: dict[str, str]) -> None:
-    """A deletion cost that is not ours is neither replaced nor taken away."""
+    """A deletion cost that Dovetail did not write is neither replaced nor removed."""
     ground.put(pod("effect-pod", **before))
     uid = uid_of(ground, "effect-pod")
     assert succeeded(ground.do(MarkPod(id="1", namespace="default", name="effect-pod", uid=uid)))
@@ -601,7 +601,7 @@ def test_never_over_somebody_elses_value(ground: Ground, before: dict[str, str],
 
 
 def test_close_and_open_a_node(ground: Ground) -> None:
-    """The soft taint comes and goes beside the others, once."""
+    """The soft taint is added and removed once, without changing other taints."""
     ground.put(node("effect-a", THEIRS))
     for _ in range(2):
         assert succeeded(ground.do(CloseNode(id="1", node="effect-a")))

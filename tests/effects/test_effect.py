@@ -1,4 +1,4 @@
-"""What an instruction means, as a function alone: whatever the objects look like."""
+"""What an instruction means, as a pure function, for any objects."""
 
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -97,20 +97,20 @@ OBJECTS = st.none() | st.dictionaries(KEYS, TREES, max_size=6)
 
 
 def test_every_instruction_that_acts_is_here() -> None:
-    """The table below leaves none out."""
+    """The table below has every instruction."""
     assert {type(asked) for asked in EVERY} == set(get_args(ClusterInstruction))
 
 
 @pytest.mark.parametrize("asked", EVERY, ids=lambda asked: type(asked).__name__)
 def test_first_it_wants_to_see_the_object(asked: ClusterInstruction) -> None:
-    """Nothing is written blindly."""
+    """An instruction reads the object before it writes."""
     assert isinstance(effect(asked, {}, CONTEXT), Read)
 
 
 @settings(max_examples=100, deadline=None)
 @given(tree=TREES, patch=TREES)
 def test_merge_patch_is_idempotent(tree: Any, patch: Any) -> None:
-    """The same patch a second time changes nothing."""
+    """Applying the same patch twice changes nothing the second time."""
     once = apply_merge_patch(tree, patch)
     assert apply_merge_patch(once, patch) == once
 
@@ -129,12 +129,12 @@ def test_merge_patch_is_idempotent(tree: Any, patch: Any) -> None:
     ],
 )
 def test_merge_patch_of_the_rfc(tree: Any, patch: Any, result: Any) -> None:
-    """The examples of RFC 7386, appendix A."""
+    """Merge patches match the examples of RFC 7386, appendix A."""
     assert apply_merge_patch(tree, patch) == result
 
 
 def test_a_patch_depends_on_the_version_that_was_read() -> None:
-    """What is sent names it, beside the annotations."""
+    """A patch names the version that was read."""
     node = {"metadata": {"name": "n", "resourceVersion": "7"}}
     outcome = effect(HoldNode(id="1", node="n"), {Ref(kind="Node", name="n"): node}, CONTEXT)
     assert isinstance(outcome, Writes)
@@ -145,7 +145,7 @@ def test_a_patch_depends_on_the_version_that_was_read() -> None:
 
 
 def test_a_deletion_names_the_uid() -> None:
-    """A namesake that comes between reading and writing is safe."""
+    """A deletion names the uid, so that a later object of the same name is safe."""
     claim = {"metadata": {"name": "n", "uid": "u"}}
     asked = DeleteNodeClaim(id="1", command_id="c", name="n", uid="u")
     ref = Ref(kind="NodeClaim", name="n")
@@ -153,7 +153,7 @@ def test_a_deletion_names_the_uid() -> None:
 
 
 def test_a_claim_without_instance_types_keeps_the_templates() -> None:
-    """A static pool's replacement is the template, its instance types included."""
+    """A replacement in a static pool keeps the template's instance types."""
     types = SelectorRequirement(key="node.kubernetes.io/instance-type", operator="In", values=("a",))
     wanted = Replacement(node_pool="p", instance_types=(), requirements=(types,))
     tree = node_claim_tree("n", wanted, {"metadata": {"name": "p"}}, {})
@@ -161,7 +161,7 @@ def test_a_claim_without_instance_types_keeps_the_templates() -> None:
 
 
 def test_two_requirements_of_one_key_both_stay() -> None:
-    """Two bounds are two bounds: dropping one would ask for something else."""
+    """Two requirements on one key are both kept."""
     bounds = tuple(
         SelectorRequirement(key="example.com/size", operator="NotIn", values=(value,)) for value in ("s", "m")
     )
@@ -171,7 +171,7 @@ def test_two_requirements_of_one_key_both_stay() -> None:
 
 
 def test_a_created_event_says_what_it_is_about() -> None:
-    """Control characters can't get in, and the object is named with its kind."""
+    """An event names its object with its kind, and control characters are removed."""
     asked = PublishEvent(id="1", kind="NodePool", name="p", reason="R", message="x\x1b[31m", warning=True)
     read = effect(asked, {}, CONTEXT)
     assert isinstance(read, Read)
@@ -195,7 +195,7 @@ def test_a_created_event_says_what_it_is_about() -> None:
     ids=["it", "another of its name", "it is going", "it is gone"],
 )
 def test_only_the_very_pod_becomes_the_next_victim(metadata: dict[str, str] | None, marked: bool) -> None:
-    """A pod that came under the same name meanwhile is not the one that was meant."""
+    """A new pod with the same name is not the pod of the instruction."""
     asked = MarkPod(id="1", namespace="d", name="n", uid="u")
     read = effect(asked, {}, CONTEXT)
     assert isinstance(read, Read)
@@ -205,7 +205,7 @@ def test_only_the_very_pod_becomes_the_next_victim(metadata: dict[str, str] | No
 
 @pytest.mark.parametrize(("letter", "kept"), [("a", 128), ("\u00fc", 64)], ids=["one byte each", "two bytes each"])
 def test_an_event_keeps_to_the_servers_limits(letter: str, kept: int) -> None:
-    """The reporting instance has 128 bytes at most and the note 1024; a name of 128 bytes stays whole."""
+    """The reporting instance has at most 128 bytes and the note 1024; a name of 128 bytes is not cut."""
     asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message=letter * 3000)
     read = effect(asked, {}, CONTEXT)
     assert isinstance(read, Read)
@@ -223,7 +223,7 @@ def test_an_event_keeps_to_the_servers_limits(letter: str, kept: int) -> None:
 
 @pytest.mark.parametrize(("series", "count"), [({}, 2), ({"count": 4}, 5), ({"count": "many"}, 2)])
 def test_an_event_that_happens_again_is_counted(series: dict[str, Any], count: int) -> None:
-    """One more than before; where somebody wrote something else there, it is the second time."""
+    """A repeated event's count grows by one; an unreadable count becomes 2."""
     asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message="m")
     read = effect(asked, {}, CONTEXT)
     assert isinstance(read, Read)
@@ -238,7 +238,7 @@ def test_an_event_that_happens_again_is_counted(series: dict[str, Any], count: i
 @settings(max_examples=60, deadline=None)
 @given(objects=st.lists(OBJECTS, min_size=1, max_size=3))
 def test_no_object_is_too_strange(asked: ClusterInstruction, objects: list[Any]) -> None:
-    """Whatever a server shows, there is an outcome, and what is to be written can be sent."""
+    """For any server state there is an outcome, and everything to be written can be sent."""
     known: dict[Ref, Any] = {}
     for _ in range(4):
         outcome = effect(asked, known, CONTEXT)

@@ -1,4 +1,4 @@
-"""What each instruction means on each form of its object: the exact writes, or why there are none."""
+"""The exact writes of each instruction for each form of its object, or why there are none."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,7 +81,7 @@ def item(*, taints: list[Tree] | None = None, uid: str = "u", leaving: bool = Fa
 
 
 def said(asked: ClusterInstruction, context: EffectContext = CONTEXT, **known: Tree | None) -> Outcome:
-    """Return the outcome, given the objects that are known."""
+    """Return the outcome for the given known objects."""
     refs = {"node": NODE, "claim": CLAIM, "pool": POOL, "pod": POD, "pods": PODS}
     return effect(asked, {refs[key]: value for key, value in known.items()}, context)
 
@@ -114,7 +114,7 @@ def patch(ref: Ref, tree: Tree, subresource: str = "") -> Writes:
     ],
 )
 def test_taint(taints: list[Tree] | None, noted: str, outcome: Any) -> None:
-    """Beside others' taints, once, with its time; not where another command or somebody else has it."""
+    """The taint is added once with its time, beside other taints; not if another command or person has it."""
     asked = TaintNode(id="1", command_id="mine", node="n", record=encode_record(SEAL.opened(record("mine"))))  # type: ignore[arg-type]
     node = item(taints=taints, **({names.COMMAND: record(noted)} if noted else {}))
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: record("mine")}}}
@@ -135,7 +135,7 @@ def test_taint(taints: list[Tree] | None, noted: str, outcome: Any) -> None:
 
 
 def test_taint_of_a_node_that_is_gone() -> None:
-    """There is nothing to taint."""
+    """A node that is gone can't be tainted."""
     asked = TaintNode(id="1", command_id="mine", node="n", record="")
     assert said(asked, node=None) == Failed(failure=Failure.NOT_FOUND, detail="Node n is gone")
 
@@ -157,7 +157,7 @@ def test_taint_of_a_node_that_is_gone() -> None:
     ],
 )
 def test_untaint(taints: list[Tree] | None, noted: str, left: Any) -> None:
-    """Our taint and our record, and one that nobody can read; another command's stay."""
+    """Dovetail's taint and record are removed, and an unreadable record; another command's stay."""
     notes = {"": {}, "junk": {names.COMMAND: "junk"}}.get(noted, {names.COMMAND: record(noted)})
     found = said(UntaintNode(id="1", command_id="mine", node="n"), node=item(taints=taints, **notes))
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: None}}}
@@ -180,7 +180,7 @@ HELD = {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
     ],
 )
 def test_hold_and_release(notes: dict[str, str], holds: bool, releases: bool) -> None:
-    """A person's mark stays as it is; ours is put on whole and taken off whole."""
+    """A person's annotation stays; Dovetail's mark is added and removed as a whole."""
     put_on = {"metadata": {"annotations": HELD}}
     taken_off = {"metadata": {"annotations": dict.fromkeys(HELD)}}
     assert node_effects.hold_patch(item(**notes)) == (put_on if holds else None)
@@ -200,7 +200,7 @@ SOFT = {"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}
     ],
 )
 def test_close_and_open(taints: list[Tree] | None, closed: list[Tree] | None, opened: Tree | None) -> None:
-    """The soft taint of steering, beside others."""
+    """The soft taint of steering is added and removed beside other taints."""
     node = item(taints=taints)
     assert node_effects.close_patch(node) == (None if closed is None else {"spec": {"taints": closed}})
     assert node_effects.open_patch(node) == (None if opened is None else {"spec": opened})
@@ -217,7 +217,7 @@ def creation(**changes: Any) -> CreateNodeClaim:
 
 
 def test_create() -> None:
-    """Once; never over somebody else's, never without its pool or where it can't be launched; held by Dovetail."""
+    """A claim is created once, held by Dovetail; never over a foreign claim or without a pool that can launch it."""
     assert said(creation()) == Read(ref=CLAIM)
     assert said(creation(), claim=None) == Read(ref=POOL)
     assert said(creation(), claim=item(**{names.COMMAND: record("mine")})) == Done(uid="u")
@@ -242,7 +242,7 @@ def deletion(**changes: Any) -> DeleteNodeClaim:
 
 
 def test_delete() -> None:
-    """The very claim, unless it goes already or a pod on its node forbids it."""
+    """Exactly this claim is deleted, unless it is already leaving or a pod on its node forbids it."""
     gone = Failed(failure=Failure.NOT_FOUND, detail="NodeClaim c is gone")
     other = Failed(failure=Failure.NOT_FOUND, detail="NodeClaim c is another one by now")
     deleted = Writes(writes=(Delete(ref=CLAIM, uid="u"),))
@@ -263,7 +263,7 @@ def test_delete() -> None:
 
 
 def test_delete_with_a_bound_for_the_drain() -> None:
-    """The bound is written first; not where the drain ends no later already."""
+    """The drain's bound is written before the deletion, unless the drain already ends sooner."""
     bound = {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: "2026-05-11T12:05:00Z"}}}
     asked = deletion(drain_for=300 * 10**9)
     delete = Delete(ref=CLAIM, uid="u")
@@ -287,14 +287,14 @@ def test_delete_with_a_bound_for_the_drain() -> None:
     ],
 )
 def test_bound_of_a_drain(present: str | None, bound: bool) -> None:
-    """Only ever sooner; what can't be read, or has no time zone, is written over."""
+    """A bound only moves the end sooner; an unreadable value, or one without a time zone, is overwritten."""
     claim = item(**({} if present is None else {names.TERMINATION_TIMESTAMP: present}))
     tree = {"metadata": {"annotations": {names.TERMINATION_TIMESTAMP: STAMP}}}
     assert drain_bound(claim, NOW) == (tree if bound else None)
 
 
 def test_attribute() -> None:
-    """The condition of the very claim, once its deletion has begun."""
+    """The condition is written to exactly this claim, once its deletion has begun."""
     asked = SetDisruptionReason(id="1", command_id="mine", name="c", uid="u", reason="Drifted")
     told = {"type": names.CONDITION_DISRUPTION_REASON, "status": "True", "reason": "Drifted", "message": "Drifted"}
     assert said(asked, claim=None) == Done()
@@ -319,7 +319,7 @@ def test_attribute() -> None:
     ],
 )
 def test_clear(claim_of: str, node_of: str | None, asked_by: str, cleared: str) -> None:
-    """Our record on the claim and on its node; without an id, one that nobody can trust."""
+    """The command's record is cleared on claim and node; without an id, an untrusted record is cleared."""
 
     def with_record(of: str) -> Tree:
         return item(**({} if not of else {names.COMMAND: "junk" if of == "junk" else record(of)}))
@@ -341,7 +341,7 @@ def test_clear(claim_of: str, node_of: str | None, asked_by: str, cleared: str) 
 
 
 def test_evict() -> None:
-    """The very pod, unless it goes already."""
+    """Exactly this pod is evicted, unless it is already leaving."""
     asked = EvictPod(id="1", command_id="mine", namespace="d", name="x", uid="u")
     gone = Failed(failure=Failure.NOT_FOUND, detail="Pod d/x is gone")
     assert said(asked, pod=None) == gone
@@ -358,7 +358,7 @@ def test_evict() -> None:
 
 
 def test_surge() -> None:
-    """Once for a command; not where it is paused or no longer asks for it."""
+    """A Deployment is rolled once per command; not if it is paused or no longer requests it."""
     ref = Ref(kind="Deployment", name="w", namespace="d")
     asked = SurgeDeployment(id="1", command_id="mine", namespace="d", name="w", mark="m")
     refusal = Failed(failure=Failure.REFUSED, detail="Deployment d/w is paused, or no longer asks to surge")
@@ -382,7 +382,7 @@ MARK = dict.fromkeys((names.POD_DELETION_COST, names.STEERING_MARK), pod_effects
 
 
 def test_mark() -> None:
-    """The very pod, once, and not over somebody's own value."""
+    """Exactly this pod is marked, once, and a person's value is not overwritten."""
     asked = MarkPod(id="1", namespace="d", name="x", uid="u")
     assert said(asked, pod=None) == Done()
     assert said(asked, pod=item(uid="v")) == Done()
@@ -402,7 +402,7 @@ def test_mark() -> None:
     ],
 )
 def test_unmark(notes: dict[str, str], taken_off: tuple[str, ...] | None) -> None:
-    """Our value goes; one that somebody wrote over it stays."""
+    """Dovetail's value is removed; a value that a person wrote over it stays."""
     tree = None if taken_off is None else {"metadata": {"annotations": dict.fromkeys(taken_off)}}
     assert pod_effects.unmark_patch(item(**notes)) == tree
 
@@ -411,7 +411,7 @@ def test_unmark(notes: dict[str, str], taken_off: tuple[str, ...] | None) -> Non
 
 
 def departure(command: str, minutes: int) -> Departure:
-    """Return an entry of a pool's history, so many minutes old."""
+    """Return an entry of a pool's history that is this many minutes old."""
     return Departure(at=NOW - timedelta(minutes=minutes), nodes=1, reason=Reason.EMPTY, command=command)
 
 
@@ -426,7 +426,7 @@ def departure(command: str, minutes: int) -> Departure:
     ],
 )
 def test_history(before: list[tuple[str, int]], noted: list[str] | None, forgotten: list[str] | None) -> None:
-    """A command is noted once, older ones go with time; forgotten, it alone is gone."""
+    """A command is recorded once and old entries expire; forgetting a command removes only its entry."""
     history = tuple(departure(*entry) for entry in before)
     pool = item(**({names.RECENT_DISRUPTIONS: write_history(history)} if history else {}))
     keep = 3600 * 10**9
@@ -451,7 +451,7 @@ def test_history(before: list[tuple[str, int]], noted: list[str] | None, forgott
 
 
 def test_history_that_cannot_be_read() -> None:
-    """It is not written over."""
+    """An unreadable history is not overwritten."""
     asked = ForgetDisruption(id="1", command_id="mine", node_pool="p")
     found = said(asked, pool=item(**{names.RECENT_DISRUPTIONS: "junk"}))
     assert isinstance(found, Failed)
@@ -463,7 +463,7 @@ def test_history_that_cannot_be_read() -> None:
     [(None, "why", True), ("why", "why", False), ("other", "why", True), ("why", None, True), (None, None, False)],
 )
 def test_halt(present: str | None, value: str | None, writes: bool) -> None:
-    """The annotation, where it is not so already."""
+    """The annotation is written unless it already has the value."""
     asked = HaltPool(id="1", node_pool="p", value=value)
     assert said(asked, pool=None) == Done()
     pool = item(**({} if present is None else {names.HALTED: present}))
@@ -488,7 +488,7 @@ BESIDE = {"type": "Ready", "status": "True"}
     ],
 )
 def test_conditions_of_an_object(present: list[Tree], since: str | None) -> None:
-    """Beside the others, once; the time of its status stays while the status does."""
+    """The condition is added once beside others; its time stays while its status does."""
     shown = {**item(), "status": {"conditions": present}}
     others = [entry for entry in present if entry is BESIDE]
     tree = {"status": {"conditions": [*others, {**WANTED, "lastTransitionTime": since}]}}
@@ -499,7 +499,7 @@ def test_conditions_of_an_object(present: list[Tree], since: str | None) -> None
 
 
 def test_event() -> None:
-    """Its name follows from its object and text; its type from the instruction."""
+    """An event's name follows from its object and text; its type from the instruction."""
     asked = PublishEvent(id="1", kind="Node", name="n.", reason="R", message="m")
     outcome = effect(asked, {}, CONTEXT)
     assert isinstance(outcome, Read)
@@ -520,14 +520,14 @@ def test_event() -> None:
 
 
 def test_an_object_is_patched_where_it_is_there_and_needs_it() -> None:
-    """Otherwise nothing is left to do."""
+    """An object is patched if it exists and differs; otherwise nothing is left to do."""
     assert patched(NODE, None, lambda tree: {"x": 1}) == Done()
     assert patched(NODE, item(), lambda tree: None) == Done()
     assert patched(NODE, item(), lambda tree: {"x": 1}) == patch(NODE, {"x": 1})
 
 
 def test_trees_are_read_whatever_their_shape() -> None:
-    """What is not of the expected form is not there."""
+    """A value of an unexpected form counts as missing."""
     tree: Tree = {"a": {"b": {"c": "d"}, "l": [{"x": 1}, 2], "t": ({"x": 1},), "n": 5}}
     assert mapping(tree, "a", "b") == {"c": "d"}
     assert mapping(tree, "a", "b", "c") == {}
@@ -545,7 +545,7 @@ def test_trees_are_read_whatever_their_shape() -> None:
 
 
 def test_a_refusal_says_why() -> None:
-    """In its own words, for the answer."""
+    """A refusal keeps the server's message for the answer."""
     error = RefusedError(Failure.THROTTLED, "a PodDisruptionBudget says no")
     assert (error.detail, error.failure) == ("a PodDisruptionBudget says no", Failure.THROTTLED)
 
@@ -575,7 +575,7 @@ def claim_of(replacement: Replacement, **template: Any) -> Tree:
     ],
 )
 def test_label_of_the_node_class(reference: Tree, label: dict[str, str]) -> None:
-    """By group and kind, where both are there."""
+    """The node class label uses group and kind, if both are present."""
     tree = claim_of(Replacement(node_pool="p", instance_types=()), spec={"nodeClassRef": reference})
     assert tree["metadata"]["labels"] == {names.NODEPOOL: "p", **label}
     [owner] = tree["metadata"]["ownerReferences"]
@@ -583,7 +583,7 @@ def test_label_of_the_node_class(reference: Tree, label: dict[str, str]) -> None
 
 
 def test_hashes_of_the_pool_are_copied() -> None:
-    """Where it has them: Karpenter would see the claim as drifted without."""
+    """The pool's hashes are copied if present: without them Karpenter would see the claim as drifted."""
     pool: Tree = {"metadata": {"name": "p", "annotations": {names.NODEPOOL_HASH: "h", names.NODEPOOL_HASH_VERSION: ""}}}
     tree = node_claim_tree("c", Replacement(node_pool="p", instance_types=()), pool, {"mark": "m"})
     assert tree["metadata"]["annotations"] == {names.NODEPOOL_HASH: "h", "mark": "m"}
@@ -606,7 +606,7 @@ def test_hashes_of_the_pool_are_copied() -> None:
     ],
 )
 def test_labels_of_users_follow_from_requirements(entry: SelectorRequirement, label: dict[str, str]) -> None:
-    """A provider's labels depend on the machine that comes; a label of the template stays."""
+    """Labels of a provider depend on the launched machine and are left out; a label of the template stays."""
     tree = claim_of(Replacement(node_pool="p", instance_types=(), requirements=(entry,)))
     assert tree["metadata"]["labels"] == {names.NODEPOOL: "p", **label}
     if label:
@@ -618,7 +618,7 @@ def test_labels_of_users_follow_from_requirements(entry: SelectorRequirement, la
 
 
 def test_requirements_of_a_claim() -> None:
-    """In order of their keys, without those of the simulation; instance types last, with the floor of the pool."""
+    """Requirements are sorted by key without the simulation's; instance types are last, with the pool's minimum."""
     entries = (
         requirement("team", "blue", min_values=2),
         requirement(names.HOSTNAME, "h"),
@@ -693,12 +693,12 @@ TYPES = Replacement(node_pool="p", instance_types=("m", "n"), requirements=(requ
     ],
 )
 def test_what_makes_a_launch_hopeless(parts: dict[str, Any], why: str) -> None:
-    """A pool that goes, is not ready, is at its limit, or no longer allows what is asked for; what is odd is not."""
+    """A pool can't launch if it is leaving, not ready, at its limit, or no longer allows the requirements."""
     assert launch_problem(TYPES, pool_of(**parts)) == why
 
 
 def test_what_a_replacement_is_limited_to() -> None:
-    """By the values of its own requirement with In, or by its instance types."""
+    """A replacement is limited by the values of its own In requirement, or by its instance types."""
     only = {"requirements": [{"key": names.INSTANCE_TYPE, "operator": "In", "values": ["x"]}]}
     free = Replacement(node_pool="p", instance_types=())
     assert launch_problem(free, pool_of(**only)) == ""

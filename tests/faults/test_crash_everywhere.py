@@ -1,4 +1,4 @@
-"""A crash at every possible point of a command, one by one, in the simulated cluster; never sampled."""
+"""A crash at every possible point of a command, one by one, in the simulated cluster."""
 
 import pytest
 
@@ -14,7 +14,7 @@ CALLS_MAX = 40
 
 
 def wasteful() -> World:
-    """Return one large node for two small pods beside a medium one: it will be replaced by something cheaper."""
+    """Return one large node with two small pods and a medium node: a cheaper node will replace the large one."""
     world = small_world(nodes=0, budgets=[{"nodes": "100%"}], consolidationSavingsThreshold=0)
     world.add_node("blue", "large", "zone-a", "on-demand", age=30 * MINUTE, name="big")
     world.workloads.add(work(replicas=2, cpu="400m"))
@@ -23,7 +23,7 @@ def wasteful() -> World:
 
 
 def drifted() -> World:
-    """Return three nodes of an old image with pods: all of them will be replaced."""
+    """Return three nodes of an old image with pods; all of them will be replaced."""
     world = small_world(nodes=3, budgets=[{"nodes": "1"}], consolidationPolicy="WhenEmpty")
     world.workloads.add(work(replicas=6, cpu="900m"))
     settle(world, 90)
@@ -32,7 +32,7 @@ def drifted() -> World:
 
 
 def empty() -> World:
-    """Return two empty nodes: both will be deleted."""
+    """Return two empty nodes; both will be deleted."""
     world = small_world(nodes=3, budgets=[{"nodes": "100%"}])
     world.workloads.add(work(replicas=1, cpu="400m"))
     settle(world, 90)
@@ -40,7 +40,7 @@ def empty() -> World:
 
 
 def run(world: World, points: dict[int, bool]) -> tuple[Watch, Host, int]:
-    """Let the engine work for an hour, crashing where told; gives the number of calls it made."""
+    """Run the engine for an hour with a crash at the given call; return the number of calls."""
     watch = Watch(world, lag=10 * SECOND, patience=3 * MINUTE)
     host = world.add_engine(DOVETAIL)
     watch.follow(host)
@@ -56,7 +56,7 @@ STORIES = {"replace": wasteful, "drift": drifted, "empty": empty}
 
 @pytest.mark.parametrize("story", sorted(STORIES))
 def test_every_point_of_a_command(story: str) -> None:
-    """Before and right after each call the engine crashes and starts again from the objects alone: all ends well."""
+    """After a crash before or after any call, the engine restarts from the objects alone and finishes the work."""
     watch, host, calls = run(STORIES[story](), {})
     assert watch.violations == []
     assert host.starts == 1
@@ -70,7 +70,7 @@ def test_every_point_of_a_command(story: str) -> None:
 
 
 def test_the_stories_end_where_they_should() -> None:
-    """Without a crash: a cheaper node, all of the new image, one node left."""
+    """Without a crash the runs end with a cheaper node, only new images, and one node."""
     world = wasteful()
     run(world, {})
     assert "big" not in world.store.nodes

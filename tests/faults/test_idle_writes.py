@@ -17,7 +17,7 @@ _WRITTEN = ("Node", "NodeClaim", "NodePool", "Pod", "Deployment")
 
 
 def test_every_write_of_a_busy_controller_changes_its_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No patch asks for what is already so: to the API server it would be a request for nothing."""
+    """No patch sets a value that the object already has."""
     idle: list[str] = []
     made: Counter[str] = Counter()
     write_to_store = Actuator.write

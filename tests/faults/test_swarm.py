@@ -16,7 +16,7 @@ PIECE = 20
 
 @cache
 def outcomes(first: int) -> tuple[Outcome, ...]:
-    """Return the outcomes of one piece; the tests of the first piece run on one worker and share them."""
+    """Return the outcomes of one part; tests of the first part run on one worker and share them."""
     return tuple(run_seeds(range(first, first + PIECE), workers=1))
 
 
@@ -25,7 +25,7 @@ def outcomes(first: int) -> tuple[Outcome, ...]:
     "first", [pytest.param(n, marks=pytest.mark.xdist_group(f"swarm-{n}")) for n in range(0, RUNS, PIECE)]
 )
 def test_no_promise_is_broken(first: int) -> None:
-    """Whatever is lost, late, refused, killed or changed on the way: in the end all promises hold."""
+    """All promises hold at the end, whatever is lost, late, refused, killed or changed on the way."""
     broken = [
         f"{violation.rule} at {violation.at} s: {violation.what}; repeat it: {outcome.repeat}"
         for outcome in outcomes(first)
@@ -36,20 +36,20 @@ def test_no_promise_is_broken(first: int) -> None:
 
 @pytest.mark.xdist_group("swarm-0")
 def test_seeds_do_something() -> None:
-    """The runs are no empty exercise: most of them execute commands, many crash."""
+    """Most runs execute commands, and many crash."""
     assert sum(outcome.commands > 0 for outcome in outcomes(0)) >= 10
     assert sum(outcome.crashes > 0 for outcome in outcomes(0)) >= 5
 
 
 def test_seed_repeats_its_run() -> None:
-    """The same seed gives the same outcome, to the last event."""
+    """The same seed returns the same outcome, including every event."""
     assert run_seed(11) == run_seed(11)
 
 
 def test_failing_seed_prints_the_command_that_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a promise that can't be kept (nothing may ever be quiet) the swarm says how to see it again."""
+    """If a promise is broken, the swarm prints how to repeat the run."""
     monkeypatch.setattr("dovetail.sim.checks.swarm.LONGEST", 0)
     assert main(["--seeds", "5", "--workers", "1"]) == 1
     said = capsys.readouterr().out
@@ -59,13 +59,13 @@ def test_failing_seed_prints_the_command_that_repeats_it(
 
 @pytest.mark.parametrize(("text", "seeds"), [("7", range(7, 8)), ("0-99", range(100))])
 def test_seeds_are_a_number_or_a_range(text: str, seeds: range) -> None:
-    """`7` and `0-99`."""
+    """Seeds can be written as `7` and `0-99`."""
     assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-3", "1-x"])
 def test_seeds_that_are_neither_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no range of seeds is wrong usage, said in one sentence."""
+    """An invalid range of seeds is wrong usage and fails with one sentence."""
     with pytest.raises(SystemExit) as leaving:
         main([f"--seeds={text}"])
     assert leaving.value.code == 2

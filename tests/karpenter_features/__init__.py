@@ -1,1 +1,1 @@
-"""Karpenter v1.15 features beside which Dovetail decides: one file per feature, tables of cases."""
+"""Karpenter v1.15 features that Dovetail's decisions take into account: one file per feature, tables of cases."""

@@ -1,4 +1,4 @@
-"""Evictions name the true reason: condition DisruptionReason is set on a claim after its deletion has begun."""
+"""Evictions name the true reason: the condition DisruptionReason is set on a claim after its deletion has begun."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written(case: str) -> None:
-    """Only on the claim that is meant, only while it is being deleted, beside its other conditions."""
+    """The condition is written only to the right claim, only while it is being deleted, beside other conditions."""
     claim, wanted = CASES[case]
     outcome = effect(ASKED, {Ref(kind="NodeClaim", name="n"): claim}, EffectContext(now=T0, seal=SEAL))
     if isinstance(outcome, Writes):
@@ -58,7 +58,7 @@ def _of(driver: Driver, *kinds: type) -> list[Instruction]:
 
 @pytest.mark.parametrize(("want", "reason"), [("delete", "Drifted"), ("cost-delete", "Underutilized")])
 def test_it_comes_after_the_deletion(want: str, reason: str) -> None:
-    """The engine asks for it once the deletion has begun, with the command's reason."""
+    """The engine requests the condition once the deletion has begun, with the command's reason."""
     driver = Driver(world_with(a=want), engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(120)
     asked = _of(driver, DeleteNodeClaim, SetDisruptionReason)
     assert [type(item) for item in asked[:2]] == [DeleteNodeClaim, SetDisruptionReason]
@@ -68,7 +68,7 @@ def test_it_comes_after_the_deletion(want: str, reason: str) -> None:
 
 @pytest.mark.parametrize("failure", [Failure.FORBIDDEN, Failure.REFUSED, Failure.NOT_FOUND, Failure.UNREACHABLE])
 def test_a_command_ends_without_it(failure: Failure) -> None:
-    """It is best effort: a missing right must not hold a command up."""
+    """The condition is best effort: a missing permission does not delay a command."""
     world = world_with(a="delete")
     world.fail = lambda item: failure if isinstance(item, SetDisruptionReason) else None
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(200)

@@ -1,4 +1,4 @@
-"""The Balanced score as Karpenter v1.15 computes it in its own profile, and exactly in Dovetail's."""
+"""The Balanced score as Karpenter v1.15 computes it in Karpenter's profile, and the exact score in Dovetail's."""
 
 from datetime import timedelta
 from typing import Any
@@ -39,7 +39,7 @@ def _town(settings: Settings, *kinds: InstanceType, **disruption: Any) -> Town:
 
 @pytest.mark.parametrize(("settings", "goes"), [(KARPENTER_1_15, True), (DOVETAIL, False)])
 def test_savings_are_by_the_cheapest_zone_for_karpenter(settings: Settings, goes: bool) -> None:
-    """Karpenter scores with the cheapest zone that can launch, Dovetail with the dearest: it never overstates."""
+    """Karpenter scores with the cheapest zone that can launch, Dovetail with the most expensive one."""
     small = _zoned(kind("small", "1", cpu=2), {"a": "0.20", "b": "0.95", "c": "0.95"})
     town = _town(settings, kind("big", "1", cpu=4), small)
     for name in ("one", "two"):
@@ -51,7 +51,7 @@ def test_savings_are_by_the_cheapest_zone_for_karpenter(settings: Settings, goes
 
 
 def test_claims_that_do_not_say_what_they_are_are_not_in_karpenters_total() -> None:
-    """Without a claim that carries its labels the total is that of the candidates."""
+    """Without a claim that carries its labels, the total is the sum over the candidates."""
     town = _town(KARPENTER_1_15, kind("m", "1", cpu=4))
     for name in ("one", "two", "three"):
         town.node(name, "m", conditions=[CONSOLIDATABLE])
@@ -64,7 +64,7 @@ def test_claims_that_do_not_say_what_they_are_are_not_in_karpenters_total() -> N
 
 
 def test_karpenter_does_not_score_again_at_validation() -> None:
-    """A command that was approved stands although the pool's totals have turned against it meanwhile."""
+    """An approved command stays valid if the pool's totals change against it later."""
     outcomes = {}
     for settings in (KARPENTER_1_15, DOVETAIL):
         town = _town(settings, kind("cheap", "0.10", cpu=4), kind("dear", "10", cpu=4))

@@ -1,4 +1,4 @@
-"""`dovetail blockers` names resource claims and CapacityBuffers, with what each holds back."""
+"""`dovetail blockers` names resource claims and CapacityBuffers, with the savings that each blocks."""
 
 import pytest
 
@@ -26,7 +26,7 @@ CLAIMS = {
 @pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter"])
 @pytest.mark.parametrize("shape", CLAIMS)
 def test_resource_claims_are_a_blocker(shape: str, settings: Settings) -> None:
-    """The workload is named, with what its node would save if its pod could move."""
+    """The workload is named, with the savings of its node if its pod could move."""
     town = Town(kind("m", "0.20", cpu=4), settings=settings)
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     ready = {"type": "Consolidatable", "status": "True"}
@@ -43,7 +43,7 @@ def test_resource_claims_are_a_blocker(shape: str, settings: Settings) -> None:
 
 
 def test_each_capacity_buffer_is_a_blocker() -> None:
-    """Of two buffers on a node of their own each, each is worth its node; without buffers there is no such blocker."""
+    """Each of two buffers on a node of its own is worth its node; without buffers there is no blocker."""
     town = Town(kind("m", "0.20", cpu=4), settings=told(featureGates="CapacityBuffer=true"))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     for name in ("one", "two"):

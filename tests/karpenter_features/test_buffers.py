@@ -1,4 +1,4 @@
-"""CapacityBuffers as virtual pods: how many, where they land, and what they hold back."""
+"""CapacityBuffers as virtual pods: how many there are, where they land, and what they block."""
 
 from datetime import timedelta
 from typing import Any
@@ -49,7 +49,7 @@ REPLICAS: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.mark.parametrize("case", REPLICAS)
 def test_how_many(case: str) -> None:
-    """As Karpenter's controller resolves it; a Deployment of ten replicas of one CPU stands for the workload."""
+    """The number of replicas is what Karpenter's controller resolves; the workload is a Deployment of ten replicas."""
     spec, count = REPLICAS[case]
     made = {key: value for key, value in {"podTemplateRef": {"name": "b"}, **spec}.items() if value is not None}
     town = _town(told(featureGates="CapacityBuffer=true"))
@@ -62,7 +62,7 @@ def test_how_many(case: str) -> None:
 
 
 def test_karpenters_own_answer_counts() -> None:
-    """Where Karpenter has resolved the buffer, its status says how many; one that it refused has none."""
+    """If Karpenter has resolved the buffer, its status has the number; a refused buffer has no pods."""
     town = _town()
     ready = {"conditions": [{"type": "ReadyForProvisioning", "status": "True"}], "replicas": 2}
     refused = {"conditions": [{"type": "ReadyForProvisioning", "status": "False", "reason": "PodTemplateNotFound"}]}
@@ -76,7 +76,7 @@ def test_karpenters_own_answer_counts() -> None:
 
 
 def test_what_a_virtual_pod_looks_like() -> None:
-    """Named after its buffer, with the template's labels, without its node and its claims' volumes."""
+    """A virtual pod is named after its buffer and has the template's labels, without its node and volume claims."""
     town = _town()
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "tmp"}]
     town.others += [
@@ -102,7 +102,7 @@ GATES = {
 @PROFILES
 @pytest.mark.parametrize("case", GATES)
 def test_the_gate(settings: Settings, case: str) -> None:
-    """A node that only carries buffer capacity is not empty, where the gate counts as on."""
+    """A node with only buffer capacity is not empty if the feature gate is on."""
     gates, ready, on = GATES[case]
     town = _town(told(settings, featureGates=gates))
     town.node("spare", "m", conditions=[CONSOLIDATABLE])
@@ -116,7 +116,7 @@ def test_the_gate(settings: Settings, case: str) -> None:
 
 @PROFILES
 def test_an_empty_node_that_carries_none_goes(settings: Settings) -> None:
-    """Virtual pods go to the first node with room; another empty node is free."""
+    """Virtual pods go to the first node with room; another empty node can be deleted."""
     town = _town(settings)
     for name in ("a", "b"):
         town.node(name, "m", conditions=[CONSOLIDATABLE])
@@ -126,7 +126,7 @@ def test_an_empty_node_that_carries_none_goes(settings: Settings) -> None:
 
 @PROFILES
 def test_drift_may_take_it(settings: Settings) -> None:
-    """Only consolidation is held back."""
+    """A buffer blocks consolidation, but not drift."""
     town = _town(settings)
     town.node("spare", "m", drifted=timedelta(hours=1), conditions=[CONSOLIDATABLE])
     town.others += buffer("b", replicas=2)
@@ -137,7 +137,7 @@ def test_drift_may_take_it(settings: Settings) -> None:
 
 @PROFILES
 def test_a_deletion_becomes_a_replacement(settings: Settings) -> None:
-    """The pods of a node fit elsewhere, the buffer does not: a cheaper node that holds both is a replacement."""
+    """If a node's pods fit elsewhere but the buffer does not, a cheaper node for both is a replacement."""
     town = _town(settings, m="1", small="0.4")
     town.node("goes", "m", conditions=[CONSOLIDATABLE])
     town.pod("real", "goes", cpu="500m")
@@ -151,7 +151,7 @@ def test_a_deletion_becomes_a_replacement(settings: Settings) -> None:
 
 
 def test_a_buffer_that_needs_a_node_anyway_stops_nothing() -> None:
-    """In the profile dovetail what no node carries now is as pending as before."""
+    """In the profile dovetail, a buffer that no node carries now blocks nothing."""
     town = _town()
     town.node("goes", "m")
     town.pod("real", "goes", cpu="500m")
@@ -163,7 +163,7 @@ def test_a_buffer_that_needs_a_node_anyway_stops_nothing() -> None:
 
 @PROFILES
 def test_one_that_fits_nowhere_is_forgiven(settings: Settings) -> None:
-    """No node and no instance type is large enough: it holds nothing back."""
+    """A buffer that fits no node and no instance type blocks nothing."""
     town = _town(settings)
     town.node("goes", "m", conditions=[CONSOLIDATABLE])
     town.pod("real", "goes", cpu="500m")
@@ -175,7 +175,7 @@ def test_one_that_fits_nowhere_is_forgiven(settings: Settings) -> None:
 
 @PROFILES
 def test_they_cost_nothing(settings: Settings) -> None:
-    """Neither disruption cost nor the number of pods of a command knows them, and no node is nominated for one."""
+    """Virtual pods don't count in the disruption cost or a command's pods, and no node is nominated for them."""
     town = _town(settings)
     for name in ("a", "b"):
         town.node(name, "m", conditions=[CONSOLIDATABLE])
@@ -188,7 +188,7 @@ def test_they_cost_nothing(settings: Settings) -> None:
 
 
 def test_place_shows_them() -> None:
-    """`place` says where a provisioning run puts them."""
+    """`place` shows where a provisioning run puts virtual pods."""
     town = _town()
     town.node("a", "m")
     town.others += buffer("b", replicas=5, cpu="1")
@@ -197,7 +197,7 @@ def test_place_shows_them() -> None:
 
 
 def test_nodes_within_consolidate_after_refuse_them_for_karpenter() -> None:
-    """Their phase is not Pending: where running pods are kept out, so are they."""
+    """Virtual pods are not Pending: nodes that refuse running pods refuse them too."""
     town = _town(KARPENTER_1_15, m="1")
     town.pool(disruption={**FREE, "consolidateAfter": "10m"})
     town.node("goes", "m", conditions=[CONSOLIDATABLE])
@@ -210,7 +210,7 @@ def test_nodes_within_consolidate_after_refuse_them_for_karpenter() -> None:
 
 
 def test_other_pods_keep_away_from_virtual_ones() -> None:
-    """A real pod's anti-affinity sees the labels of the buffer's template."""
+    """A real pod's anti-affinity matches the labels of the buffer's template."""
     town = _town()
     for name in ("a", "b"):
         town.node(name, "m")

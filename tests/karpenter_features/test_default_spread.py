@@ -89,7 +89,7 @@ SELECTORS: dict[str, tuple[list[AnyObject], Pod, dict[str, Any] | None]] = {
 
 @pytest.mark.parametrize("case", SELECTORS)
 def test_the_selector(case: str) -> None:
-    """As kube-scheduler's default selector; without one the pod is not defaulted."""
+    """The selector is kube-scheduler's default selector; without one the pod gets no default constraints."""
     objects, given, wanted = SELECTORS[case]
     seen = snapshot(*objects, given, settings=told(schedulerConfig=_config(_hard())))
     spec = seen.surroundings.spread.counted_spec(given)
@@ -98,7 +98,7 @@ def test_the_selector(case: str) -> None:
 
 
 def test_all_or_none() -> None:
-    """A pod with a constraint of its own keeps just that."""
+    """A pod with its own constraint keeps only that one."""
     own = pod("p", labels=LABELS, topologySpreadConstraints=[spread(HOST)])
     spread_of = DefaultSpread(
         told(schedulerConfig=_config(_hard(), _soft(HOST))).karpenter.spread, snapshot(own).cluster
@@ -107,14 +107,14 @@ def test_all_or_none() -> None:
 
 
 def test_other_fields_are_passed_on() -> None:
-    """MinDomains and the policies go with the constraint."""
+    """The fields minDomains and both policies are copied with the constraint."""
     config = _config(_hard(minDomains=3, nodeAffinityPolicy="Ignore", nodeTaintsPolicy="Honor"))
     (entry,) = told(schedulerConfig=config).karpenter.spread
     assert (entry.min_domains, entry.node_affinity_policy, entry.node_taints_policy) == (3, "Ignore", "Honor")
 
 
 def _two_zones(settings: Settings, *extra: AnyObject) -> dict[str, str]:
-    """Return where the pod of a leaving node goes: there is room in its own zone, where all its company is."""
+    """Return where the pod of a leaving node goes: its own zone has room and all its siblings."""
     objects: list[AnyObject] = [pool(), _service("s", {"app": "a"}), *extra]
     objects += [*node("a1"), *node("a2", zone="a"), *node("b1", 0.5, zone="b")]
     objects += [pod("a-0", on="a1"), pod("a-1", on="a2")]
@@ -124,20 +124,20 @@ def _two_zones(settings: Settings, *extra: AnyObject) -> dict[str, str]:
 
 @PROFILES
 def test_a_hard_default_binds(settings: Settings) -> None:
-    """Without the configuration the pod goes to its neighbour; with it, it needs the other zone."""
+    """Without the configuration the pod stays in its zone; with it, it needs the other zone."""
     assert _two_zones(settings) == {"a-0": "a2"}
     assert _two_zones(told(settings, schedulerConfig=_config(_hard()))) == {"a-0": "new p #1"}
 
 
 @PROFILES
 def test_a_soft_default_is_required_first(settings: Settings) -> None:
-    """ScheduleAnyway opens a node before it gives up, as a pod's own soft spread does."""
+    """ScheduleAnyway opens a node before it is relaxed, as a pod's own soft spread does."""
     assert _two_zones(told(settings, schedulerConfig=_config(_soft()))) == {"a-0": "new p #1"}
 
 
 @PROFILES
 def test_preferences_can_be_ignored(settings: Settings) -> None:
-    """PreferencePolicy Ignore drops soft defaults."""
+    """The setting preferencePolicy Ignore drops soft defaults."""
     from dataclasses import replace
 
     from dovetail.model.settings import PreferencePolicy
@@ -147,12 +147,12 @@ def test_preferences_can_be_ignored(settings: Settings) -> None:
 
 
 def test_no_built_in_defaults() -> None:
-    """kube-scheduler's own soft spread over hosts and zones is not modelled unless it is written out."""
+    """kube-scheduler's own soft spread over hosts and zones is not modelled unless it is configured."""
     assert DOVETAIL.karpenter.spread == KARPENTER_1_15.karpenter.spread == ()
 
 
 def test_a_service_that_comes_is_seen() -> None:
-    """The next snapshot reads pods again where a Service changes what they count with."""
+    """The next snapshot reads pods again if a Service changes their selectors."""
     settings = told(schedulerConfig=_config(_hard()))
     objects: list[AnyObject] = [pool(), *node("a1"), *node("a2"), *node("b1", 0.5, zone="b")]
     objects += [pod("a-0", on="a1"), pod("a-1", on="a2")]
@@ -163,7 +163,7 @@ def test_a_service_that_comes_is_seen() -> None:
 
 
 def test_virtual_pods_have_them_too() -> None:
-    """The pods of a buffer are spread like those that they stand for."""
+    """Virtual pods of a buffer are spread like the pods they represent."""
     from tests.karpenter_features.world import buffer
 
     settings = told(schedulerConfig=_config(_hard(HOST)))

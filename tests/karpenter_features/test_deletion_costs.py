@@ -1,4 +1,4 @@
-"""PodDeletionCostManagement: with the gate on, pod deletion costs are Karpenter's ranks and no costs."""
+"""PodDeletionCostManagement: with the gate on, pod deletion costs are Karpenter's ranks, not costs."""
 
 import pytest
 
@@ -19,7 +19,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_pod_costs(case: str) -> None:
-    """The disruption cost of a node with one such pod."""
+    """The table lists the disruption cost of a node with one pod."""
     gates, annotations, cost = CASES[case]
     town = Town(kind("m", "1"), settings=told(DOVETAIL, featureGates=gates))
     town.pool()
@@ -30,7 +30,7 @@ def test_what_a_pod_costs(case: str) -> None:
 
 
 def test_a_rank_that_is_no_number_is_not_reported() -> None:
-    """Who writes the ranks is not the owner of the pod."""
+    """A rank that is not a number is not reported, because the pod's owner did not write it."""
     town = Town(kind("m", "1"), settings=told(DOVETAIL, featureGates="PodDeletionCostManagement=true"))
     town.pool()
     town.node("n", "m")

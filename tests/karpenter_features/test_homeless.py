@@ -1,4 +1,4 @@
-"""A pod without a place on a node that leaves anyway stops every command of Karpenter, and none of Dovetail's."""
+"""A pod without a place on a node that is already leaving blocks every command of Karpenter, and none of Dovetail's."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ HOMELESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("drifts", [False, True], ids=["cost", "drift"])
 @pytest.mark.parametrize(("settings", "goes"), [(DOVETAIL, True), (KARPENTER_1_15, False)])
 def test_a_homeless_pod_of_a_leaving_node(settings: Settings, goes: bool, drifts: bool, case: str) -> None:
-    """By spec section 5 only the candidates' pods must land."""
+    """Only the candidates' pods must land (spec section 5)."""
     town = Town(kind("m", "1"), settings=settings)
     town.pool(disruption=FREE)
     for name in ("leaves", "goes", "stays"):
@@ -38,7 +38,7 @@ def test_a_homeless_pod_of_a_leaving_node(settings: Settings, goes: bool, drifts
 
 
 def test_a_candidates_own_homeless_pod_counts() -> None:
-    """Of the candidates every pod must land, in both profiles."""
+    """Every pod of the candidates must land, in both profiles."""
     for settings in (DOVETAIL, KARPENTER_1_15):
         town = Town(kind("m", "1"), settings=settings)
         town.pool(disruption=FREE)

@@ -1,4 +1,4 @@
-"""A claim that can't be launched holds up Karpenter's whole provisioner: none is created, and one that hangs goes."""
+"""A claim that can't be launched blocks Karpenter's provisioner: none is created, and one that hangs is deleted."""
 
 from datetime import timedelta
 from typing import Any
@@ -53,7 +53,7 @@ POOLS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", POOLS)
 def test_what_the_pool_rules_out_now(case: str) -> None:
-    """The pool as it is on the server at the moment of creation."""
+    """The creation checks the pool as it is on the server at that moment."""
     pool, words = POOLS[case]
     problem = launch_problem(WANTED, pool)
     assert words in problem
@@ -61,7 +61,7 @@ def test_what_the_pool_rules_out_now(case: str) -> None:
 
 
 def test_such_a_claim_is_not_created() -> None:
-    """The creation fails for good, the command is rolled back and the pool backs off."""
+    """The creation fails permanently, the command is rolled back and the pool backs off."""
     world = world_with(a="replace")
     from dovetail.model.objects import NodePool
 
@@ -75,7 +75,7 @@ def test_such_a_claim_is_not_created() -> None:
 
 
 def test_nothing_that_fits_is_available() -> None:
-    """A drifted node waits while no offering for its pods could be launched."""
+    """A drifted node waits while no offering for its pods can be launched."""
     from dataclasses import replace as changed
 
     made = kind("m", "1", cpu=4)
@@ -93,7 +93,7 @@ def test_nothing_that_fits_is_available() -> None:
 
 
 def _hangs(world: World, *, reason: str | None, at: float) -> None:
-    """Let Karpenter take a claim up and not launch it."""
+    """Let Karpenter accept a claim without launching it."""
 
     def take_up() -> None:
         for name in world.created:
@@ -117,7 +117,7 @@ HANGS = {
 
 @pytest.mark.parametrize("case", HANGS)
 def test_one_that_hangs_is_taken_back(case: str) -> None:
-    """At once where Karpenter says so, else after launchTimeout without a provider id; not after nine minutes."""
+    """The claim is given up at once if Karpenter reports it, otherwise after launchTimeout without a provider id."""
     reason, at, by = HANGS[case]
     world = world_with(a="replace")
     world.launches = False
@@ -134,7 +134,7 @@ def test_one_that_hangs_is_taken_back(case: str) -> None:
 
 
 def test_one_with_a_machine_is_waited_for() -> None:
-    """A provider id means that Karpenter goes on: the replacement has its nine and a half minutes."""
+    """With a provider id Karpenter is still launching: the replacement has its nine and a half minutes."""
     world = world_with(a="replace")
     world.launch_seconds = 300
     _hangs(world, reason="AwaitingReconciliation", at=20)

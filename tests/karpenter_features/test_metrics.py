@@ -1,4 +1,4 @@
-"""Metrics under Karpenter's names: its labels, its lower-case reasons, its meaning."""
+"""Metrics with Karpenter's names have its labels, its lower-case reasons and its meaning."""
 
 import io
 from typing import Any
@@ -37,14 +37,14 @@ LABELS = {
 
 
 def test_the_labels_are_karpenters() -> None:
-    """Each metric that Karpenter has as well carries exactly its labels."""
+    """Each metric that Karpenter also has carries exactly its labels."""
     collectors = list(Metrics().registry._collector_to_names)
     labels: dict[str, set[str]] = {getattr(c, "_name", ""): set(getattr(c, "_labelnames", ())) for c in collectors}
     assert {name: labels[PREFIX + name] for name in LABELS} == LABELS
 
 
 def _take(*reports: Any) -> dict[str, float]:
-    """Return every sample of Karpenter's names after these reports, as Prometheus reads them."""
+    """Return every sample with Karpenter's names after these reports, as Prometheus reads them."""
     metrics = Metrics()
     telemetry = Telemetry(log=Log(stream=io.StringIO()), metrics=metrics)
     for report in reports:
@@ -68,7 +68,7 @@ def _step(phase: Phase, **more: Any) -> CommandAdvanced:
 
 
 def test_a_command_is_counted_once_and_once_for_each_pool() -> None:
-    """At its start, with Karpenter's words."""
+    """A command is counted at its start, with Karpenter's words."""
     found = _take(_step(Phase.VALIDATING), _step(Phase.TAINTING))
     labels = 'consolidation_type="multi",decision="replace",reason="underutilized"'
     assert found == {
@@ -81,7 +81,7 @@ def test_a_command_is_counted_once_and_once_for_each_pool() -> None:
 
 
 def test_terminate_first_is_a_decision_of_its_own() -> None:
-    """With its reason."""
+    """Terminate-first is counted as its own decision, with its reason."""
     step = _step(
         Phase.TAINTING,
         action=Action.DELETE_DRIFTED,
@@ -100,7 +100,7 @@ def test_terminate_first_is_a_decision_of_its_own() -> None:
 
 
 def test_failures_are_counted_as_karpenter_counts_them() -> None:
-    """A failed validation counts candidates, a failed command the replacements that were not ready."""
+    """A failed validation counts candidates; a failed command counts the replacements that were not ready."""
     refused = _take(_step(Phase.VALIDATING), _step(Phase.REFUSED))
     assert refused == {'voluntary_disruption_failed_validations_total{consolidation_type="multi"}': 3}
     undone = _take(_step(Phase.VALIDATING), _step(Phase.ROLLING_BACK, unready=2))
@@ -109,7 +109,7 @@ def test_failures_are_counted_as_karpenter_counts_them() -> None:
 
 
 def test_allowed_disruptions_are_before_the_subtraction() -> None:
-    """What is in flight is a metric of its own."""
+    """Allowed disruptions don't subtract commands in flight, which are a separate metric."""
     found = _take(BudgetChanged(pool="p", reason=Reason.DRIFTED, allowed=5, used=2, left=3))
     assert found == {
         'nodepools_allowed_disruptions{nodepool="p",reason="drifted"}': 5,
@@ -118,7 +118,7 @@ def test_allowed_disruptions_are_before_the_subtraction() -> None:
 
 
 def test_claims_that_come_and_go() -> None:
-    """Created and disrupted claims, and the pods on them."""
+    """Created and disrupted claims are counted, and the pods on them."""
     node = DisruptedNode(pool="p", capacity_type="spot", policy="when_empty", mode="eventual", pods=4)
     found = _take(_step(Phase.WAITING, launched_in=("p",)), _step(Phase.DELETING, disrupted=(node,)))
     labels = (
@@ -133,7 +133,7 @@ def test_claims_that_come_and_go() -> None:
 
 
 def test_time_outs_start_at_nothing() -> None:
-    """The series are there, so that a rate over them is 0 and not missing."""
+    """The series exist from the start, so that a rate over them is 0 and not missing."""
     text = generate_latest(Metrics().registry).decode()
     for word in ("multi", "single"):
         assert f'karpenter_voluntary_disruption_consolidation_timeouts_total{{consolidation_type="{word}"}} 0.0' in text
@@ -141,7 +141,7 @@ def test_time_outs_start_at_nothing() -> None:
 
 @pytest.mark.parametrize(("cpu", "approved"), [("1", True), ("3900m", False)])
 def test_moves_and_scores(cpu: str, approved: bool) -> None:
-    """Every judged cost action counts for each of its pools; Balanced pools have a score."""
+    """Every evaluated cost action counts for each of its pools; Balanced pools have a score."""
     town = Town(kind("m", "1"), settings=KARPENTER_1_15)
     town.pool(disruption={"consolidationPolicy": "Balanced"})
     for name in ("a", "b"):

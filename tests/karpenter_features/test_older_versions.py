@@ -1,4 +1,4 @@
-"""Objects as older versions of Karpenter write them are read and planned."""
+"""Dovetail reads and plans objects of older Karpenter versions."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ ROOM = {"cpu": "2", "memory": "7Gi", "pods": "29"}
 
 
 def _objects(version: str, disruption: dict[str, Any], status: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return an empty node, its claim and its pool in the form of a version."""
+    """Return an empty node, its claim and its pool in the format of a version."""
     spec: dict[str, Any] = {"requirements": [], "nodeClassRef": CLASS}
     pool_spec: dict[str, Any] = {"template": {"spec": spec}, "disruption": disruption}
     return [
@@ -87,7 +87,7 @@ VERSIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("profile", ["dovetail", "karpenter-1.15"])
 @pytest.mark.parametrize("case", VERSIONS)
 def test_it_is_read_and_planned(case: str, profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty node is deleted, or waits for the condition Consolidatable in Karpenter's profile."""
+    """An empty node is deleted; in Karpenter's profile it waits for the condition Consolidatable."""
     version, disruption, status = VERSIONS[case]
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"kind": "List", "items": _objects(version, disruption, status)}))

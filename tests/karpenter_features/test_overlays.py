@@ -20,7 +20,7 @@ ON = "NodeOverlay=true"
 
 
 def _overlay(name: str = "o", /, *, on: str = "m", **spec: Any) -> NodeOverlay:
-    """Return an overlay for an instance type; `where` are further requirements."""
+    """Return an overlay for an instance type; `where` has further requirements."""
     reqs = [{"key": names.INSTANCE_TYPE, "operator": "In", "values": [on]}, *spec.pop("where", [])]
     made = thing("NodeOverlay", name, spec={"requirements": reqs, **spec}, status=spec.pop("status", {}))
     assert isinstance(made, NodeOverlay)
@@ -28,7 +28,7 @@ def _overlay(name: str = "o", /, *, on: str = "m", **spec: Any) -> NodeOverlay:
 
 
 def _prices(*overlays: NodeOverlay, pools: tuple[NodePool, ...] = (), spot: str | None = None) -> dict[str, list[str]]:
-    """Return the prices of a type of 1 dollar in zones a and b, by the pools that see them."""
+    """Return the prices of a 1-dollar type in zones a and b, by the pools that see them."""
     catalogue = Catalogue(instance_types=(kind("m", "1", spot=spot, zones=("a", "b")),))
     found = overlaid(catalogue, overlays, pools or (pool("p"),)).catalogue
     return {"+".join(k.pools): [format_money(o.price) for o in k.offerings] for k in found.instance_types}
@@ -55,13 +55,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_how_a_price_changes(case: str) -> None:
-    """On the provider's own price, exactly; what can't be read is left out."""
+    """A price changes exactly from the provider's price; an unreadable change is left out."""
     spec, price = CHANGES[case]
     assert _prices(_overlay(**spec)) == {"": [price, price]}
 
 
 def test_an_overlay_that_can_not_be_read_is_reported() -> None:
-    """With its name and what is wrong with it."""
+    """An unreadable overlay is reported with its name and the problem."""
     catalogue = Catalogue(instance_types=(kind("m", "1"),))
     notes = overlaid(catalogue, [_overlay("x", capacity={"cpu": "4"}, price="3")], [pool("p")]).notes
     assert len(notes) == 1
@@ -86,14 +86,14 @@ MATCHES = {
 
 @pytest.mark.parametrize("case", MATCHES)
 def test_what_it_applies_to(case: str) -> None:
-    """Requirements are met by the pool's name, its template's labels and the type's own; not by pool requirements."""
+    """Requirements match the pool's name and the labels of template and type, but not the pool's requirements."""
     where, prices = MATCHES[case]
     own = pool("p", labels={"team": "red"}, requirements=[_in("nobody", "x")])
     assert _prices(_overlay(where=where, price="2"), pools=(own,)) == {"": prices}
 
 
 def test_pools_may_see_different_prices() -> None:
-    """A type that comes out differently becomes a variant for the pools that see it so."""
+    """A type with a changed price becomes a variant for the pools that see the change."""
     red, blue = pool("r", labels={"team": "red"}), pool("b")
     found = _prices(_overlay(where=[_in("team", "red")], price="2"), pools=(red, blue))
     assert found == {"": ["1", "1"], "r": ["2", "2"]}
@@ -120,14 +120,14 @@ ORDER: dict[str, tuple[list[NodeOverlay], str]] = {
 
 @pytest.mark.parametrize("case", ORDER)
 def test_weights_and_conflicts(case: str) -> None:
-    """Weight descending, then name descending; the loser of a conflict is left out wholly."""
+    """Overlays are ordered by weight and then name, descending; the loser of a conflict is left out entirely."""
     overlays, price = ORDER[case]
     assert _prices(*overlays) == {"": [price, price]}
     assert _prices(*reversed(overlays)) == {"": [price, price]}
 
 
 def test_a_conflict_leaves_the_whole_overlay_out() -> None:
-    """In every pool and for every type, also where it would be alone."""
+    """A conflict leaves the overlay out in every pool and for every type."""
     catalogue = Catalogue(instance_types=(kind("m", "1"), kind("n", "1")))
     wide = thing("NodeOverlay", "a", spec={"requirements": [_in(names.INSTANCE_TYPE, "m", "n")], "price": "9"})
     assert isinstance(wide, NodeOverlay)
@@ -138,7 +138,7 @@ def test_a_conflict_leaves_the_whole_overlay_out() -> None:
 
 
 def test_capacity() -> None:
-    """Per resource the heaviest wins; different resources add up; a match of one offering is enough."""
+    """For each resource the heaviest overlay wins; different resources add up; one matching offering is enough."""
     catalogue = Catalogue(instance_types=(kind("m", "1", zones=("a", "b")),))
     overlays = [
         _overlay("a", capacity={"x.io/gpu": "1", "x.io/nic": "2"}, weight=1),
@@ -158,7 +158,7 @@ GATES |= {"neither": ("", {}, False), "named off": ("NodeOverlay=false", GATES["
 @PROFILES
 @pytest.mark.parametrize("case", GATES)
 def test_decisions_use_overlaid_prices(settings: Settings, case: str) -> None:
-    """A node whose price an overlay lowers is not replaced any more."""
+    """A node whose price an overlay lowers is no longer replaced."""
     gates, status, on = GATES[case]
     town = Town(kind("big", "1", cpu=4), kind("small", "0.5", cpu=2), settings=told(settings, featureGates=gates))
     town.pool(disruption=FREE)
@@ -172,7 +172,7 @@ def test_decisions_use_overlaid_prices(settings: Settings, case: str) -> None:
 
 @PROFILES
 def test_a_type_of_another_pool_keeps_its_price(settings: Settings) -> None:
-    """Nodes of one pool are priced with its overlay, nodes of the other without; so are replacements."""
+    """Nodes and replacements of one pool have its overlay's price, those of the other pool don't."""
     town = Town(kind("big", "1", cpu=4), kind("small", "0.5", cpu=2), settings=told(settings, featureGates=ON))
     for name in ("cheap", "plain"):
         town.pool(name, disruption=FREE)
@@ -184,7 +184,7 @@ def test_a_type_of_another_pool_keeps_its_price(settings: Settings) -> None:
 
 @pytest.mark.parametrize(("gates", "types"), [(ON, ["m"]), ("", [])])
 def test_extended_resources_can_be_launched(gates: str, types: list[str]) -> None:
-    """A pod that asks for a resource which only an overlay gives gets a node."""
+    """A pod that requests a resource which only an overlay provides gets a node."""
     town = Town(kind("m", "1"), settings=told(DOVETAIL, featureGates=gates))
     town.pool()
     requests = {"cpu": "1", "x.io/gpu": "1"}
@@ -194,7 +194,7 @@ def test_extended_resources_can_be_launched(gates: str, types: list[str]) -> Non
 
 
 def test_the_next_snapshot_knows_a_new_price() -> None:
-    """Overlays that change are applied again; unchanged ones are taken over."""
+    """Changed overlays are applied again; unchanged ones are reused."""
     from dovetail.scheduling.snapshot import Snapshot
 
     town = Town(kind("m", "1"), settings=told(DOVETAIL, featureGates=ON))

@@ -1,4 +1,4 @@
-"""`plan` says what was assumed of Karpenter and shows buffers and overlays that were left out."""
+"""`plan` shows its assumptions about Karpenter, the buffers, and the overlays that were left out."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def _town(**karpenter: Any) -> Town:
 
 
 def test_the_document() -> None:
-    """Every gate, every assumption in words, every buffer with the nodes that carry it."""
+    """The JSON has every gate, every assumption in words, and every buffer with its nodes."""
     town = _town()
     town.others += buffer("spare", replicas=6, cpu="1")
     found = town.round().to_dict()["karpenter"]
@@ -42,7 +42,7 @@ def test_the_document() -> None:
 
 
 def test_the_text() -> None:
-    """What differs from Karpenter's defaults, and buffers; all of it with -o wide."""
+    """The text shows differences from Karpenter's defaults, and buffers; -o wide shows everything."""
     town = _town(featureGates="NodeRepair=true")
     town.others += buffer("spare", replicas=1, cpu="1")
     text = plan_text(town.round())
@@ -54,7 +54,7 @@ def test_the_text() -> None:
 
 
 def test_an_overlay_that_is_left_out_is_a_warning() -> None:
-    """With its name and the one that it conflicts with."""
+    """The warning has the overlay's name and the one that it conflicts with."""
     town = _town(featureGates="NodeOverlay=true")
     for name in ("a", "b"):
         town.others.append(thing("NodeOverlay", name, spec={"requirements": [], "price": "1"}))
@@ -72,7 +72,7 @@ def test_an_overlay_that_is_left_out_is_a_warning() -> None:
 def test_bad_settings_are_one_sentence(
     settings: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit status 2, the field, no traceback."""
+    """Bad settings exit with status 2 and name the field, without a traceback."""
     file = tmp_path / "settings.yaml"
     file.write_text(settings)
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}}

@@ -1,4 +1,4 @@
-"""Nodes that Karpenter is rebooting (NodeRepair): no candidates, counted in budgets, their capacity stays."""
+"""Nodes that Karpenter reboots (NodeRepair) are not candidates, count in budgets and keep their capacity."""
 
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ CASES = {
 @PROFILES
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_no_candidate(settings: Settings, case: str) -> None:
-    """Whatever else is true of it, the gate is `rebooting`."""
+    """The gate of a rebooting node is `rebooting`, whatever else applies."""
     options, pods = CASES[case]
     town = Town(kind("m", "1"), settings=settings)
     town.pool(disruption=FREE)
@@ -37,7 +37,7 @@ def test_it_is_no_candidate(settings: Settings, case: str) -> None:
 
 @PROFILES
 def test_a_reboot_that_ended_holds_nothing(settings: Settings) -> None:
-    """The condition has to be True."""
+    """Only a condition with status True blocks the node."""
     town = Town(kind("m", "1"), settings=settings)
     town.pool(disruption=FREE)
     town.node("done", "m", conditions=[CONSOLIDATABLE, {**REBOOTING, "status": "False", "reason": "RebootSucceeded"}])
@@ -47,7 +47,7 @@ def test_a_reboot_that_ended_holds_nothing(settings: Settings) -> None:
 @PROFILES
 @pytest.mark.parametrize("options", [{}, {"without": [names.INITIALIZED_LABEL]}], ids=["asked", "booting"])
 def test_it_counts_in_budgets(settings: Settings, options: dict[str, list[str]]) -> None:
-    """In the base of percentages and as one that is away, though not initialized."""
+    """The node counts in the base of percentages and as unavailable, though it is not initialized."""
     town = Town(kind("m", "1"), settings=settings)
     town.pool(disruption={"budgets": [{"nodes": "50%"}]})
     town.node("boots", "m", conditions=[REBOOTING], **options)
@@ -59,7 +59,7 @@ def test_it_counts_in_budgets(settings: Settings, options: dict[str, list[str]])
 
 @PROFILES
 def test_its_capacity_stays_but_nothing_may_count_on_it(settings: Settings) -> None:
-    """Its taint is ignored; while it is not initialized a pod that lands there stops the command."""
+    """Its taint is ignored; while it is not initialized, a pod that lands there blocks the command."""
     import msgspec
 
     town = Town(kind("m", "1"), settings=settings)

@@ -1,4 +1,4 @@
-"""Pods that are resized in place count with what Karpenter counts: spec, allocation and running containers."""
+"""Pods that are resized in place use Karpenter's size: spec, allocation and running containers."""
 
 from typing import Any
 
@@ -83,13 +83,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_counts(case: str) -> None:
-    """Each state of a resize comes to Karpenter's number of CPUs."""
+    """Each state of a resize has Karpenter's number of CPUs."""
     given, milli = CASES[case]
     assert pod_requests(given).get("cpu", 0) == milli
 
 
 def test_each_resource_has_its_own_largest() -> None:
-    """A pod that shrinks in CPU while it grows in memory counts with the larger of both."""
+    """A pod that shrinks in CPU while it grows in memory uses the larger of both."""
     given = _pod({"cpu": "2", "memory": "1Gi"}, [_c({"cpu": "1", "memory": "2Gi"})])
     assert pod_requests(given) == {"cpu": 2000, "memory": 2 * 2**30, "pods": 1}
 
@@ -125,7 +125,7 @@ def _shrunk(name: str, on: str, *, spec: str, running: str) -> Pod:
 
 @pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15])
 def test_a_shrunk_pod_still_takes_its_room(settings: Settings) -> None:
-    """A node whose pod has not given its CPUs back has no room for a pending pod."""
+    """A node whose pod has not returned its CPUs has no room for a pending pod."""
     objects = [pool(), *node("n", 4), _shrunk("held-0", "n", spec="1", running="3"), pod("wait-0", "2")]
     assert placed(*objects, settings=settings) == {"wait-0": "new p #1"}
     after = [pool(), *node("n", 4), pod("held-0", "1", on="n"), pod("wait-0", "2")]
@@ -133,14 +133,14 @@ def test_a_shrunk_pod_still_takes_its_room(settings: Settings) -> None:
 
 
 def test_a_mover_moves_with_the_size_that_counts() -> None:
-    """The same number is used for the pod that has to move."""
+    """A pod that has to move uses the same size."""
     seen = snapshot(pool(), node("n", 4), node("o", 2), _shrunk("held-0", "n", spec="1", running="3"))
     result = without(seen, "n")
     assert [fresh.requests["cpu"] for fresh in result.new_nodes] == [3000]
 
 
 def test_a_daemon_set_is_as_large_as_its_newest_pod() -> None:
-    """The overhead of a DaemonSet on new nodes is its newest pod's size in place, not its template's."""
+    """A DaemonSet's overhead on new nodes is its newest pod's resized size, not its template's."""
     daemon = msgspec.convert(
         {
             "metadata": {"name": "d", "namespace": "kube-system", "uid": "d"},
@@ -160,7 +160,7 @@ def test_a_daemon_set_is_as_large_as_its_newest_pod() -> None:
 
 
 def test_it_is_read_again_when_the_kubelet_reports() -> None:
-    """A snapshot that knows the one before reads the new status of a pod."""
+    """An incremental snapshot reads the new status of a pod."""
     before = snapshot(pool(), node("n", 4), _shrunk("held-0", "n", spec="1", running="3"), pod("wait-0", "2"))
     assert without(before).new_nodes
     after = snapshot(

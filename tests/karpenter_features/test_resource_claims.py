@@ -1,4 +1,4 @@
-"""Pods with resource claims (dynamic resource allocation): their node stays, as beside Karpenter's default."""
+"""Pods with resource claims (dynamic resource allocation) keep their node, as with Karpenter's defaults."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -37,7 +37,7 @@ def _town(settings: Settings) -> Town:
 @BOTH
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_node_with_such_a_pod_is_not_consolidated(settings: Settings, shape: str) -> None:
-    """The verdict names the gate and the pod; the other node may still go."""
+    """The verdict names the gate and the pod; the other node can still be deleted."""
     town = _town(settings)
     town.pod("dra", "held", spec=SHAPES[shape])
     entry = {verdict.node: verdict for verdict in town.round(every_method=True).verdicts}["held"]
@@ -48,7 +48,7 @@ def test_a_node_with_such_a_pod_is_not_consolidated(settings: Settings, shape: s
 
 @BOTH
 def test_a_plain_pod_moves(settings: Settings) -> None:
-    """Without claims both can go; this is what the gate changes."""
+    """Without claims both nodes can be deleted."""
     town = _town(settings)
     town.pod("dra", "held")
     assert town.verdicts()["held"] == "eligible"
@@ -56,7 +56,7 @@ def test_a_plain_pod_moves(settings: Settings) -> None:
 
 @BOTH
 def test_it_does_not_drift(settings: Settings) -> None:
-    """Drift needs a place for every pod as well."""
+    """Drift also needs a place for every pod."""
     town = _town(settings)
     town.node("held", "m", drifted=timedelta(hours=1))
     town.pod("dra", "held", spec=SHAPES["a claim of the pod"])
@@ -67,7 +67,7 @@ def test_it_does_not_drift(settings: Settings) -> None:
 
 @BOTH
 def test_a_pending_one_stops_nothing(settings: Settings) -> None:
-    """A pod that waits with claims opens no node and blocks no command."""
+    """A pending pod with claims opens no node and blocks no command."""
     town = _town(settings)
     town.pod("dra", spec=SHAPES["a claim of the pod"])
     town.pod("other", "held")
@@ -78,7 +78,7 @@ def test_a_pending_one_stops_nothing(settings: Settings) -> None:
 
 
 def test_a_batch_goes_on_without_it() -> None:
-    """In the profile dovetail such a node does not spoil the batch of the others."""
+    """In the profile dovetail, a node with claims does not block the batch of the other nodes."""
     town = Town(kind("m", "1"))
     town.pool(disruption=FREE)
     for name in ("a", "b", "c", "d"):
@@ -90,7 +90,7 @@ def test_a_batch_goes_on_without_it() -> None:
 
 @BOTH
 def test_the_setting_changes_the_words(settings: Settings) -> None:
-    """Where Karpenter allocates devices itself, Dovetail still does not guess and says so."""
+    """If Karpenter allocates devices itself, Dovetail does not simulate it and reports that."""
     town = _town(replace(settings, karpenter=KarpenterSettings(ignore_dra_requests=False)))
     town.pod("dra", "held", spec=SHAPES["a claim of the pod"])
     entry = {verdict.node: verdict for verdict in town.round(every_method=True).verdicts}["held"]
@@ -99,7 +99,7 @@ def test_the_setting_changes_the_words(settings: Settings) -> None:
 
 
 def test_a_pod_that_a_drain_would_not_move_does_not_count() -> None:
-    """A grace period of the claim lifts do-not-disrupt for drift, and the pod is then left out of the simulation."""
+    """A grace period of the claim overrides do-not-disrupt for drift, and the pod is not simulated."""
     town = _town(DOVETAIL)
     town.node("held", "m", drifted=timedelta(hours=1))
     claim = town.claims["held"]
@@ -113,7 +113,7 @@ def test_a_pod_that_a_drain_would_not_move_does_not_count() -> None:
 
 @pytest.mark.parametrize(("ignoring", "types"), [(True, ["small", "large"]), (False, ["large"])])
 def test_daemon_sets_with_claims(ignoring: bool, types: list[str]) -> None:
-    """They are no overhead of new nodes while Karpenter ignores claims."""
+    """DaemonSets with claims are no overhead of new nodes while Karpenter ignores claims."""
     settings = replace(DOVETAIL, karpenter=KarpenterSettings(ignore_dra_requests=ignoring))
     town = Town(kind("small", "1", cpu=2), kind("large", "2", cpu=8), settings=settings)
     town.pool()

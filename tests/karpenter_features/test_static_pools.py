@@ -1,4 +1,4 @@
-"""Static pools: drifted nodes are terminated first within budgets, and never a claim beyond the replicas."""
+"""Static pools: drifted nodes are terminated first within budgets, and no claim exceeds the replicas."""
 
 from datetime import timedelta
 from typing import Any
@@ -23,7 +23,7 @@ def _town(count: int = 3, *, replicas: int = 3, drifted: int = 3, **options: Any
 
 
 def test_one_goes_and_nothing_is_launched() -> None:
-    """The oldest drift goes; Karpenter refills, so nothing is saved and nothing is created."""
+    """The oldest drifted node goes; Karpenter refills the pool, so nothing is saved and nothing is created."""
     command = _town().act()
     assert moved(command) == ("deleteDrifted", ("n2",))
     assert command is not None
@@ -31,7 +31,7 @@ def test_one_goes_and_nothing_is_launched() -> None:
 
 
 def test_no_fourth_claim_in_any_case() -> None:
-    """A claim beyond replicas would itself be the first that Karpenter deletes."""
+    """No claim exceeds the replicas: Karpenter would delete it first."""
     for budget in ("1", "2", "100%"):
         command = _town(budget=budget).act()
         assert command is not None
@@ -43,13 +43,13 @@ def test_no_fourth_claim_in_any_case() -> None:
     [("0", 0, False), ("1", 0, True), ("1", 1, False), ("2", 1, True), ("2", 2, False)],
 )
 def test_within_the_budget_and_only_while_refilled(budget: str, missing: int, goes: bool) -> None:
-    """Nodes that are still to come count like nodes in flight."""
+    """Missing nodes count like nodes in flight."""
     town = _town(3 - missing, budget=budget)
     assert (town.act() is not None) is goes
 
 
 def test_a_pool_that_shrinks_is_left_alone() -> None:
-    """With more nodes than replicas Karpenter deletes some anyway."""
+    """A pool with more nodes than replicas is left alone, because Karpenter deletes some anyway."""
     assert _town(replicas=2).act() is None
 
 
@@ -62,7 +62,7 @@ def test_a_pool_that_shrinks_is_left_alone() -> None:
     ],
 )
 def test_it_can_be_left_to_karpenter(settings: Any, gate: str, words: str) -> None:
-    """By a setting, and where Karpenter is known not to refill."""
+    """A setting leaves static pools to Karpenter; so does a Karpenter that is known not to refill."""
     town = _town(settings=settings)
     entry = {verdict.node: verdict for verdict in town.round(every_method=True).verdicts}["n2"]
     assert entry.verdict == gate
@@ -70,7 +70,7 @@ def test_it_can_be_left_to_karpenter(settings: Any, gate: str, words: str) -> No
 
 
 def test_a_pool_that_is_not_ready_is_not_refilled() -> None:
-    """Karpenter refills only pools that are Ready."""
+    """A pool that is not Ready is left alone, because Karpenter does not refill it."""
     import msgspec
 
     town = _town()
@@ -81,13 +81,13 @@ def test_a_pool_that_is_not_ready_is_not_refilled() -> None:
 
 
 def test_karpenter_replaces_within_its_limits() -> None:
-    """In the profile karpenter-1.15 a replacement comes first; at the limit nothing happens without its gate."""
+    """In the profile karpenter-1.15 a replacement comes first; at the limit nothing happens without the gate."""
     assert moved(_town(drifted=1, settings=KARPENTER_1_15).act()) == ("replaceDrifted", ("n0",))
     assert _town(drifted=1, settings=KARPENTER_1_15, limits={"nodes": 3}).act() is None
 
 
 def test_at_the_limit_karpenter_terminates_first_with_its_gate() -> None:
-    """Gate TerminateFirstDrift: limits.nodes leaves no room, so the node goes first (static-at-limit)."""
+    """With TerminateFirstDrift, a node goes first if limits.nodes has no room (static-at-limit)."""
     settings = told(KARPENTER_1_15, featureGates="TerminateFirstDrift=true")
     command = _town(drifted=1, settings=settings, limits={"nodes": 3}).act()
     assert moved(command) == ("deleteDrifted", ("n0",))
@@ -95,7 +95,7 @@ def test_at_the_limit_karpenter_terminates_first_with_its_gate() -> None:
 
 
 def test_an_expired_node_goes_first_too() -> None:
-    """Expiry of a static pool has the same way out."""
+    """An expired node of a static pool also goes first."""
     town = Town(kind("m", "1"))
     town.pool("fixed", replicas=1, disruption={"expireAfter": "1h"})
     town.node("n", "m", pool="fixed", age=2 * HOUR)

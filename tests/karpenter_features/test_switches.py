@@ -1,4 +1,4 @@
-"""How Karpenter was started: from the settings, from its Deployment, from conditions; and what is said of it."""
+"""How Karpenter was started: from the settings, its Deployment or conditions; and how Dovetail reports it."""
 
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,13 @@ GOOD: dict[str, tuple[dict[str, Any], KarpenterSettings]] = {
 
 @pytest.mark.parametrize("case", GOOD)
 def test_what_can_be_read(case: str) -> None:
-    """Each form of the setting."""
+    """Each form of the setting can be read."""
     tree, wanted = GOOD[case]
     assert read_karpenter(tree, "karpenter") == wanted
 
 
 def test_the_configuration_as_text() -> None:
-    """As Karpenter's own variable has it: YAML or JSON."""
+    """The configuration can be YAML or JSON, as in Karpenter's own variable."""
     text = (
         "podTopologySpread: {defaultConstraints: [{topologyKey: a/b, maxSkew: 2, whenUnsatisfiable: ScheduleAnyway}]}"
     )
@@ -89,7 +89,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_refused(case: str) -> None:
-    """What would stop Karpenter at its start is an error here, with the field."""
+    """A value that would stop Karpenter at its start is an error that names the field."""
     tree, words = BAD[case]
     with pytest.raises(InputError) as caught:
         read_karpenter(tree, "karpenter")
@@ -97,7 +97,7 @@ def test_what_is_refused(case: str) -> None:
 
 
 def test_the_key_of_a_settings_file(tmp_path: Path) -> None:
-    """`karpenter` is a key like any other."""
+    """A settings file can have the key `karpenter`."""
     file = tmp_path / "settings.yaml"
     file.write_text("karpenter:\n  featureGates: NodeOverlay=true\n  ignoreDraRequests: true\n")
     assert load_settings(file).karpenter.feature_gates == ((FeatureGate.NODE_OVERLAY, True),)
@@ -109,7 +109,7 @@ def test_the_key_of_a_settings_file(tmp_path: Path) -> None:
      ("karpenter: {featureGates: SpotToSpotConsolidation=true}\nspotToSpotConsolidation: false", False)],
 )  # fmt: skip
 def test_spot_to_spot_is_karpenters_gate_in_its_profile(tmp_path: Path, text: str, on: bool) -> None:
-    """In the profile karpenter-1.15 the gate switches it on; the setting of its own wins."""
+    """In the profile karpenter-1.15 the feature gate turns it on; a separate setting wins."""
     file = tmp_path / "settings.yaml"
     file.write_text(text or "{}")
     assert load_settings(file, "karpenter-1.15").spot_to_spot_consolidation is on
@@ -145,14 +145,14 @@ DEPLOYMENTS: dict[str, tuple[dict[str, Any], dict[FeatureGate, bool], bool | Non
 
 @pytest.mark.parametrize("case", DEPLOYMENTS)
 def test_karpenters_deployment(case: str) -> None:
-    """Its environment and its flags say how it runs."""
+    """Karpenter's Deployment shows by its environment and flags how it runs."""
     tree, gates, ignoring = DEPLOYMENTS[case]
     found = read_deployment(tree, "Deployment karpenter")
     assert (dict(found.feature_gates), found.ignore_dra_requests) == (gates, ignoring)
 
 
 def test_the_settings_win_over_the_deployment() -> None:
-    """Gate by gate; what the settings leave out comes from the Deployment."""
+    """Settings win gate by gate; the Deployment provides what they leave out."""
     own = told(featureGates="NodeOverlay=false", ignoreDraRequests=True).karpenter
     found = read_deployment(
         _deployment({"FEATURE_GATES": "NodeOverlay=true,NodeRepair=true", "IGNORE_DRA_REQUESTS": "false"}), "it"
@@ -163,7 +163,7 @@ def test_the_settings_win_over_the_deployment() -> None:
 
 
 def test_what_is_assumed_is_said() -> None:
-    """Every gate that is on or was named, with how it was learnt; the rest by their defaults."""
+    """The report has every gate that is on or was named, with its source; the others have their defaults."""
     settings = told(featureGates="NodeOverlay=true,NodeRepair=false").karpenter
     said = assumptions(settings, features_of(settings, Cluster()))
     assert "NodeOverlay is on (the settings say so)" in said

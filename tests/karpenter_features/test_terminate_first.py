@@ -1,4 +1,4 @@
-"""TerminateFirstDrift: a drifted node whose reservation is full goes first; its own slot is what its pods wait for."""
+"""TerminateFirstDrift: a drifted node with a full reservation goes first, because its pods need its own slot."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -53,7 +53,7 @@ CASES = {
 @PROFILES
 @pytest.mark.parametrize("case", CASES)
 def test_drift_of_a_reserved_node(settings: Settings, case: str) -> None:
-    """Deleted first only with the gate, only where its own slot lets every pod come back."""
+    """A node is deleted first only with the gate, and only if its own slot lets every pod return."""
     gates, free, capacity, reservation, action = CASES[case]
     town = Town(_reserved("m", free=free), settings=told(settings, featureGates=gates))
     town.pool(capacity=(names.RESERVED, names.ON_DEMAND))
@@ -69,7 +69,7 @@ def test_drift_of_a_reserved_node(settings: Settings, case: str) -> None:
 
 @PROFILES
 def test_a_pod_that_a_slot_does_not_help_still_blocks(settings: Settings) -> None:
-    """Terminate first is for capacity, not for pods that fit nowhere."""
+    """Terminate-first helps with capacity, not with pods that fit nowhere."""
     town = Town(_reserved("m", free=0), settings=told(settings, featureGates="TerminateFirstDrift=true"))
     town.pool(capacity=(names.RESERVED,))
     town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
@@ -79,7 +79,7 @@ def test_a_pod_that_a_slot_does_not_help_still_blocks(settings: Settings) -> Non
 
 @PROFILES
 def test_on_demand_comes_first_where_the_pool_allows_it(settings: Settings) -> None:
-    """With another offering the ordinary replacement is possible."""
+    """If another offering exists, the node is replaced in the ordinary way."""
     town = Town(
         _reserved("m", free=0, on_demand=True), settings=told(settings, featureGates="TerminateFirstDrift=true")
     )
@@ -95,7 +95,7 @@ def test_on_demand_comes_first_where_the_pool_allows_it(settings: Settings) -> N
     ids=["full", "a slot is free", "on-demand would do"],
 )
 def test_drift_of_a_static_pool_of_reservations(free: int, on_demand: bool, action: str) -> None:
-    """As Karpenter: the node goes first only where nothing but full reservations would do for the pool."""
+    """As in Karpenter, the node goes first only if the pool allows nothing but full reservations."""
     settings = told(KARPENTER_1_15, featureGates="TerminateFirstDrift=true")
     town = Town(_reserved("m", free=free, on_demand=on_demand), settings=settings)
     capacity = (names.RESERVED, names.ON_DEMAND) if on_demand else (names.RESERVED,)

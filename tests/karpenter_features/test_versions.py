@@ -1,4 +1,4 @@
-"""Supported versions, and what the controller learns of its neighbours at the start."""
+"""Supported versions, and what the controller learns about Karpenter and Kubernetes at its start."""
 
 import asyncio
 from typing import Any
@@ -34,14 +34,14 @@ CASES = {
 
 @pytest.mark.parametrize(("product", "version"), CASES)
 def test_what_is_said_of_a_version(product: str, version: str) -> None:
-    """Supported versions are not mentioned; of others it is said what they are and what is supported."""
+    """Supported versions print nothing; other versions print the version and the supported ones."""
     wanted, note = CASES[product, version], version_note(product, version)
     assert wanted in note
     assert bool(wanted) is bool(note)
 
 
 class _Server:
-    """Answers what it is given."""
+    """Returns the given answers."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -63,7 +63,7 @@ class _Server:
     ],
 )
 def test_the_server_at_the_start(answer: Any, words: str) -> None:
-    """A warning for a server that is not supported; silence where it does not say."""
+    """An unsupported server is a warning; an unknown version prints nothing."""
     note = asyncio.run(server_note(_Server(answer)))  # type: ignore[arg-type]
     assert words in note
     assert bool(words) is bool(note)
@@ -76,7 +76,7 @@ def _deployment(gates: str, version: str = "1.15.0") -> dict[str, Any]:
 
 
 def test_the_deployment_says_gates_and_version() -> None:
-    """What the settings say themselves stays."""
+    """Values in the settings are not overwritten by the Deployment's."""
     found = Neighbour("kube-system/karpenter")
     asyncio.run(found.look(_Server(_deployment("NodeRepair=true,NodeOverlay=true", "1.4.0"))))  # type: ignore[arg-type]
     settings = found.merged(told(featureGates="NodeOverlay=false"))
@@ -94,7 +94,7 @@ def test_the_deployment_says_gates_and_version() -> None:
     ],
 )
 def test_one_sentence_where_it_can_not_be_read(answer: Any, words: str) -> None:
-    """With the rule to add, or what to name."""
+    """An unreadable Deployment prints one sentence with the rule to add or the name to set."""
     with pytest.raises(InputError) as caught:
         asyncio.run(Neighbour("kube-system/karpenter").look(_Server(answer)))  # type: ignore[arg-type]
     assert words in str(caught.value)
@@ -102,7 +102,7 @@ def test_one_sentence_where_it_can_not_be_read(answer: Any, words: str) -> None:
 
 @pytest.mark.parametrize("where", ["karpenter", "/karpenter", "kube-system/", ""])
 def test_a_name_that_is_none(where: str) -> None:
-    """NAMESPACE/NAME, both."""
+    """A name needs both parts: NAMESPACE/NAME."""
     with pytest.raises(InputError):
         Neighbour(where)
 
@@ -127,7 +127,7 @@ ASKED: dict[str, tuple[dict[str, Any], set[str]]] = {
 
 @pytest.mark.parametrize("case", ASKED)
 def test_a_kind_that_the_settings_ask_for_is_missed_aloud(case: str) -> None:
-    """A role that may not read what a named gate needs is worth a warning; the other kinds are not."""
+    """If the role can't read a kind that a gate needs, that is a warning; other kinds are not."""
     karpenter, loud = ASKED[case]
     found = as_asked(FEATURE_RESOURCES, told(**karpenter).karpenter)
     assert {resource.kind for resource in found if not resource.quiet} == loud

@@ -1,4 +1,4 @@
-"""Towns with what Karpenter's features look at: gates, buffers, overlays, Services."""
+"""Small clusters with what Karpenter's features read: gates, buffers, overlays, Services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOTH = (DOVETAIL, KARPENTER_1_15)
 
 
 def told(settings: Settings = DOVETAIL, **karpenter: Any) -> Settings:
-    """Return settings that say how Karpenter was started."""
+    """Return settings that state how Karpenter was started."""
     return replace(settings, karpenter=read_karpenter(karpenter, "karpenter"))
 
 
@@ -50,7 +50,7 @@ def buffer(name: str, *, cpu: str = "1", ready: bool = True, **spec: Any) -> lis
 
 
 def world_with(**wants: str) -> World:
-    """Return a world with a pool, a node that wants nothing, and nodes that want what is given."""
+    """Return a cluster with a pool, a node without a command, and nodes with the given `want`."""
     world = World()
     world.add_pool()
     world.add_node("rest")

@@ -1,4 +1,4 @@
-"""Aftercare: a pool waits for pods that a command moved, halts when they stay away, goes on when they are back."""
+"""Aftercare: a pool waits for moved pods, halts if they stay away, and resumes when they are back."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -77,7 +77,7 @@ def store() -> Store:
 
 
 def moved(store: Store, **replacement: Any) -> Aftercare:
-    """Let a command take n1 away; `replacement`: the pod that came for the one there, if any."""
+    """Run a command that removes n1; `replacement` is the pod that replaces the one there, if any."""
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: LIMIT)
     store.vanish("Pod", "d", "a", "a")
@@ -88,12 +88,12 @@ def moved(store: Store, **replacement: Any) -> Aftercare:
 
 
 def look(care: Aftercare, store: Store, elapsed: int) -> list[HaltPool]:
-    """Look at some time."""
+    """Run aftercare at this time."""
     return care.look(store, elapsed, lambda pool: True)[0]
 
 
 def test_while_pods_are_missing_the_pool_waits(store: Store) -> None:
-    """The owner is named; once its pod is ready, nothing is held any more."""
+    """A pool waits and names the owner until the owner's pod is ready."""
     care = moved(store, ready=False)
     assert "d/ReplicaSet/web" in care.unsettled(store)["web"]
     store.observe(pod("c", "n2", ready=True, version="2"))
@@ -104,7 +104,7 @@ def test_while_pods_are_missing_the_pool_waits(store: Store) -> None:
 
 
 def test_a_moved_pod_whose_end_is_not_known_yet_does_not_count(store: Store) -> None:
-    """The node's end is seen before its pod's: the pool waits, and keeps its deadline."""
+    """If the node's end is seen before its pod's, the pool waits and keeps its deadline."""
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: LIMIT)
     care.left("c1", 0)
@@ -117,7 +117,7 @@ def test_a_moved_pod_whose_end_is_not_known_yet_does_not_count(store: Store) -> 
 
 @pytest.mark.parametrize(("elapsed", "halts"), [(LIMIT - 1, False), (LIMIT, True)])
 def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool) -> None:
-    """Not before; the annotation says who and how many."""
+    """A pool halts exactly at its limit; the annotation names the owner and the number of pods."""
     orders = look(moved(store, ready=False), store, elapsed)
     assert bool(orders) is halts
     if halts:
@@ -128,7 +128,7 @@ def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool)
 
 
 def test_the_pool_waits_until_its_halt_is_seen(store: Store) -> None:
-    """A halt that could not be written is written again; only the annotation itself takes the pool's wait over."""
+    """A failed halt is written again; the pool waits until the annotation is seen."""
     care = moved(store, ready=False)
     (order,) = look(care, store, LIMIT)
     assert look(care, store, LIMIT + SECOND) == []
@@ -145,7 +145,7 @@ def test_the_pool_waits_until_its_halt_is_seen(store: Store) -> None:
 
 
 def test_a_halt_that_was_taken_off_before_it_was_seen_is_not_written_again(store: Store) -> None:
-    """Somebody resumed the pool at once: after half a minute the wait is over."""
+    """If a person removes the halt at once, the wait ends after half a minute."""
     care = moved(store, ready=False)
     (order,) = look(care, store, LIMIT)
     care.answer(InstructionSucceeded(id=order.id), LIMIT)
@@ -155,7 +155,7 @@ def test_a_halt_that_was_taken_off_before_it_was_seen_is_not_written_again(store
 
 
 def test_an_owner_that_wants_fewer_is_satisfied(store: Store) -> None:
-    """As many ready pods as before, or as it wants now."""
+    """An owner is satisfied with as many ready pods as before, or as it wants now."""
     care = moved(store)
     store.observe(replica_set(1))
     assert look(care, store, LIMIT) == []
@@ -163,7 +163,7 @@ def test_an_owner_that_wants_fewer_is_satisfied(store: Store) -> None:
 
 
 def test_a_halt_ends_when_the_pods_are_back_also_after_a_restart(store: Store) -> None:
-    """A successor reads the halt off the pool and takes it off."""
+    """A successor reads the halt from the pool and removes it."""
     (order,) = look(moved(store, ready=False), store, LIMIT)
     annotations = {"dovetail.dev/halted": order.value}
     tree = {"metadata": {"name": "web", "uid": "p", "resourceVersion": "2", "annotations": annotations}}
@@ -179,7 +179,7 @@ def test_a_halt_ends_when_the_pods_are_back_also_after_a_restart(store: Store) -
 
 
 def test_a_command_that_was_rolled_back_leaves_nothing(store: Store) -> None:
-    """Nothing moved, nothing to wait for."""
+    """A pool does not wait after a command that was rolled back."""
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: LIMIT)
     care.drop("c1")
@@ -188,7 +188,7 @@ def test_a_command_that_was_rolled_back_leaves_nothing(store: Store) -> None:
 
 
 def test_pools_without_the_limit_are_not_looked_after(store: Store) -> None:
-    """Off by default."""
+    """A pool without the limit never waits for moved pods."""
     care = Aftercare()
     care.begin(run("n1"), store, lambda pool: None)
     store.vanish("Pod", "d", "a", "a")
@@ -197,7 +197,7 @@ def test_pools_without_the_limit_are_not_looked_after(store: Store) -> None:
 
 
 def test_a_look_before_the_limit_changes_nothing(store: Store) -> None:
-    """Looked at again and again, the pool waits until the limit and halts then, once."""
+    """A pool that is checked repeatedly waits until the limit and then halts once."""
     care = moved(store, ready=False)
     for elapsed in range(SECOND, LIMIT, 10 * SECOND):
         assert look(care, store, elapsed) == []
@@ -220,7 +220,7 @@ def test_a_look_before_the_limit_changes_nothing(store: Store) -> None:
     ids=["ready", "terminating", "succeeded", "failed", "not ready", "not bound"],
 )
 def test_which_pods_count_as_ready(changes: dict[str, dict[str, Any]], counts: bool) -> None:
-    """Bound, ready and staying, all three."""
+    """A pod counts as ready if it is bound, ready and not leaving."""
     tree = msgspec.to_builtins(pod("a", "n1"))
     for part, values in changes.items():
         tree[part] |= values
@@ -229,7 +229,7 @@ def test_which_pods_count_as_ready(changes: dict[str, dict[str, Any]], counts: b
 
 
 def test_a_pool_waits_from_the_moment_its_nodes_are_gone() -> None:
-    """Records are cleared late, so the command ends late; no round in between believes that all is well."""
+    """The pool waits before the command ends, since its records are cleared later."""
     world, planner = World(), ScriptedPlanner()
     pool = {"metadata": {"name": "web", "labels": {"dovetail.dev/manage": "true"}}}
     spec = {"disruption": {"health": {"movedPodsReadyWithin": "10m"}}}

@@ -1,4 +1,4 @@
-"""What the engine says about commands: numbers first, names of a few nodes, all of them in the figures."""
+"""What the engine reports about commands: numbers first, a few node names, all names in the figures."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def run_of(nodes: int, replacements: int) -> Run:
     ],
 )
 def test_many_nodes_are_counted_and_few_are_named(count: int, said: str) -> None:
-    """A line about 32 nodes stays a line."""
+    """The message about 32 nodes stays short."""
     assert some_of([f"n{index}" for index in range(count)]) == said
 
 
@@ -76,13 +76,13 @@ def blocked(nodes: str, *pools: str, why: str = "It saves too little.") -> Block
 
 
 def counted(said: list[Instruction]) -> dict[str, int]:
-    """Return how many blocked moves were told, by pool."""
+    """Return the number of reported blocked moves by pool."""
     figures = [dict(item.figures) for item in said if isinstance(item, Report) and item.topic == "threshold-blocked"]
     return {str(entry["pool"]): int(entry["moves"]) for entry in figures}
 
 
 def test_blocked_move_is_counted_once_for_as_long_as_it_is_blocked() -> None:
-    """The same node round after round is one move; another node is another one; after a calm hour it counts again."""
+    """A blocked node counts once, and again after an hour without a block."""
     announcer = Announcer()
     one, two = blocked("n1", "web"), blocked("n2", "web")
     assert counted(announcer.announce(Found(blocked=(one,)), 0, publishes=True)) == {"web": 1}
@@ -98,7 +98,7 @@ def test_blocked_move_is_counted_once_for_as_long_as_it_is_blocked() -> None:
 
 
 def test_blocked_move_stays_known_while_nothing_changes() -> None:
-    """Rounds that are skipped because nothing changed don't make it a new move."""
+    """Skipped rounds do not make a blocked move new."""
     announcer = Announcer()
     result = Found(blocked=(blocked("n1", "web"),))
     announcer.announce(result, 0, publishes=True)
@@ -108,7 +108,7 @@ def test_blocked_move_stays_known_while_nothing_changes() -> None:
 
 
 def test_batch_counts_once_whatever_prefix_of_it_was_tried() -> None:
-    """Bisection tries 64, 32, 48 nodes; that is one blocked batch for each of its pools, and it is said to be one."""
+    """Bisection tries 64, 32 and 48 nodes; this is one blocked batch for each pool."""
     announcer = Announcer()
     sizes = [" ".join(f"n{index}" for index in range(size)) for size in (64, 32, 48)]
     moves = tuple(blocked(nodes, "batch", "web", why=f"As one batch, {len(nodes.split())}.") for nodes in sizes)
@@ -120,12 +120,12 @@ def test_batch_counts_once_whatever_prefix_of_it_was_tried() -> None:
 
 
 def verdict(node: str, pool: str = "web", gate: str = "budget") -> NodeVerdict:
-    """Return a node that stays."""
+    """Return the verdict of a node that stays."""
     return NodeVerdict(node=node, node_pool=pool, verdict=gate, why="No budget.")
 
 
 def test_events_only_for_nodes_of_managed_pools() -> None:
-    """A pool that is not ours gets no DisruptionBlocked from us; its verdicts are still counted."""
+    """Nodes of unmanaged pools get no DisruptionBlocked event; their verdicts are still counted."""
     announcer = Announcer(manages=lambda pool: pool == "web")
     found = Found(verdicts=(verdict("n1"), verdict("n2", "other"), verdict("n3", "")))
     said = announcer.announce(found, 0, publishes=True)
@@ -146,7 +146,7 @@ def test_events_only_for_nodes_of_managed_pools() -> None:
     ],
 )
 def test_short_waits_of_the_whole_cluster_are_no_event(gates: tuple[str, ...], told: list[str]) -> None:
-    """A node that waits like all others, and is then refused for the reason of before, has nothing new to tell."""
+    """A node that waits with the whole cluster and is then refused as before gets no new event."""
     announcer, said = Announcer(0), []
     for at, gate in enumerate(gates):
         said += announcer.announce(Found(verdicts=(verdict("n1", gate=gate),)), at * SECOND, publishes=True)
@@ -154,7 +154,7 @@ def test_short_waits_of_the_whole_cluster_are_no_event(gates: tuple[str, ...], t
 
 
 def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
-    """Even while commands follow each other and no new verdicts are computed."""
+    """Verdicts of removed nodes are not counted, even while no new verdicts are computed."""
     there = {"n1": None, "n2": None}
     announcer = Announcer(exists=there.__contains__)
     announcer.announce(Found(verdicts=(verdict("n1"), verdict("n2"))), 0, publishes=True)
@@ -168,7 +168,7 @@ def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
 
 
 def test_verdicts_are_told_once_a_minute_at_most() -> None:
-    """At the very minute again; a round that is the last one's, or that begins a command, says nothing."""
+    """Verdicts are reported after exactly a minute; a repeated round or a round with a command reports none."""
     announcer = Announcer(60 * SECOND)
     told = []
     for at, gate in ((100, "budget"), (159, "pdb"), (160, "pdb"), (161, "budget"), (219, "budget"), (220, "budget")):
@@ -178,7 +178,7 @@ def test_verdicts_are_told_once_a_minute_at_most() -> None:
 
 
 def test_a_move_that_is_blocked_again_after_its_time_is_told_again() -> None:
-    """An hour after it was last blocked it counts as another one, not a moment before."""
+    """A move counts again exactly an hour after it was last blocked."""
     for after, moves in ((BLOCKED_MEMORY - 1, {}), (BLOCKED_MEMORY, {"web": 1})):
         announcer = Announcer()
         found = Found(blocked=(blocked("n1", "web"),))
@@ -188,7 +188,7 @@ def test_a_move_that_is_blocked_again_after_its_time_is_told_again() -> None:
 
 
 def test_of_batches_of_one_size_the_first_is_told() -> None:
-    """The one that was tried first."""
+    """The first of several batches of one size is reported."""
     moves = (blocked("n1 n2", "web", why="First."), blocked("n3 n4", "web", why="Second."))
     said = Announcer().announce(Found(blocked=moves), 0, publishes=True)
     assert [item.message for item in said if isinstance(item, Report)] == ["n1, n2: First."]
@@ -200,7 +200,7 @@ def observed(distrusted: str, name: str = "n1") -> ObjectObserved:
 
 
 def test_an_ignored_record_is_told_once_and_its_event_when_it_may_be() -> None:
-    """The report at once; the event, a warning, as soon as events may be published; neither where it is gone."""
+    """An ignored record is reported at once; its warning event follows when events may be published."""
     announcer = Announcer()
     [report, event] = announcer.distrusted(observed("it is not sealed"), publishes=True)
     assert report == RecordIgnored(kind="Node", name="n1", why="it is not sealed")
@@ -221,7 +221,7 @@ def test_an_ignored_record_is_told_once_and_its_event_when_it_may_be() -> None:
 
 @pytest.mark.parametrize(("replacements", "said"), [(0, ""), (1, " once r0 is ready"), (2, " once r0, r1 are ready")])
 def test_words_of_an_event(replacements: int, said: str) -> None:
-    """Singular and plural; an undone command warns."""
+    """Events use singular and plural; a rolled-back command is a warning."""
     run = run_of(1, replacements)
     [event] = command_event(run, Phase.TAINTING)
     assert (event.message, event.warning) == (f"replaceDrifted (abc): leaves{said}.", False)

@@ -1,4 +1,4 @@
-"""When something is asked for again: after which pause, for which failure, and what an answer changes."""
+"""Retries: the delay after each failure, and how answers change it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ PAUSES = {
 
 
 def asked(times: int = 1, patience: int = 0) -> Attempts:
-    """Return attempts at one thing, asked for so many times at 100 s."""
+    """Return the attempts at one instruction that was sent this many times at 100 s."""
     attempts = Attempts()
     for _ in range(times):
         attempts.ask("a", 100 * SECOND, patience)
@@ -26,7 +26,7 @@ def asked(times: int = 1, patience: int = 0) -> Attempts:
 
 
 def failed(attempts: Attempts, failure: Failure, at: int = 100) -> Attempt:
-    """Answer that it failed; return what is known then."""
+    """Record a failure and return the new state."""
     assert attempts.answer(InstructionFailed(id="a", failure=failure, detail="why"), at * SECOND)
     attempt = attempts.get("a")
     assert attempt is not None
@@ -35,7 +35,7 @@ def failed(attempts: Attempts, failure: Failure, at: int = 100) -> Attempt:
 
 @pytest.mark.parametrize("failure", Failure)
 def test_pause_after_each_failure(failure: Failure) -> None:
-    """Twice as long each time, up to two minutes."""
+    """The delay doubles after each failure, up to two minutes."""
     pauses = []
     for times in range(1, len(PAUSES[failure]) + 1):
         attempt = failed(asked(times), failure, at=200)
@@ -45,7 +45,7 @@ def test_pause_after_each_failure(failure: Failure) -> None:
 
 
 def test_pause_while_nobody_answers() -> None:
-    """Half a minute, then twice as long each time, up to eight minutes."""
+    """Without an answer the delay is half a minute and doubles each time, up to eight minutes."""
     waits = []
     for times in range(1, 9):
         attempt = asked(times).get("a")
@@ -67,7 +67,7 @@ def test_pause_while_nobody_answers() -> None:
     ],
 )
 def test_patience_holds_while_the_outcome_is_unknown(patience: int, failure: Failure | None, again: int) -> None:
-    """What may have been done all the same is not asked for before; a clear no ends the patience."""
+    """An instruction with an unknown outcome is not repeated early; a clear failure ends the wait."""
     attempts = asked(patience=patience * SECOND)
     if failure is not None:
         failed(attempts, failure)
@@ -80,7 +80,7 @@ def test_patience_holds_while_the_outcome_is_unknown(patience: int, failure: Fai
 
 
 def test_what_answers_change() -> None:
-    """Success stands, whatever a repeat says; nobody's answer is noted for what was never asked for."""
+    """A success is final; an answer to an unknown instruction is ignored."""
     attempts = asked()
     assert not attempts.answer(InstructionSucceeded(id="b"), 0)
     assert not attempts.answer(InstructionFailed(id="b", failure=Failure.TAKEN), 0)
@@ -103,7 +103,7 @@ def test_what_answers_change() -> None:
 
 
 def test_what_is_known_is_forgotten_by_id() -> None:
-    """In the order they were first asked for; each of these is a change."""
+    """Attempts are kept in the order of the first request and removed by id; each change is visible."""
     attempts = Attempts()
     versions = [attempts.version]
     for ident, at in (("b", 5), ("a", 1), ("b", 9)):

@@ -1,4 +1,4 @@
-"""A wall clock that is set while a command is in progress: the command goes on as if nothing had happened."""
+"""A wall clock that jumps while a command is in progress does not affect the command."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,7 @@ POLL = timedelta(seconds=10)
 
 @dataclass
 class Skewed(Driver):
-    """The engine's wall clock is set by `jump` before the event of that number; the world's own time runs on."""
+    """Set the engine's wall clock by `jump` before the event of that number; the world's time is unchanged."""
 
     jump: timedelta = timedelta(0)
     jump_at: int = -1
@@ -23,7 +23,7 @@ class Skewed(Driver):
     seen: int = 0
 
     def send(self, event: Event) -> None:
-        """Hand over what comes, one by one, by the engine's own wall."""
+        """Deliver events one by one with the engine's own wall clock."""
         self.inbox.append(event)
         while self.inbox:
             given = self.inbox.pop(0)
@@ -49,7 +49,7 @@ def _run(jump: timedelta, at: int) -> Skewed:
 
 @pytest.mark.parametrize("jump", JUMPS, ids=str)
 def test_a_clock_that_is_set_changes_nothing(jump: timedelta) -> None:
-    """Set before any event of a replacement: it is done all the same, in the same time, and nothing is doubled."""
+    """A clock jump before any event does not delay or repeat any step of a replacement."""
     calm = _run(timedelta(0), -1)
     assert calm.ends() == ["done"]
     for at in range(calm.seen):
@@ -60,7 +60,7 @@ def test_a_clock_that_is_set_changes_nothing(jump: timedelta) -> None:
 
 
 def test_a_replacement_that_never_comes_is_given_up_after_a_jump_too() -> None:
-    """A clock set by hours neither ends the wait for a machine at once nor prolongs it for ever."""
+    """A clock jump of hours neither ends nor extends the wait for a machine."""
     for jump in JUMPS:
         world = world_with(a="replace")
         world.launches = False

@@ -1,4 +1,4 @@
-"""What is read off the store of one command, case by case: records, objects, signals."""
+"""Facts that are read from the store for one command, case by case: records, objects, signals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +60,7 @@ from tests.support.conversation import pod
 
 
 def test_what_is_a_record() -> None:
-    """Of a known version, with an id, and not longer than annotations may be."""
+    """A record has a known version and an id, and fits into an annotation."""
     good = record("mine", "a")
     assert decode_record(good) == read_record(good)
     assert read_record(good.replace('"v":1', '"v":2')) == "its version 2 is not known"
@@ -75,7 +75,7 @@ def test_what_is_a_record() -> None:
 
 
 def test_who_carries_which_record() -> None:
-    """By the id of the record."""
+    """The id of a record selects the objects of its command."""
     assert carries(node("a", of="mine"), "mine")
     assert not carries(node("a", of="theirs"), "mine")
     assert not carries(node("a"), "mine")
@@ -94,7 +94,7 @@ def test_who_carries_which_record() -> None:
     ],
 )
 def test_names_of_replacements(name: str, expected: str) -> None:
-    """Of the pool, the command and a number; at most 63 characters."""
+    """A replacement's name has the pool, the command and a number, in at most 63 characters."""
     command = Command(
         action=Action.REPLACE_COST,
         method=Method.SINGLE_NODE,
@@ -107,7 +107,7 @@ def test_names_of_replacements(name: str, expected: str) -> None:
 
 
 def test_the_machine_is_drawn() -> None:
-    """Every transition is an arrow and a row."""
+    """The page shows every transition as an arrow and a row."""
     assert '    state "validating" as VALIDATING' in diagram()
     assert "    FINISHING --> DONE: all records cleared\n" in diagram()
     assert "    DELETING --> DRAINING: all deletions begun / delete candidates, say why candidates leave\n" in diagram()
@@ -118,7 +118,7 @@ SEAL = Seal((b"the first key of all", b"the second key of all"))
 
 
 def test_seal() -> None:
-    """The first key seals, any opens; a key has sixteen bytes; a text that is no record stays as it is."""
+    """The first key seals and any key opens; a key has 16 bytes; text that is no record is unchanged."""
     sealed = SEAL.sealed(record())
     assert isinstance(Seal((b"the first key of all",)).opened(sealed), Record)
     assert Seal((b"the second key of all",)).opened(sealed) == "its seal is not Dovetail's"
@@ -147,7 +147,7 @@ def test_seal() -> None:
     ],
 )
 def test_which_records_are_admitted(item: AnyObject, why: str) -> None:
-    """Sealed ones on objects that they name; else the object comes without it, and with the reason."""
+    """A sealed record on an object that it names is accepted; otherwise the object loses it with a reason."""
     event = admit(ObjectObserved(object=item), SEAL)
     assert event.distrusted == why
     if why:
@@ -177,7 +177,7 @@ def test_which_records_are_admitted(item: AnyObject, why: str) -> None:
     ],
 )
 def test_what_is_left_of_a_candidate(items: tuple[AnyObject, ...], tainted: bool, gone: bool) -> None:
-    """Its claim, and its node with our mark, for a minute; another node under its name is not it."""
+    """A candidate is its claim, or its marked node for a minute; a new node with its name does not count."""
     made = run("a", tainted={"a": None} if tainted else {}, claim_gone_at={"a": 10 * SECOND})
     assert is_gone(made, candidate("a"), view(*items, elapsed=10 * SECOND + LINGER - 1)) == gone
     late = is_gone(made, candidate("a"), view(*items, elapsed=10 * SECOND + LINGER))
@@ -198,7 +198,7 @@ def test_what_is_left_of_a_candidate(items: tuple[AnyObject, ...], tainted: bool
     ],
 )
 def test_whether_a_deletion_has_begun(item: NodeClaim | None, answer: Failure | str | None, leaving: bool) -> None:
-    """Seen, or told."""
+    """A deletion has begun if it was seen or answered."""
     made = run("a")
     if answer is not None:
         answered(made, made.delete_id("c-a"), answer)
@@ -218,7 +218,7 @@ def test_whether_a_deletion_has_begun(item: NodeClaim | None, answer: Failure | 
     ],
 )
 def test_which_replacement_is_ours(item: NodeClaim, seen: str, answer: Failure | str | None, ours: bool) -> None:
-    """By its record, by its uid, or by the answer to its creation."""
+    """A replacement is known by its record, its uid or the answer to its creation."""
     made = run("a", replacements=("r",), seen={"r": seen} if seen else {})
     if answer is not None:
         answered(made, made.create_id("r"), answer)
@@ -232,7 +232,7 @@ def test_which_replacement_is_ours(item: NodeClaim, seen: str, answer: Failure |
 
 
 def test_a_replacement_that_goes_has_vanished() -> None:
-    """Where it was seen before, or is being deleted."""
+    """A replacement has vanished if it was seen before and is gone, or is being deleted."""
     made = run("a", replacements=("r",))
     assert not has_vanished(made, "r", view())
     assert has_vanished(made, "r", view(claim("r", of="mine", leaving=True)))
@@ -266,7 +266,7 @@ LAUNCHED = names.CONDITION_LAUNCHED
     ],
 )
 def test_launches_that_fail(parts: dict[str, Any], waited: int, why: str) -> None:
-    """By the condition Launched, or by the time since it was first seen."""
+    """A launch fails by the condition Launched, or by the time since the claim was first seen."""
     made = run("a", replacements=("r",), seen_at={"r": 10 * SECOND})
     seen = view(claim("r", of="mine", **parts), elapsed=(10 + waited) * SECOND)
     assert launch_failure(made, "r", seen) == why
@@ -276,7 +276,7 @@ def test_launches_that_fail(parts: dict[str, Any], waited: int, why: str) -> Non
 
 
 def test_what_is_noted_at_a_look() -> None:
-    """Times of the first sight; until when a launch may take; which nodes were tainted; when claims went."""
+    """Each check records first sightings, launch deadlines, tainted nodes and removed claims."""
     made = run("a", "b", replacements=("r", "s"))
     launching = [(LAUNCHED, "Unknown", "Launching")]
     look(made, view(claim("r", of="mine", conditions=launching), claim("s", of="mine"), node("a", of="mine"),
@@ -298,7 +298,7 @@ def test_what_is_noted_at_a_look() -> None:
     ],
 )  # fmt: skip
 def test_when_a_command_is_looked_at_again(phase: Phase, at: int | None) -> None:
-    """By its phase; a retry comes first where it is sooner."""
+    """The phase sets the time of the next check; an earlier retry comes first."""
     fields: dict[str, Any] = {
         "validate_at": 3, "deadline": 8, "launch_by": {"r": 5}, "looked_at": 2, "claim_gone_at": {"a": 1, "b": 2}
     }  # fmt: skip
@@ -308,7 +308,7 @@ def test_when_a_command_is_looked_at_again(phase: Phase, at: int | None) -> None
 
 
 def test_hands_off() -> None:
-    """A pool that is no longer ours, another command, or a person's mark on the node or its claim."""
+    """A command ends if its pool is released, another command owns the node, or a person marks the node."""
     made = run("a", "b")
     keep = {names.ALWAYS_DO_NOT_DISRUPT: "true"}
     assert hands_off(made, view(node("a"), its_claim("a"))) == ""
@@ -344,7 +344,7 @@ def test_hands_off() -> None:
     ],
 )
 def test_what_can_be_finished(replacements: tuple[str, ...], items: tuple[AnyObject, ...], complete: bool) -> None:
-    """A found command with all its replacements, whose candidates are tainted for it, gone, or going."""
+    """A found command can finish if its replacements exist and its candidates are tainted, gone or leaving."""
     made = run("a", phase=Phase.FOUND, replacements=replacements)
     expected = Signal.FOUND_COMPLETE if complete else Signal.FOUND_BROKEN
     if not any(isinstance(item, NodeClaim) and item.metadata.name == "c-a" for item in items) or any(
@@ -360,7 +360,7 @@ def test_what_can_be_finished(replacements: tuple[str, ...], items: tuple[AnyObj
 
 @pytest.mark.parametrize("failure", Failure)
 def test_what_is_refused_for_good(failure: Failure) -> None:
-    """In its own phase only; a creation also where its pool is gone."""
+    """A permanent refusal counts in its own phase only; a creation also fails if its pool is gone."""
     fatal = failure in (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN, Failure.OCCUPIED)
     items = (node("a"), its_claim("a"))
     idents: dict[Phase, Callable[[Run], str]] = {
@@ -384,7 +384,7 @@ def test_what_is_refused_for_good(failure: Failure) -> None:
 
 
 def test_why_an_instruction_was_refused() -> None:
-    """In the words of the first that failed for good; else it was the pool."""
+    """The reason is that of the first permanent failure, else the pool."""
     made = run("a", phase=Phase.TAINTING, deadline=10**18)
     answered(made, "mine/note/web", Failure.CONFLICT)
     made.attempts.ask("mine/taint/a", 0)
@@ -410,14 +410,14 @@ def test_why_an_instruction_was_refused() -> None:
     ],
 )
 def test_a_phase_begins(phase: Phase, deadline: int) -> None:
-    """Those that can hang have a deadline of their own; waiting keeps that of launching."""
+    """Phases that can hang have their own deadline; waiting keeps the deadline of launching."""
     made = run("a", deadline=8 * SECOND)
     signals.enter(made, phase, view(elapsed=5 * SECOND))
     assert (made.phase, made.phase_since, made.deadline) == (phase, 5 * SECOND, deadline * SECOND)
 
 
 def test_time_out_comes_at_its_time() -> None:
-    """And says what is missing."""
+    """A timeout comes exactly at its deadline and names what is missing."""
     made = run("a", phase=Phase.WAITING, replacements=("r", "s"), deadline=5)
     done = [(names.CONDITION_INITIALIZED, "True", "")]
     items = (node("a"), its_claim("a"), claim("r", of="mine", conditions=done), claim("s", of="mine"))
@@ -428,7 +428,7 @@ def test_time_out_comes_at_its_time() -> None:
 
 
 def test_all_candidates_and_all_replacements_count() -> None:
-    """One that is tainted, ready, or gone is not enough where there are two."""
+    """All candidates and replacements must be tainted, ready or gone, not just one."""
     marked = (node("a", DISRUPTED, of="mine"), its_claim("a"), node("b"), its_claim("b"))
     tainting = run("a", "b", phase=Phase.TAINTING, deadline=10**18)
     assert signals.signal(tainting, view(*marked)) is None

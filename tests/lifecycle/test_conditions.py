@@ -1,4 +1,4 @@
-"""What a pool is told about its disruption policy: a word where it can't be read, and one when it can again."""
+"""The condition on a pool whose disruption policy cannot be read, and its removal."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def _pool(*, broken: bool, told: str) -> NodePool:
     ids=["well", "told so", "mended", "broken", "newly broken", "broken in another way"],
 )
 def test_what_a_pool_is_told(broken: bool, told: str, said: str | None) -> None:
-    """Nothing to a pool that was always well; each change once, until it is asked for again."""
+    """A healthy pool gets no condition; each change is written once, until a retry is due."""
     store, conditions = Store(), Conditions()
     store.observe(_pool(broken=broken, told=told))
     conditions.look_at("web")
@@ -43,7 +43,7 @@ def test_what_a_pool_is_told(broken: bool, told: str, said: str | None) -> None:
 
 
 def test_the_same_words_are_not_said_twice() -> None:
-    """A pool that carries the problem already, or is not ours, is left alone."""
+    """A pool that has the condition already, or is not managed, is left alone."""
     store, conditions = Store(), Conditions()
     store.observe(_pool(broken=True, told=""))
     conditions.look_at("web")

@@ -19,7 +19,7 @@ __all__ = ["commands", "faults", "found", "memory"]
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_conversation(name: str) -> None:
-    """Word for word as it is written down."""
+    """The conversation is identical to the recorded one."""
     known = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     for number, (said, written) in enumerate(zip_longest(SCENARIOS[name](), known), 1):
         if said != written:

@@ -1,4 +1,4 @@
-"""A crash at every point of a command, enumerated; then a successor that knows nothing but the cluster."""
+"""A crash at every point of a command, followed by a successor that knows only the cluster."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -56,7 +56,7 @@ def _assert_clean(world: World, driver: Driver) -> None:
 
 
 def test_there_are_points_to_crash_at() -> None:
-    """Holds, taint, creations, deletion and clearing are all among the points."""
+    """The crash points include holds, taint, creations, deletion and clearing."""
     assert len(POINTS) >= 40
     assert {wish for wish, *_ in POINTS} == set(WISHES)
 
@@ -66,7 +66,7 @@ def test_there_are_points_to_crash_at() -> None:
 def test_successor_finishes_or_undoes(
     wish: str, launches: bool, index: int, after: bool, planner_wants_more: bool
 ) -> None:
-    """Whatever the crash left, the next engine ends with nothing tainted, nothing recorded and nothing doubled."""
+    """After any crash the successor leaves no taint, no record and no duplicate."""
     world = _crashed(wish, launches, index, after)
     world.launches = True
     successor = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1 if planner_wants_more else 0), identity="two"))
@@ -83,7 +83,7 @@ def test_successor_finishes_or_undoes(
 
 @pytest.mark.parametrize(("wish", "launches", "index", "after"), POINTS)
 def test_second_crash_of_the_successor(wish: str, launches: bool, index: int, after: bool) -> None:
-    """A successor that dies at its own first instruction leaves nothing that a third can't clean up."""
+    """A third engine cleans up after a successor that crashed at its first instruction."""
     world = _crashed(wish, launches, index, after)
     second = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0), identity="two"), crash_at=(0, after))
     with suppress(Crash):

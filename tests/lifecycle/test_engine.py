@@ -1,4 +1,4 @@
-"""How a command goes when all is well, when it is refused, and what is held back in the meantime."""
+"""The course of a command that succeeds or is refused, and what the engine holds back meanwhile."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -69,7 +69,7 @@ from tests.support.lifecycle_world import (
 
 
 def world_with(**wishes: str) -> World:
-    """Make a world with one managed pool and a node per wish."""
+    """Build a world with one managed pool and a node per wish."""
     world = World()
     world.add_pool()
     for name, wish in wishes.items():
@@ -78,12 +78,12 @@ def world_with(**wishes: str) -> World:
 
 
 def seconds(driver: Driver, kind: type[Instruction]) -> list[float]:
-    """Return when instructions of a kind came, in seconds from the start."""
+    """Return the times of instructions of a kind, in seconds from the start."""
     return [(at - T0).total_seconds() for at, item in driver.log if isinstance(item, kind)]
 
 
 def acting(driver: Driver) -> list[str]:
-    """Return the acting instructions so far, holds left aside, by name."""
+    """Return the names of the acting instructions so far, without holds."""
     kinds = [type(item) for _, item in driver.log if isinstance(item, ACTING)]
     return [kind.__name__ for kind in kinds if kind is not HoldNode]
 
@@ -101,7 +101,7 @@ def test_replace_in_order_and_in_time() -> None:
 
 
 def test_deletion_names_the_uid() -> None:
-    """A deletion is for the very NodeClaim that was decided on."""
+    """A deletion names the uid of the NodeClaim that was decided on."""
     world = world_with(a="delete")
     claim = world.get(NodeClaim, "a-claim")
     assert claim is not None
@@ -152,7 +152,7 @@ def test_leadership_lost_stops_everything_and_gained_again_resumes() -> None:
 
 
 def test_observe_mode_says_and_touches_nothing() -> None:
-    """It proposes what it would do, and gives reports and wake-ups only."""
+    """An observer reports its proposals and sends no acting instruction."""
     engine = Engine(CALM, EMPTY_CATALOGUE, EngineRole(observe=True), decider=ScriptedPlanner())
     driver = Driver(world_with(a="replace"), engine).begin().run(100)
     assert all(isinstance(item, Report | WakeAt) for _, item in driver.log)
@@ -171,7 +171,7 @@ def test_observe_mode_says_and_touches_nothing() -> None:
 def test_observing_covers_all_pools_unless_some_are_named(
     labelled: tuple[str, ...], named: tuple[str, ...], managed: tuple[str, ...]
 ) -> None:
-    """Pools are labelled after the observe week: an observer looks at all of them until then, an actor never does."""
+    """An observer covers all pools if none is labelled; an acting engine never does."""
     for observe in (True, False):
         engine = Engine(
             replace(CALM, pools=named), EMPTY_CATALOGUE, EngineRole(observe=observe), decider=ScriptedPlanner()
@@ -183,7 +183,7 @@ def test_observing_covers_all_pools_unless_some_are_named(
 
 
 def test_a_proposal_says_what_it_saves_and_whom_it_disturbs() -> None:
-    """The line that people read during the observe week has nodes, money and pods."""
+    """A proposal names its nodes, its savings and its pods."""
     proposed = CommandProposed(action=Action.REPLACE_COST, nodes=("a", "b"), replacements=1, savings=1.25, pods=7)
     assert proposed.message == "replaceCost of a, b would be begun, after 1 new: it saves $1.25/h and restarts 7 pods"
     assert proposed.figures["savings"] == 1.25
@@ -191,7 +191,7 @@ def test_a_proposal_says_what_it_saves_and_whom_it_disturbs() -> None:
 
 
 def test_validation_refusal_ends_the_command_before_it_touches_anything() -> None:
-    """What no longer holds 15 s later is dropped; another command of the same round is not held up by it."""
+    """A command that is refused after 15 s changes nothing and delays no other command."""
     planner = ScriptedPlanner()
     planner.refuse = lambda command: "a is needed again" if command.nodes == ("a",) else ""
     driver = Driver(world_with(a="delete", b="delete"), engine_for(CALM, planner)).begin().run(40)
@@ -202,7 +202,7 @@ def test_validation_refusal_ends_the_command_before_it_touches_anything() -> Non
 
 
 def test_refusal_without_delay_does_not_spin() -> None:
-    """Even with no delay before validation the same refusal is not asked for again and again in one instant."""
+    """Without a validation delay the same refusal is not repeated in one instant."""
     planner = ScriptedPlanner()
     planner.refuse = lambda command: "no"
     Driver(world_with(a="delete"), engine_for(replace(CALM, validation_delay=0), planner)).begin().run(100)
@@ -210,10 +210,10 @@ def test_refusal_without_delay_does_not_spin() -> None:
 
 
 def test_two_commands_do_not_refuse_each_other_for_ever() -> None:
-    """Two that were each found with the other in flight are started again one after the other, and both get through."""
+    """Two commands that refuse each other are started again one by one, and both finish."""
 
     class Fussy(ScriptedPlanner):
-        """Approves only of what was found with the same nodes in flight."""
+        """Approve only commands that were found with the same nodes in flight."""
 
         found: dict[tuple[str, ...], tuple[str, ...]]
         first = True
@@ -272,7 +272,7 @@ def test_rounds_are_skipped_when_nothing_can_have_changed() -> None:
 
 
 def test_rounds_come_back_when_a_timer_of_the_last_result_runs_out() -> None:
-    """`next_change` says when time alone can change the answer."""
+    """The engine runs a round at the time `next_change` of the last one."""
     planner = ScriptedPlanner()
     planner.next_change = T0 + timedelta(seconds=100)
     driver = Driver(world_with(a=""), engine_for(CALM, planner)).begin().run(95)
@@ -282,7 +282,7 @@ def test_rounds_come_back_when_a_timer_of_the_last_result_runs_out() -> None:
 
 
 def test_settings_change_is_a_change() -> None:
-    """New settings bring a new round."""
+    """New settings start a new round."""
     planner = ScriptedPlanner()
     driver = Driver(world_with(a=""), engine_for(CALM, planner)).begin().run(50)
     asked = planner.plans
@@ -317,7 +317,7 @@ def test_stabilization_holds_cost_actions_only() -> None:
 
 
 def test_cost_command_waiting_for_validation_is_held_too() -> None:
-    """An action that finishes meanwhile keeps a cost action that has not started from starting."""
+    """A cost command in validation does not start if another action finishes meanwhile."""
     settings = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=300 * 10**9, cost=0))
     world = world_with(a="delete")
     driver = Driver(world, engine_for(settings)).begin().run(25)
@@ -331,7 +331,7 @@ def test_cost_command_waiting_for_validation_is_held_too() -> None:
 
 
 def test_replacement_and_destination_are_nominated_until_the_end() -> None:
-    """Nodes that pods are on their way to can't be disrupted meanwhile."""
+    """Nodes that expect moved pods are not disrupted."""
     world = world_with(b="")
     world.add_node("a", want="replace", to="b")
     driver = Driver(world, engine_for()).begin().run(60)
@@ -345,7 +345,7 @@ def test_replacement_and_destination_are_nominated_until_the_end() -> None:
 
 
 def test_nomination_after_the_end_stops_when_pods_have_come() -> None:
-    """A replacement that serves its pods is an ordinary node."""
+    """A replacement is no longer nominated once its pods run on it."""
     world = world_with(a="replace")
     driver = Driver(world, engine_for()).begin().run(80)
     [name] = world.created
@@ -356,7 +356,7 @@ def test_nomination_after_the_end_stops_when_pods_have_come() -> None:
 
 
 def test_node_nominated_by_the_scheduler_counts() -> None:
-    """A pending pod that the scheduler has promised a node keeps that node."""
+    """A node that the scheduler nominated for a pending pod is kept."""
     driver = Driver(world_with(a=""), engine_for()).begin()
     pod = Pod(metadata=ObjectMeta(name="p", namespace="shop"))
     pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="a"))
@@ -365,7 +365,7 @@ def test_node_nominated_by_the_scheduler_counts() -> None:
 
 
 def test_holds_new_nodes_of_managed_pools_only() -> None:
-    """Nodes of given pools are held as they come; others, and those a person has annotated, are left alone."""
+    """New nodes of managed pools are held; other nodes and nodes that a person annotated are not."""
     world = world_with(a="")
     world.add_pool("theirs", managed=False)
     world.add_node("x", pool="theirs")
@@ -379,7 +379,7 @@ def test_holds_new_nodes_of_managed_pools_only() -> None:
 
 @pytest.mark.parametrize("label_first", [True, False])
 def test_decisions_wait_for_the_holds_of_a_new_pool(*, label_first: bool) -> None:
-    """Until its hold is seen Karpenter may take a node too; decided is when it is on, or after half a minute."""
+    """Decisions wait until the holds of a new pool are seen, for at most half a minute."""
     for failures, begins in ((0, 0), (2, 15), (99, 30)):
         world = World()
         world.add_pool(managed=label_first)
@@ -407,7 +407,7 @@ def test_decisions_wait_for_the_holds_of_a_new_pool(*, label_first: bool) -> Non
 
 
 def test_releases_nodes_of_a_pool_that_is_no_longer_managed() -> None:
-    """Taking the label off a pool gives its nodes back; a command there is undone."""
+    """Nodes of a pool that loses its label are released, and a command there is rolled back."""
     world = world_with(a="replace", b="")
     driver = Driver(world, engine_for()).begin().run(20)
     assert world.tainted() == ["a"]
@@ -436,7 +436,7 @@ def test_pools_named_in_the_settings_are_managed() -> None:
 
 
 def test_nodes_of_pools_not_managed_are_never_touched() -> None:
-    """Even a planner that proposes them gets nowhere."""
+    """The engine ignores proposals for nodes of unmanaged pools."""
     world = World()
     world.add_pool("theirs", managed=False)
     world.add_node("x", pool="theirs", want="delete")
@@ -472,7 +472,7 @@ def test_events_come_only_when_a_verdict_changes() -> None:
 
 
 def test_broken_budget_is_reported_on_the_pool_and_taken_back() -> None:
-    """A pool whose budget can't be read says so in its status, once, until it can."""
+    """A pool with an unreadable budget gets a condition once, until the budget can be read."""
     world = world_with(a="")
     pool = world.get(NodePool, "web")
     assert pool is not None
@@ -486,7 +486,7 @@ def test_broken_budget_is_reported_on_the_pool_and_taken_back() -> None:
 
 
 def test_time_that_goes_back_stretches_no_wait() -> None:
-    """A wall clock set back an hour does not delay the validation by an hour."""
+    """A wall clock that is set back an hour does not delay validation."""
     world = world_with(a="delete")
     driver = Driver(world, engine_for()).begin().run(5)
     world.now -= timedelta(hours=1)
@@ -496,7 +496,7 @@ def test_time_that_goes_back_stretches_no_wait() -> None:
 
 
 def test_wakes_are_asked_for_in_time() -> None:
-    """There is always a wake-up ahead, at most a poll interval away."""
+    """The next wake-up is always at most a poll interval away."""
     driver = Driver(world_with(a="replace"), engine_for()).begin()
     for _ in range(20):
         driver.run(5)
@@ -510,14 +510,14 @@ def test_default_settings_wait_five_minutes() -> None:
 
 
 def test_untaint_is_never_part_of_a_good_run() -> None:
-    """A command that ends well never takes a taint off."""
+    """A command that succeeds never removes a taint."""
     driver = Driver(world_with(a="replace2"), engine_for()).begin().run(300)
     assert driver.told(UntaintNode) == []
     assert len(driver.world.created) == 2
 
 
 def test_a_view_that_grew_old_stops_everything_until_it_is_fresh_again() -> None:
-    """No round, no step, no rollback on what may no longer be so; then the command goes on."""
+    """With a stale view no round, step or rollback runs; then the command continues."""
     driver = Driver(world_with(a="replace"), engine_for()).begin().run(20)
     driver.send(ViewGrewOld(kinds=("Pod",)))
     before, rounds = driver.acted, driver.engine.rounds
@@ -530,7 +530,7 @@ def test_a_view_that_grew_old_stops_everything_until_it_is_fresh_again() -> None
 
 
 def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
-    """The shell's last look refuses the deletion: taints off, nothing deleted, no pool is blamed for it."""
+    """If the final check refuses the deletion, the taints are removed and no pool backs off."""
     world = world_with(a="delete")
     real = world.carry_out
 
@@ -551,7 +551,7 @@ def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
 
 @pytest.mark.parametrize("seen", [True, False], ids=["seen without it meanwhile", "never seen without it"])
 def test_a_taint_that_comes_back_after_it_was_swept_is_swept_again(seen: bool) -> None:
-    """Somebody puts the same taint on a node again, right after ours was answered: it does not stay for ever."""
+    """A taint that another process adds again after its removal is removed again."""
     world = world_with(a="")
     ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
 

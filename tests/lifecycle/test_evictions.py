@@ -1,4 +1,4 @@
-"""Evictions in order (spec section 24): which pod is next, what ends the waiting, and what is left to the drain."""
+"""Ordered evictions (spec section 24): the next pod, the end of each wait, and what the drain does."""
 
 import itertools
 from dataclasses import replace
@@ -50,7 +50,7 @@ def _times(driver: Driver, kind: type[Instruction]) -> list[float]:
 
 @pytest.mark.parametrize("want", ["cost-delete", "cost-replace"])
 def test_largest_first_one_after_the_other(want: str) -> None:
-    """The next pod goes when the one before is bound again; the claims are deleted after the last."""
+    """The next pod is evicted when the previous one is bound; the claims are deleted after the last."""
     world = _world(want)
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(150)
     assert world.evicted == ["large", "medium", "small"]
@@ -61,7 +61,7 @@ def test_largest_first_one_after_the_other(want: str) -> None:
 
 
 def test_pods_that_ask_for_certain_nodes_come_before_all_others() -> None:
-    """They have fewer places to go to than a larger pod that may go anywhere."""
+    """Pods with node requirements are evicted before larger pods without."""
     world = _world()
     _pod(world, "picky", "200m", nodeSelector={"disk": "ssd"})
     Driver(world, engine_for(IN_ORDER)).begin().run(100)
@@ -69,7 +69,7 @@ def test_pods_that_ask_for_certain_nodes_come_before_all_others() -> None:
 
 
 def test_a_pod_that_finds_no_node_is_waited_for_a_short_time_only() -> None:
-    """A few seconds, then the next; nothing hangs."""
+    """The engine waits a few seconds for a pod without a node, then evicts the next."""
     world = _world()
     world.bind_seconds = None
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
@@ -79,7 +79,7 @@ def test_a_pod_that_finds_no_node_is_waited_for_a_short_time_only() -> None:
 
 
 def test_a_pod_that_comes_back_is_not_evicted_again() -> None:
-    """What tolerates every taint may return to the node: each pod that was there is evicted once, then the drain."""
+    """A pod that returns to the node is not evicted again; the drain follows."""
     world = _world()
     world.bind_to = "a"
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
@@ -88,7 +88,7 @@ def test_a_pod_that_comes_back_is_not_evicted_again() -> None:
 
 
 def test_patience_ends_and_the_drain_does_the_rest() -> None:
-    """Three minutes of evictions at most; many pods don't keep the node for an hour."""
+    """Evictions last at most three minutes; then the drain removes the remaining pods."""
     world = _world()
     world.bind_seconds = None
     for number in range(100):
@@ -102,7 +102,7 @@ def test_patience_ends_and_the_drain_does_the_rest() -> None:
 
 @pytest.mark.parametrize(("failure", "asked"), [(Failure.THROTTLED, 3), (Failure.NOT_FOUND, 3), (Failure.FORBIDDEN, 1)])
 def test_what_is_refused_is_left_to_the_drain(failure: Failure, asked: int) -> None:
-    """A PDB's no is not argued with; without the right nothing more is asked for."""
+    """A pod that a PDB protects is left to the drain; without permission no more pods are evicted."""
     world = _world()
     world.fail = lambda instruction: failure if isinstance(instruction, EvictPod) else None
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
@@ -111,7 +111,7 @@ def test_what_is_refused_is_left_to_the_drain(failure: Failure, asked: int) -> N
 
 
 def test_without_the_right_the_next_command_does_not_ask() -> None:
-    """One refusal is enough for ten minutes."""
+    """After a forbidden eviction the engine tries none for ten minutes."""
     world = _world()
     world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, EvictPod) else None
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
@@ -127,7 +127,7 @@ def test_without_the_right_the_next_command_does_not_ask() -> None:
     ["off by default", "not for drift", "daemons stay", "do-not-disrupt stays"],
 )
 def test_who_is_not_evicted(case: str) -> None:
-    """Only pods that move, only for cost commands, only where it is switched on."""
+    """Only pods that move are evicted, for cost commands, if the setting is on."""
     settings = CALM if case == "off by default" else IN_ORDER
     world = World()
     world.add_pool()
@@ -141,7 +141,7 @@ def test_who_is_not_evicted(case: str) -> None:
 
 
 def test_hands_off_in_the_middle_rolls_back_and_keeps_what_pods_have_moved_to() -> None:
-    """A person's mark stops the evictions; the replacement stays, since pods may be on it already."""
+    """A person's mark stops the evictions; the replacement stays because pods may run on it."""
     world = _world("cost-replace")
     driver = Driver(world, engine_for(IN_ORDER)).begin()
     while not world.evicted:

@@ -1,4 +1,4 @@
-"""Failed instructions of every kind, replacements that don't come, and events lost, late, repeated and out of order."""
+"""Failed instructions, missing replacements, and events that are lost, late, repeated or reordered."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,7 +42,7 @@ KINDS = (TaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode)
 
 
 def world_with(**wishes: str) -> World:
-    """Make a world with one managed pool and a node per wish."""
+    """Build a world with one managed pool and a node per wish."""
     world = World()
     world.add_pool()
     for name, wish in wishes.items():
@@ -64,7 +64,7 @@ def fails(kind: type, failure: Failure, times: int) -> Callable[[Instruction], F
 
 
 def assert_clean(driver: Driver) -> None:
-    """Nothing tainted, nothing recorded, nothing under way, nothing doubled."""
+    """Check that nothing is tainted, recorded, in flight or duplicated."""
     world = driver.world
     assert world.tainted() == world.recorded() == []
     assert driver.engine.runs == ()
@@ -74,7 +74,7 @@ def assert_clean(driver: Driver) -> None:
 @pytest.mark.parametrize("failure", TRANSIENT)
 @pytest.mark.parametrize("kind", KINDS)
 def test_transient_failures_are_tried_again(kind: type, failure: Failure) -> None:
-    """A conflict, a throttled or an unreachable server delays a command and changes nothing else."""
+    """A conflict, throttling or an unreachable server only delays a command."""
     world = world_with(a="replace")
     world.fail = fails(kind, failure, 3)
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(500)
@@ -86,7 +86,7 @@ def test_transient_failures_are_tried_again(kind: type, failure: Failure) -> Non
 @pytest.mark.parametrize("failure", LASTING)
 @pytest.mark.parametrize("kind", [TaintNode, CreateNodeClaim, DeleteNodeClaim])
 def test_lasting_failures_roll_back(kind: type, failure: Failure) -> None:
-    """What will not change by itself undoes the command."""
+    """A permanent failure rolls the command back."""
     world = world_with(a="replace")
     world.fail = lambda item: failure if isinstance(item, kind) and item.command_id and not _undoing(item) else None
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(74)
@@ -105,7 +105,7 @@ def _undoing(item: Instruction) -> bool:
 
 @pytest.mark.parametrize("kind", [TaintNode, DeleteNodeClaim, ClearRecord, UntaintNode])
 def test_not_found_means_gone(kind: type) -> None:
-    """An instruction about an object that is gone counts as done."""
+    """An instruction for an object that is gone counts as done."""
     world = world_with(a="replace")
     world.fail = fails(kind, Failure.NOT_FOUND, 1)
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(40)
@@ -118,7 +118,7 @@ def test_not_found_means_gone(kind: type) -> None:
 
 
 def test_creation_without_a_pool_rolls_back() -> None:
-    """A replacement whose pool is gone can't come."""
+    """A command is rolled back if the pool of its replacement is gone."""
     world = world_with(a="replace")
     world.fail = fails(CreateNodeClaim, Failure.NOT_FOUND, 1)
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(60)
@@ -160,7 +160,7 @@ def test_replacement_that_never_comes_times_out_after_nine_and_a_half_minutes() 
 
 @pytest.mark.parametrize("graceful", [True, False])
 def test_replacement_that_vanishes_rolls_back(graceful: bool) -> None:
-    """A replacement that is deleted by anyone undoes the command at once."""
+    """A command is rolled back at once if its replacement is deleted."""
     world = world_with(a="replace")
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(30)
     [name] = world.created
@@ -177,7 +177,7 @@ def test_replacement_that_vanishes_rolls_back(graceful: bool) -> None:
 
 
 def test_candidates_that_vanish_meanwhile_are_fine() -> None:
-    """A node that dies while its replacement comes leaves a command that ends well."""
+    """A command succeeds if its node disappears while the replacement starts."""
     world = world_with(a="replace")
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(30)
     world.drop("Node", "a")
@@ -191,7 +191,7 @@ def test_candidates_that_vanish_meanwhile_are_fine() -> None:
 
 
 def test_candidate_gone_before_validation_is_refused() -> None:
-    """Nothing is left to do."""
+    """A command whose node is gone before validation is refused."""
     world = world_with(a="delete")
     driver = Driver(world, engine_for()).begin().run(5)
     world.finish("a-claim")
@@ -204,7 +204,7 @@ def test_candidate_gone_before_validation_is_refused() -> None:
 
 
 def test_bad_pool_backs_off_and_starves_nobody() -> None:
-    """Replacements that never come are tried less and less often; other pools go on as if nothing was."""
+    """A failing pool is tried less and less often; other pools are not affected."""
     world = world_with(a="replace", b="replace")
     world.add_pool("good")
     for index in range(3):
@@ -226,7 +226,7 @@ def test_bad_pool_backs_off_and_starves_nobody() -> None:
 
 
 def test_back_off_ends_with_the_first_success() -> None:
-    """A pool that launches again is a pool like any other."""
+    """The backoff of a pool ends with its first successful launch."""
     world = world_with(a="replace")
     world.launches = False
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(600)
@@ -238,7 +238,7 @@ def test_back_off_ends_with_the_first_success() -> None:
 
 
 def test_lost_answers_are_asked_for_again() -> None:
-    """An instruction whose answer and effect were never seen is repeated under the same id."""
+    """An instruction without an answer or visible effect is repeated with the same id."""
     world = world_with(a="replace")
     lost: list[str] = []
 
@@ -259,7 +259,7 @@ def test_lost_answers_are_asked_for_again() -> None:
 
 
 def test_replacement_that_came_and_went_unseen_is_not_launched_again() -> None:
-    """Its creation was not answered and its beginning not seen: its end alone undoes the command."""
+    """The deletion of an unseen replacement rolls the command back."""
     world = world_with(a="replace")
 
     def lose(event: Event) -> bool:
@@ -277,7 +277,7 @@ def test_replacement_that_came_and_went_unseen_is_not_launched_again() -> None:
 
 
 def test_taint_of_ours_without_a_record_is_removed() -> None:
-    """A node is never left tainted, whoever forgot it; pools that are not ours are left alone."""
+    """A disruption taint without a record is removed in managed pools only."""
     world = world_with(a="")
     world.add_pool("theirs", managed=False)
     world.add_node("x", pool="theirs")
@@ -293,7 +293,7 @@ def test_taint_of_ours_without_a_record_is_removed() -> None:
 
 @pytest.mark.parametrize("kind", [CreateNodeClaim, TaintNode])
 def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[Instruction]) -> None:
-    """A replacement, or a taint, that appears after its command was rolled back is removed."""
+    """A replacement or taint that appears after the rollback is removed."""
     world = world_with(a="replace")
     first = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(16)
     [late] = first.told(kind)
@@ -311,7 +311,7 @@ def test_instruction_of_a_predecessor_that_lands_late_is_cleaned_up(kind: type[I
 
 
 def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
-    """A simulated Karpenter beside us carries its own commands on; neither undoes the other's."""
+    """Dovetail and a simulated Karpenter do not undo each other's commands."""
     world = world_with(a="replace")
     other = Engine(CALM, EMPTY_CATALOGUE, EngineRole(controller="karpenter", holds=False), decider=ScriptedPlanner())
     theirs = Driver(world, other).begin().run(20)
@@ -323,7 +323,7 @@ def test_commands_of_another_kind_of_controller_are_left_alone() -> None:
 
 
 def test_node_that_another_command_has_taken_is_left_to_it() -> None:
-    """Two controllers at once: the later one gives way, and takes neither taint nor record off."""
+    """The later of two controllers gives way and removes neither taint nor record."""
     world = world_with(a="replace")
     ours = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(1)
     theirs = Engine(CALM, EMPTY_CATALOGUE, EngineRole(controller="karpenter", holds=False), decider=ScriptedPlanner())
@@ -342,7 +342,7 @@ def test_node_that_another_command_has_taken_is_left_to_it() -> None:
 
 
 def test_node_taken_at_the_same_moment_is_given_up() -> None:
-    """What the store did not show yet the API server does: `taken` undoes the command, and no pool is blamed."""
+    """The answer `taken` rolls the command back, and no pool backs off."""
     world = world_with(a="replace")
     world.fail = lambda item: Failure.TAKEN if isinstance(item, TaintNode) else None
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(16)
@@ -352,7 +352,7 @@ def test_node_taken_at_the_same_moment_is_given_up() -> None:
 
 
 def test_two_engines_at_once_leave_the_cluster_clean() -> None:
-    """Two that both believe to lead may undo each other's work, but leave nothing behind."""
+    """Two engines that both believe they lead leave nothing behind."""
     world = world_with(a="replace", b="replace", c="delete")
     one = Driver(world, engine_for(CALM, ScriptedPlanner(limit=2), identity="one")).begin()
     two = Driver(world, engine_for(CALM, ScriptedPlanner(limit=2), identity="two")).begin()
@@ -371,7 +371,7 @@ def test_two_engines_at_once_leave_the_cluster_clean() -> None:
 
 
 def test_answers_nobody_asked_for_are_ignored() -> None:
-    """Unknown ids, before and after everything, change nothing."""
+    """Answers with unknown ids change nothing."""
     driver = Driver(world_with(a="delete"), engine_for()).begin()
     for _ in range(2):
         driver.send(InstructionSucceeded(id="nobody/asked"))
@@ -382,7 +382,7 @@ def test_answers_nobody_asked_for_are_ignored() -> None:
 
 @pytest.mark.parametrize("event", [Synced(), LeadershipGained(), ClockAdvanced()])
 def test_repeated_plain_events_change_nothing(event: Event) -> None:
-    """Saying the same thing twice is saying it once."""
+    """Repeated events are idempotent."""
     driver = Driver(world_with(a="replace"), engine_for()).begin().run(20)
     phases = [run.phase for run in driver.engine.runs]
     driver.send(event)
@@ -391,7 +391,7 @@ def test_repeated_plain_events_change_nothing(event: Event) -> None:
 
 
 class Chaos(Driver):
-    """Delivers events late, twice and out of order, and drops answers; relists now and then, as a watch does."""
+    """Deliver events late, twice and out of order, drop answers, and relist now and then."""
 
     def __init__(self, world: World, engine: Engine, dice: list[int]) -> None:
         super().__init__(world, engine)
@@ -402,7 +402,7 @@ class Chaos(Driver):
         return self.dice[self.at % len(self.dice)]
 
     def send(self, event: Event) -> None:
-        """Maybe later, maybe twice, maybe (an answer) never."""
+        """Deliver an event late, twice or, for an answer, never."""
         roll = self._roll()
         answer = isinstance(event, (InstructionSucceeded, InstructionFailed))
         if roll == 1 and not isinstance(event, (Synced, LeadershipGained)):
@@ -417,7 +417,7 @@ class Chaos(Driver):
             super().send(self.late.pop())
 
     def relist(self) -> None:
-        """Deliver what was late, then the truth."""
+        """Deliver the late events, then the current state."""
         late, self.late = self.late, []
         for event in reversed(late):
             super().send(event)
@@ -436,7 +436,7 @@ class Chaos(Driver):
     wish=st.sampled_from(("delete", "replace", "replace2")),
 )
 def test_any_order_of_events_ends_clean(dice: list[int], wish: str) -> None:
-    """Late, repeated, reordered and lost events delay commands; in the end all is done and nothing is left."""
+    """Late, repeated, reordered and lost events only delay commands; nothing is left at the end."""
     world = world_with(a=wish, b=wish)
     chaos = Chaos(world, engine_for(CALM, ScriptedPlanner(limit=2)), dice)
     chaos.begin()
@@ -452,7 +452,7 @@ def test_any_order_of_events_ends_clean(dice: list[int], wish: str) -> None:
 
 
 def test_orphan_node_without_its_claim_is_not_left_tainted() -> None:
-    """A node that outlives its NodeClaim by more than a minute gets its taint off."""
+    """A node that outlives its NodeClaim by more than a minute loses its taint."""
     world = world_with(a="delete")
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(16)
     world.agenda.clear()
@@ -465,7 +465,7 @@ def test_orphan_node_without_its_claim_is_not_left_tainted() -> None:
 
 
 def test_same_name_another_uid_is_another_node() -> None:
-    """A NodeClaim that was recreated under its old name is not deleted for its predecessor."""
+    """A NodeClaim that was recreated with the same name is not deleted."""
     world = world_with(a="replace")
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=0 + 1))).begin().run(30)
     world.drop("NodeClaim", "a-claim")

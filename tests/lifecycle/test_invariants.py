@@ -1,4 +1,4 @@
-"""Each check is shown to work: break what it watches and it says so."""
+"""Check each invariant by breaking it."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, 
 
 
 def busy_engine(seconds: float) -> Engine:
-    """Make an engine with two commands in progress."""
+    """Build an engine with two commands in progress."""
     world = World()
     world.add_pool()
     world.add_node("a", want="replace")
@@ -68,7 +68,7 @@ def _nominate_twice(engine: Engine) -> None:
     ],
 )
 def test_damage_is_found(seconds: float, damage: Callable[[Engine], None], words: str) -> None:
-    """A sound engine has nothing to say; a damaged one says what is wrong."""
+    """A sound engine reports no violation; a damaged one reports what is wrong."""
     engine = busy_engine(seconds)
     assert violations(engine) == []
     damage(engine)
@@ -76,5 +76,5 @@ def test_damage_is_found(seconds: float, damage: Callable[[Engine], None], words
 
 
 def test_every_check_is_tried() -> None:
-    """The table above has at least one row per check."""
+    """Every check has at least one row in the table above."""
     assert len(CHECKS) <= 8

@@ -28,7 +28,7 @@ DEAR = Catalogue(
 
 
 def journal() -> list[bytes]:
-    """Journal a run in which a command is done, another fails, and leadership changes."""
+    """Return the journal of a run in which one command succeeds, another fails, and leadership changes."""
     world = World()
     world.add_pool()
     for name, wish in (("a", "replace"), ("b", "delete"), ("c", "replace2")):
@@ -46,14 +46,14 @@ def journal() -> list[bytes]:
 
 
 def test_replay_gives_the_same_bytes() -> None:
-    """A fresh engine fed with a journal's events says exactly what the first one said."""
+    """A new engine that replays the events of a journal produces the same output."""
     lines = journal()
     assert len(lines) > 50
     assert list(replay(lines, ScriptedPlanner)) == []
 
 
 def test_replay_notices_a_difference() -> None:
-    """A changed instruction, or a changed event, is found and named by its line."""
+    """Replay names the line of a changed instruction or event."""
     lines = journal()
     number = next(index for index, line in enumerate(lines) if b'"TaintNode"' in line)
     lines[number] = lines[number].replace(b"disrupt", b"corrupt").replace(b"/taint/a", b"/taint/z")
@@ -63,7 +63,7 @@ def test_replay_notices_a_difference() -> None:
 
 
 def test_lines_survive_being_read() -> None:
-    """What was written is what is read, for every line of a run."""
+    """Every line of a run is the same after writing and reading."""
     lines = journal()
     again = [encode_line(entry.at, entry.event, entry.instructions) for entry in read(lines)]
     assert again == lines[1:]
@@ -80,7 +80,7 @@ def test_lines_survive_being_read() -> None:
     ],
 )
 def test_every_shape_of_event_survives(event: CatalogueChanged | SettingsChanged) -> None:
-    """Catalogues with prices beyond 64 bits, settings with their enums, failures: equal after reading."""
+    """Catalogues with large prices, settings with enums, and failures are equal after reading."""
     assert decode_line(encode_line(T0, event, ()), 2).event == event
 
 
@@ -95,6 +95,6 @@ def test_every_shape_of_event_survives(event: CatalogueChanged | SettingsChanged
     ],
 )
 def test_unreadable_journals_are_refused_with_a_sentence(lines: list[bytes], words: str) -> None:
-    """The line and the reason are named."""
+    """The refusal of an unreadable journal names the line and the reason."""
     with pytest.raises(JournalError, match=words):
         list(replay(lines, ScriptedPlanner))

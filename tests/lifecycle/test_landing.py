@@ -45,7 +45,7 @@ def _owner(replicas: int) -> ReplicaSet:
 
 
 def _until_the_next(settings: object, *, comes: float | None, ready: float | None, replicas: int = 2) -> float:
-    """Return how long after a cost command's end the next one is begun; when its pod is bound and ready again."""
+    """Return the time between two cost commands if the moved pod is bound and ready at these times."""
     world = World()
     world.add_pool()
     world.add_node("a", want="cost-delete")
@@ -91,18 +91,18 @@ VALIDATION = 15 + 12
 def test_the_pause_ends_when_pods_have_landed(
     comes: float | None, ready: float | None, replicas: int, least: float, most: float
 ) -> None:
-    """At least half a minute, at most the window, else when every moved pod is ready again or not wanted any more."""
+    """The pause ends when all moved pods are ready or unwanted: at least half a minute, at most the window."""
     waited = _until_the_next(LANDED, comes=comes, ready=ready, replicas=replicas)
     assert least <= waited <= most + VALIDATION
 
 
 def test_the_window_stays_the_default() -> None:
-    """Without the setting five minutes are five minutes."""
+    """Without the setting the pause lasts five minutes."""
     assert _until_the_next(WINDOW, comes=1, ready=2) >= 300
 
 
 def test_a_command_that_moved_nothing_is_not_waited_for() -> None:
-    """It is dropped: its end is nobody's landing."""
+    """A command that moved no pods is dropped and its end is no landing."""
     store, landing = Store(), Landing()
     for item in (_owner(1), _pod("one", "a")):
         store.observe(item)
@@ -124,7 +124,7 @@ def test_a_command_that_moved_nothing_is_not_waited_for() -> None:
 
 
 def test_nothing_is_remembered_of_a_command_that_failed() -> None:
-    """Its deletion is refused after its pods were counted: what was noted for its landing goes with it."""
+    """The landing data of a command is removed if its deletion is refused."""
     world = World()
     world.add_pool()
     world.add_node("a", want="cost-delete")

@@ -1,4 +1,4 @@
-"""What the store hands out says where each object was before."""
+"""Listings of the store include the previous position of each object."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ def _pod(number: int, phase: str = "") -> Pod:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_object_is_where_its_listing_says(seed: int) -> None:
-    """Whatever comes, changes and goes between two looks: same place means same object, no place means another."""
+    """After any changes, an object with a previous position is the same object, and others are new."""
     dice, store = Random(seed), Store()
     before = store.cluster().pods
     for _ in range(30):
@@ -39,7 +39,7 @@ def test_each_object_is_where_its_listing_says(seed: int) -> None:
 
 
 def test_a_listing_is_a_tuple_to_everybody_else() -> None:
-    """It compares as one."""
+    """A listing compares like a tuple."""
     store = Store()
     store.observe(_pod(1))
     pods = store.cluster().pods

@@ -1,4 +1,4 @@
-"""A command is looked at again when something of its own changed or its time has come, and only then."""
+"""A command is checked again only if one of its objects changed or its time has come."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[Change, bool]] = {
 
 
 def _looked_at(run: Run, store: Store) -> Lookout:
-    """Return a lookout right after a look at a command."""
+    """Return a lookout right after a command was checked."""
     lookout = Lookout()
     assert lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True) == [run], (
         "the first look is never left out"
@@ -80,7 +80,7 @@ def _looked_at(run: Run, store: Store) -> Lookout:
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.VALIDATING, Phase.WAITING, Phase.FINISHING])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_wakes_a_command(change: str, phase: Phase) -> None:
-    """Its nodes, their claims, its replacements and its instructions do, once; other objects don't."""
+    """A change of a command's nodes, claims, replacements or instructions wakes it once; other objects do not."""
     apply, wakes = CHANGES[change]
     run, store = _run(phase), _store()
     run.deadline = run.validate_at = LOOKED_AT + 100 * SECOND
@@ -94,7 +94,7 @@ def test_what_wakes_a_command(change: str, phase: Phase) -> None:
 @pytest.mark.parametrize(("after", "wakes"), [(1, False), (2, True), (3, True)])
 @pytest.mark.parametrize("something_happened", [True, False])
 def test_a_time_that_has_come(after: int, wakes: bool, something_happened: bool) -> None:
-    """A command is looked at from the moment on that it asked for, whether anything else has happened or not."""
+    """A command is checked from the time that it asked for, whether or not anything changed."""
     run, store = _run(), _store()
     run.retry_at = LOOKED_AT + 2 * SECOND
     lookout = _looked_at(run, store)
@@ -117,7 +117,7 @@ def test_a_node_that_has_lingered_long_enough(phase: Phase) -> None:
 
 @pytest.mark.parametrize("phase", ALWAYS)
 def test_phases_in_which_pods_count(phase: Phase) -> None:
-    """There a command is looked at whenever something has happened; one that was found at every turn."""
+    """In these phases any change wakes a command; a found command is checked every turn."""
     run, store = _run(phase), _store()
     run.deadline, run.looked_at = LOOKED_AT + 100 * SECOND, LOOKED_AT
     lookout = _looked_at(run, store)
@@ -126,7 +126,7 @@ def test_phases_in_which_pods_count(phase: Phase) -> None:
 
 
 def test_news_wait_until_they_are_asked_for() -> None:
-    """What is new for a command is not lost where only times were asked about."""
+    """A change is not lost if only times were queried."""
     run, store = _run(), _store()
     lookout = _looked_at(run, store)
     lookout.object_changed("a")
@@ -135,7 +135,7 @@ def test_news_wait_until_they_are_asked_for() -> None:
 
 
 def test_a_command_that_is_over_is_forgotten() -> None:
-    """Nothing is kept of it."""
+    """The lookout keeps nothing of a finished command."""
     run, store = _run(), _store()
     lookout = _looked_at(run, store)
     lookout.forget(run.id)
@@ -146,7 +146,7 @@ def test_a_command_that_is_over_is_forgotten() -> None:
 
 @pytest.mark.parametrize(("ago", "again"), [(LINGER - 1, True), (LINGER, False), (LINGER + 1, False)])
 def test_a_time_that_had_come_at_the_last_look_is_not_looked_at_again(ago: int, again: bool) -> None:
-    """A Node outlived its NodeClaim by a minute at that very look: nothing more comes of it by time."""
+    """A time that had passed at the last check does not wake the command again."""
     lookout, run, store = Lookout(), _run(), _store()
     run.looked_at, run.claim_gone_at = LOOKED_AT, {"a": LOOKED_AT - ago}
     lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True)

@@ -13,7 +13,7 @@ from tests.paths import ROOT
 
 
 def test_every_phase_is_reached_and_left() -> None:
-    """No phase hangs in the air: each is entered from another or initial, and left unless it is an end."""
+    """Each phase is initial or entered from another, and left unless it is an end."""
     entered = {entry.phase for entry in TRANSITIONS.values()} | set(INITIAL)
     left = {source for source, _ in TRANSITIONS}
     assert entered == set(Phase)
@@ -21,7 +21,7 @@ def test_every_phase_is_reached_and_left() -> None:
 
 
 def test_every_end_is_reachable_from_every_phase() -> None:
-    """From any phase a command can end."""
+    """A command can end from any phase."""
     reach = {phase: {phase} for phase in Phase}
     for _ in Phase:
         for (source, _), entry in TRANSITIONS.items():
@@ -30,24 +30,24 @@ def test_every_end_is_reachable_from_every_phase() -> None:
 
 
 def test_a_phase_asks_for_the_same_however_it_was_entered() -> None:
-    """Steps belong to the phase, not to the way into it: a successor asks for what its predecessor asked for."""
+    """Steps depend on the phase and not on the way into it, so a successor runs the same steps."""
     for entry in TRANSITIONS.values():
         assert STEPS[entry.phase] == entry.steps
 
 
 def test_every_signal_and_step_is_used() -> None:
-    """Nothing in the vocabulary is dead."""
+    """Every signal and every step is used."""
     assert {signal for _, signal in TRANSITIONS} == set(Signal)
     assert {step for steps in STEPS.values() for step in steps} == set(Step)
     assert SIGNALS[Phase.DONE] == ()
 
 
 def test_whatever_taints_or_launches_can_be_undone() -> None:
-    """Every phase between the first taint and the first deletion has a way to roll back."""
+    """Every phase between the first taint and the first deletion can roll back."""
     for phase in (Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING, Phase.DELETING, Phase.FOUND):
         assert any(entry.phase is Phase.ROLLING_BACK for (source, _), entry in TRANSITIONS.items() if source is phase)
 
 
 def test_page_is_current() -> None:
-    """docs/command-machine.md is what the table draws."""
+    """The page docs/command-machine.md is current."""
     assert (ROOT / "docs" / "command-machine.md").read_text(encoding="utf-8") == page()

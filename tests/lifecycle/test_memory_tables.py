@@ -1,4 +1,4 @@
-"""What the engine remembers, at the borders: back-offs, pauses, landings, regrowth, aftercare, waste, outcomes."""
+"""The engine's memory at its limits: backoff, pauses, landings, regrowth, aftercare, waste, outcomes."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
 
 def store_of(*items: AnyObject) -> Store:
-    """Return a store that has seen these."""
+    """Return a store that holds these objects."""
     store = Store()
     for item in items:
         store.observe(item)
@@ -43,7 +43,7 @@ def store_of(*items: AnyObject) -> Store:
 
 
 def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
-    """Return a cost command on these nodes, each `pool/node` or `node` of pool web."""
+    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
     pairs = [node.rpartition("/")[::2] for node in nodes]
     candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
     made = Run(
@@ -66,7 +66,7 @@ def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
 
 
 def test_back_off_doubles_up_to_its_longest() -> None:
-    """Each failure after the wait doubles it; one during the wait counts as the same wave."""
+    """Each failure after the wait doubles the backoff; a failure during the wait does not."""
     memory = BackOff(first=10, longest=75)
     assert memory.failures("web") == 0
     at, pauses = 0, []
@@ -88,7 +88,7 @@ def test_back_off_doubles_up_to_its_longest() -> None:
 
 
 def test_back_off_of_a_pool_that_keeps_failing_stays_at_its_longest() -> None:
-    """However often it has failed."""
+    """The backoff never exceeds its maximum."""
     memory = BackOff(first=1, longest=1 << 30)
     at = 0
     for _ in range(40):
@@ -97,7 +97,7 @@ def test_back_off_of_a_pool_that_keeps_failing_stays_at_its_longest() -> None:
 
 
 def test_waits_that_are_over_are_dropped() -> None:
-    """At their very time; how often the pool failed is kept."""
+    """A wait is dropped exactly at its end; the number of failures is kept."""
     memory = BackOff(first=10, longest=75)
     memory.failed("web", 0)
     assert not memory.expire(9)
@@ -110,14 +110,14 @@ def test_waits_that_are_over_are_dropped() -> None:
 
 @pytest.mark.parametrize("method", Method)
 def test_window_of_each_method(method: Method) -> None:
-    """Each kind of action has its own; a repair has none."""
+    """Each kind of action has its own window; repair has none."""
     windows = Stabilization(empty=1, expired=2, drifted=3, cost=4)
     expected = {"unhealthy": 0, "empty": 1, "expired": 2, "drifted": 3, "multiNode": 4, "singleNode": 4}
     assert stabilization_of(method, windows) == expected[method.value]
 
 
 def test_pauses_after_actions() -> None:
-    """Cost actions wait for the latest; a window of nothing is no pause, one of a nanosecond is."""
+    """Cost actions wait for the latest pause; a window of 0 is no pause, one of a nanosecond is."""
     windows = Stabilization(empty=1, expired=0, drifted=30, cost=20)
     pacing = Pacing()
     pacing.finished(Method.EXPIRED, windows, 100)
@@ -138,7 +138,7 @@ def test_pauses_after_actions() -> None:
 
 
 def test_owners_of_a_pod() -> None:
-    """Not DaemonSets and not nodes."""
+    """DaemonSets and nodes are not owners of a pod here."""
     assert owners_of(pod("a", "n", "rs")) == ["rs"]
     assert owners_of(pod("a", "n", "ds", kind="DaemonSet")) == []
     assert owners_of(pod("a", "n", "n", kind="Node")) == []
@@ -146,7 +146,7 @@ def test_owners_of_a_pod() -> None:
 
 
 def test_what_there_was_before() -> None:
-    """The owners of pods on the nodes, each with all its ready pods; pods without an owner are not awaited."""
+    """The owners of the nodes' pods are recorded with all their ready pods; pods without an owner are ignored."""
     store = store_of(
         pod("a", "n1", "rs"), pod("b", "n2", "rs"), pod("c", "n2", "rs", ready=False), pod("d", "n1", "db"),
         pod("e", "n1", ""), pod("f", "n1", "late", ready=False), pod("g", "n2", "other"),
@@ -172,7 +172,7 @@ def test_what_there_was_before() -> None:
     ],
 )
 def test_who_lacks_pods(replicas: int | None, ready: int, lacks: int) -> None:
-    """Fewer than before, and than it wants now; an owner that is gone wants none."""
+    """An owner lacks pods if it has fewer than before and fewer than it wants; a deleted owner wants none."""
     store = store_of(*(pod(f"p{index}", "n", "rs") for index in range(ready)), pod("old", "n", "rs", uid="left"))
     if replicas is not None:
         store.observe(replica_set("rs", replicas))
@@ -181,7 +181,7 @@ def test_who_lacks_pods(replicas: int | None, ready: int, lacks: int) -> None:
 
 
 def test_a_stateful_set_without_a_number_wants_one() -> None:
-    """As the API server fills it in."""
+    """A StatefulSet without replicas wants one pod, as the API server defaults it."""
     store = store_of(stateful_set("db", None))
     assert missing(Before(ready={"db": 3}), store) == {"db": 1}
 
@@ -190,7 +190,7 @@ def test_a_stateful_set_without_a_number_wants_one() -> None:
 
 
 def landing_of(store: Store, *idents: str) -> Landing:
-    """Return what is known of commands on node n1 that have ended at 100 s."""
+    """Return the landings of commands on node n1 that ended at 100 s."""
     landing = Landing()
     for ident in idents:
         landing.begin(run("n1", ident=ident), store)
@@ -199,7 +199,7 @@ def landing_of(store: Store, *idents: str) -> Landing:
 
 
 def test_landing_is_looked_for_after_half_a_minute_every_five_seconds() -> None:
-    """Not before; and at the window's end whatever is missing."""
+    """Landing is checked after half a minute, every five seconds, and at the window's end."""
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"))
     landing = landing_of(store, "c1")
     store.vanish("Pod", "d", "a")
@@ -216,7 +216,7 @@ def test_landing_is_looked_for_after_half_a_minute_every_five_seconds() -> None:
 
 @pytest.mark.parametrize(("at", "over"), [(399, False), (400, True), (401, True)])
 def test_landing_ends_with_the_window(at: int, over: bool) -> None:
-    """At its very end."""
+    """A landing ends exactly with the window."""
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"))
     landing = landing_of(store, "c1")
     store.vanish("Pod", "d", "a")
@@ -224,7 +224,7 @@ def test_landing_ends_with_the_window(at: int, over: bool) -> None:
 
 
 def test_landing_is_over_when_all_have_landed() -> None:
-    """One that is in progress keeps nobody waiting; one that is looked after does, and so does a pod that waits."""
+    """Commands in progress delay no landing; aftercare and pending pods do."""
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
     landing = landing_of(store, "c1")
     landing.begin(run("n2", ident="c2"), store)
@@ -249,7 +249,7 @@ def test_landing_is_over_when_all_have_landed() -> None:
 
 
 def test_landing_of_two_commands_is_over_with_the_later() -> None:
-    """The first one's landing is not enough."""
+    """The landing of two commands ends with the later one."""
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
     landing = landing_of(store, "c1")
     landing.begin(run("n2", ident="c2"), store)
@@ -272,7 +272,7 @@ def claim(name: str, node: str = "", **annotations: str) -> NodeClaim:
 
 
 def regrown(*came: AnyObject, saves: int | None = None) -> tuple[Regrowth, Store]:
-    """Return what is known after a command that moved a pod of rs off n1 and ended at 100 s."""
+    """Return the regrowth state after a command that moved a pod of rs off n1 and ended at 100 s."""
     store = store_of(claim("n1", "n1"), claim("n2", "n2"), pod("a", "n1", "rs"), pod("o", "n2", "other"))
     regrowth = Regrowth()
     regrowth.begin(run("n1", saves=saves), store)
@@ -300,7 +300,7 @@ def regrown(*came: AnyObject, saves: int | None = None) -> tuple[Regrowth, Store
     ],
 )
 def test_signs_of_regrowth(came: tuple[AnyObject, ...], back: bool) -> None:
-    """A new claim of somebody else's that carries one of its pods, or is being launched while one waits."""
+    """A new claim of another creator that carries a moved owner's pod, or launches while one waits, is regrowth."""
     regrowth, store = regrown(*came)
     assert regrowth.next_at() == 100 * SECOND + LOOK_AFTER
     assert regrowth.held(store, 120 * SECOND) == ({"web": 160 * SECOND} if back else {})
@@ -313,7 +313,7 @@ def test_signs_of_regrowth(came: tuple[AnyObject, ...], back: bool) -> None:
 
 
 def test_suspicion_before_the_end_holds_for_a_minute() -> None:
-    """While the command is in progress, each look gives another minute."""
+    """While a command is in progress, each check extends the suspicion by a minute."""
     store = store_of(claim("n1", "n1"), pod("a", "n1", "rs"))
     regrowth = Regrowth()
     regrowth.begin(run("n1", "other/n2"), store)
@@ -329,7 +329,7 @@ def test_suspicion_before_the_end_holds_for_a_minute() -> None:
 
 
 def test_what_came_before_a_second_action_still_counts_against_the_first() -> None:
-    """To the second it is an old NodeClaim, to the first a new one."""
+    """A NodeClaim that is old for the second command is new for the first."""
     store = store_of(claim("n1", "n1"), claim("n2", "n2"), pod("a", "n1", "rs"), pod("o", "n2", "other"))
     regrowth = Regrowth()
     regrowth.begin(run("n1"), store)
@@ -341,7 +341,7 @@ def test_what_came_before_a_second_action_still_counts_against_the_first() -> No
 
 
 def test_regrowth_looks_at_the_earliest_first() -> None:
-    """Of several commands; what is forgotten is not looked at."""
+    """The earliest command is checked first; forgotten commands are not checked."""
     store = store_of(claim("n1", "n1"), pod("a", "n1", "rs"))
     regrowth = Regrowth()
     for number, at in enumerate((7, 3, 5)):
@@ -353,7 +353,7 @@ def test_regrowth_looks_at_the_earliest_first() -> None:
 
 
 def test_an_action_that_held_ends_the_row() -> None:
-    """The next failure waits for the first time again; not while the pool still waits."""
+    """An action that holds resets the wait, unless the pool is still waiting."""
     regrowth, store = regrown(claim("new", "n3"), pod("b", "n3", "rs"))
     assert regrowth.judge(store, 160 * SECOND) == [("web", FIRST_WAIT)]
     store.vanish("NodeClaim", "", "new")
@@ -384,7 +384,7 @@ def test_an_action_that_held_ends_the_row() -> None:
     ],
 )
 def test_first_wait_by_what_was_lost(saves: int | None, prices: tuple[int | None, ...], wait: int) -> None:
-    """The share of the savings that came back, a minute at least; all of it where nobody knows."""
+    """The first wait depends on the lost share of the savings: at least a minute, all of it if unknown."""
     came = [(claim(f"new{i}", f"m{i}"), pod(f"b{i}", f"m{i}", "rs")) for i in range(len(prices))]
     regrowth, store = regrown(*(item for pair in came for item in pair), saves=saves)
 
@@ -396,7 +396,7 @@ def test_first_wait_by_what_was_lost(saves: int | None, prices: tuple[int | None
 
 @pytest.mark.parametrize(("key", "ours"), [(names.HOLD, True), (names.COMMAND, True), (names.DO_NOT_DISRUPT, False)])
 def test_which_claims_are_ours(key: str, ours: bool) -> None:
-    """By either mark."""
+    """Either mark identifies a NodeClaim of Dovetail."""
     assert is_ours(claim("c", **{key: "x"})) == ours
 
 
@@ -404,12 +404,12 @@ def test_which_claims_are_ours(key: str, ours: bool) -> None:
 
 
 def every(pool: str) -> bool:
-    """Say yes."""
+    """Return True for every pool."""
     return True
 
 
 def cared(limit_of: Callable[[str], int | None] = lambda of: 60 * SECOND) -> tuple[Aftercare, Store]:
-    """Return what is known after a command on two pools whose pod of rs left at 100 s."""
+    """Return the aftercare state after a command on two pools whose pod of rs left at 100 s."""
     store = store_of(pool("web"), pool("two"), replica_set("rs", 1), pod("a", "n1", "rs"))
     care = Aftercare()
     care.begin(run("n1", "two/n2"), store, limit_of)
@@ -419,7 +419,7 @@ def cared(limit_of: Callable[[str], int | None] = lambda of: 60 * SECOND) -> tup
 
 
 def test_aftercare_counts_once_for_a_version_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked again it looks again only where something changed; two seconds pass between two looks."""
+    """Aftercare counts again only after a change, and at most every two seconds."""
     counted = []
     monkeypatch.setattr(
         "dovetail.lifecycle.memory.aftercare.missing",
@@ -439,7 +439,7 @@ def test_aftercare_counts_once_for_a_version_of_the_store(monkeypatch: pytest.Mo
 
 
 def test_aftercare_of_pools_with_different_limits() -> None:
-    """Each halts at its own time; one without a limit never."""
+    """Each pool halts at its own limit; a pool without a limit never halts."""
     care, store = cared({"web": 60 * SECOND, "two": 90 * SECOND}.get)
     assert care.look(store, 160 * SECOND - 1, every)[0] == []
     [order] = care.look(store, 160 * SECOND, every)[0]
@@ -455,7 +455,7 @@ def test_aftercare_of_pools_with_different_limits() -> None:
 
 
 def test_aftercare_begins_once() -> None:
-    """What there was before is what there was before the first pod left."""
+    """Aftercare compares with the pods before the first one left."""
     store = store_of(pool("web"), replica_set("rs", 1), pod("a", "n1", "rs"))
     care = Aftercare()
     care.begin(run("n1"), store, lambda of: SECOND)
@@ -481,7 +481,7 @@ def test_aftercare_begins_once() -> None:
     ],
 )
 def test_halts_of_a_predecessor_end(ready: tuple[tuple[str, int], ...], manages: bool, back: int, ends: bool) -> None:
-    """Where the owners it names have as many ready pods; one that names nobody stays until somebody resumes."""
+    """A found halt ends when its owners have enough ready pods; one without owners stays until resumed."""
     value = write_halt(Halt(why="w", command="old", ready=ready))
     items = [pod(f"p{index}", "n", "rs") for index in range(back)]
     store = store_of(pool("web", annotations={names.HALTED: value}), pool("two"), replica_set("rs", 2), *items)
@@ -493,7 +493,7 @@ def test_halts_of_a_predecessor_end(ready: tuple[tuple[str, int], ...], manages:
 
 
 def test_few_owners_are_named() -> None:
-    """Five, by namespace, kind and name."""
+    """The halt names five owners, by namespace, kind and name."""
     store = store_of(pool("web"), *(replica_set(f"r{i}", 1) for i in range(6)), stateful_set("db", 1))
     for index in range(6):
         store.observe(pod(f"p{index}", "n1", f"r{index}"))
@@ -511,7 +511,7 @@ def test_few_owners_are_named() -> None:
 
 
 def test_waste_grows_at_the_lesser_rate_and_not_unseen() -> None:
-    """Between two rounds the lesser of both; at most a quarter of an hour counts; a node that can't go loses it."""
+    """Waste grows at the lower of two rates for at most a quarter hour; a node that cannot go loses it."""
     store = store_of(Node(metadata=ObjectMeta(name="a")), Node(metadata=ObjectMeta(name="b")))
     book = WasteBook()
 
@@ -543,7 +543,7 @@ def begun(**parts: object) -> Outcomes:
 
 
 def test_promise_that_is_known_at_the_end() -> None:
-    """What was lost before counts against the new promise."""
+    """Earlier losses count against a promise that is known at the end."""
     book = begun()
     book.opened("n", "web", 0.25, 0)
     book.end("c", 0, well=True, promised=0.5)
@@ -556,7 +556,7 @@ def test_promise_that_is_known_at_the_end() -> None:
 
 
 def test_figures_are_rounded() -> None:
-    """To a millionth of a dollar."""
+    """The figures are rounded to a millionth of a dollar."""
     book = Outcomes()
     book.begin("c", Action.DELETE_EMPTY, ("web",), 0.123456789, (), NOW)
     book.end("c", 0, well=True)
@@ -565,7 +565,7 @@ def test_figures_are_rounded() -> None:
 
 
 def test_claims_that_come_are_known_until_their_price_is() -> None:
-    """Only while a command is watched."""
+    """New claims are kept until their price is known, while a command is watched."""
     book = Outcomes()
     book.came("n")
     assert not book.is_coming("n")
@@ -580,7 +580,7 @@ def test_claims_that_come_are_known_until_their_price_is() -> None:
 
 
 def test_pods_moved_again_are_counted_for_the_last_command_once() -> None:
-    """As many as it moved of that owner; those that came since it began, at that very moment too."""
+    """A pod that moves again counts once for the last command, up to the number that it moved."""
     movers = [Mover(owner="rs", created=None), Mover(owner="db", created=NOW)]
     book = begun(movers=movers)
     again = [Mover(owner="rs", created=NOW), Mover(owner="rs", created=NOW), Mover(owner="db", created=None)]
@@ -595,7 +595,7 @@ def test_pods_moved_again_are_counted_for_the_last_command_once() -> None:
 
 
 def test_a_full_book_keeps_as_many_as_it_may() -> None:
-    """The oldest goes when one more comes."""
+    """A full book drops the oldest command."""
     book = Outcomes()
     for number in range(KEPT_MAX + 1):
         book.begin(f"c{number}", Action.DELETE_COST, ("web",), 1.0, (), NOW)
@@ -605,7 +605,7 @@ def test_a_full_book_keeps_as_many_as_it_may() -> None:
 
 
 def test_what_has_nothing_left_to_lose_is_not_charged() -> None:
-    """A command of another pool, or one that has lost all, lets the one before it pay."""
+    """A loss is charged to the latest command of the pool that has savings left."""
     book = begun()
     book.begin("other", Action.DELETE_COST, ("two",), 1.0, (), NOW)
     book.begin("nothing", Action.DELETE_COST, ("web",), 0.0, (), NOW)
@@ -619,7 +619,7 @@ def test_what_has_nothing_left_to_lose_is_not_charged() -> None:
 
 
 def test_events_are_times_of_the_wall() -> None:
-    """To the microsecond; a node that is gone is forgotten, and the mapping recreated then only."""
+    """Event times are wall times to the microsecond; removed nodes are forgotten."""
     events = PodEvents()
     events.note(None, pod("a", "n1"), 1_999_000)
     first = events.times(NOW, 5_000_000)
@@ -637,7 +637,7 @@ def test_events_are_times_of_the_wall() -> None:
 
 
 def test_nothing_is_remembered_of_a_command_that_was_undone() -> None:
-    """Its deletion is refused after all was noted before its pods leave."""
+    """A command whose deletion is refused leaves nothing in the memory."""
     settings = replace(
         CALM, stabilization=Stabilization(), stabilization_ends=StabilizationEnds.LANDED, validation_delay=0
     )

@@ -1,4 +1,4 @@
-"""What commands promised and what came of it an hour later: pure bookkeeping, and the engine that keeps it."""
+"""The promise of commands and the result an hour later: the bookkeeping, and the engine that keeps it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -44,7 +44,7 @@ def _only(book: Outcomes, minutes: float = 70) -> CommandOutcome:
 
 
 def test_a_promise_that_is_kept() -> None:
-    """Nothing came: all of it was saved, and nothing is said before the hour is over, or twice."""
+    """Without new nodes the whole promise was saved; it is reported once, after the hour."""
     book = _book()
     assert book.due(70 * MINUTE - 1) == []
     found = _only(book)
@@ -71,7 +71,7 @@ def test_a_promise_that_is_kept() -> None:
     ],
 )  # fmt: skip
 def test_nodes_that_were_opened_again(opened: list[tuple[int, str, float]], saved: float, reopened: int) -> None:
-    """What new nodes cost, from their coming to the end of the hour, was not saved."""
+    """The cost of new nodes until the end of the hour reduces the savings."""
     book = _book()
     for number, (minute, pool, price) in enumerate(opened):
         book.came(f"c{number}")
@@ -83,7 +83,7 @@ def test_nodes_that_were_opened_again(opened: list[tuple[int, str, float]], save
 
 
 def test_the_last_command_loses_first() -> None:
-    """Of two commands of a pool the later one is charged, until it has nothing left; then the earlier one."""
+    """The later of two commands of a pool is charged first, until it has nothing left."""
     book = _book(ident="early")
     _command(book, "late", 0.2)
     book.opened("c", "web", 0.5, 10 * MINUTE)
@@ -98,7 +98,7 @@ def test_the_last_command_loses_first() -> None:
     ids=["one", "all", "no more than it moved", "pods that were there before"],
 )
 def test_pods_that_are_moved_again(pods: int, created: float, again: int) -> None:
-    """A pod that came after the command and belongs to a moved one's owner is moved by another command."""
+    """A new pod of a moved pod's owner that another command moves counts as moved again."""
     book = _book()
     _command(book, "two", pods=pods, created=created)
     first, second = book.due(70 * MINUTE)
@@ -107,7 +107,7 @@ def test_pods_that_are_moved_again(pods: int, created: float, again: int) -> Non
 
 
 def test_what_is_not_watched() -> None:
-    """Drift promises no money; a command that was undone moved nothing; a book that is full forgets the oldest."""
+    """Drift and rolled-back commands are not watched; a full book drops the oldest."""
     book = Outcomes()
     book.begin("drift", Action.REPLACE_DRIFTED, ("web",), 1.0, (), NOW)
     book.end("drift", 0, well=True)
@@ -128,7 +128,7 @@ def _pod(name: str, node: str) -> Pod:
 
 
 class Promising(ScriptedPlanner):
-    """Says of every command that it saves half a dollar per hour."""
+    """Promise savings of half a dollar per hour for every command."""
 
     def _wish(self, node: Node, question: Question) -> Command | None:
         command = super()._wish(node, question)
@@ -143,7 +143,7 @@ def _send(driver: Driver, world: World) -> None:
 
 @pytest.mark.parametrize("opens", [False, True], ids=["it held", "a node was opened"])
 def test_the_engine_reports_an_hour_after_the_end(opens: bool) -> None:
-    """Under the virtual clock: the report comes an hour after `done`, once, with the money and the nodes."""
+    """The report comes once, an hour after `done`, with the money and the nodes."""
     world = World()
     world.add_pool()
     world.add_node("z")
@@ -177,7 +177,7 @@ def test_the_engine_reports_an_hour_after_the_end(opens: bool) -> None:
 
 
 def test_a_successor_knows_nothing_of_it() -> None:
-    """Losing the lease forgets what was promised: another process acts meanwhile."""
+    """An engine that loses the lease forgets its promises."""
     book = _book()
     book.forget()
     assert book.due(2 * HOUR) == []
@@ -189,7 +189,7 @@ def test_a_successor_knows_nothing_of_it() -> None:
     ids=["nine tenths", "less", "a pod moved again", "nothing was promised"],
 )
 def test_when_a_promise_counts_as_kept(promised: float, saved: float, moved_again: int, held: bool) -> None:
-    """Nine tenths are enough, and no pod may have been moved again."""
+    """A promise is kept if nine tenths were saved and no pod moved again."""
     told = CommandOutcome(
         command_id="c",
         action=Action.DELETE_COST,

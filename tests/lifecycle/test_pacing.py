@@ -1,4 +1,4 @@
-"""How long Karpenter's loop rests after a validation."""
+"""Pauses of Karpenter's loop after a validation."""
 
 import pytest
 
@@ -21,14 +21,14 @@ from tests.support.lifecycle_world import T0
     ],
 )
 def test_rest_after_a_validation(verdict: Signal, method: Method, replacements: tuple[str, ...], seconds: int) -> None:
-    """At once after a deletion, a second after a launch, a poll after the last method was refused."""
+    """The loop continues at once after a deletion, a second after a launch, a poll after the last refusal."""
     run = Run(id="c", action=Action.DELETE_COST, method=method, candidates=(), phase=Phase.VALIDATING, began=T0)
     run.verdict, run.replacements = verdict, replacements
     assert loop_pause(run, 10 * SECOND) == seconds * SECOND
 
 
 def test_the_action_that_cost_actions_wait_for_longest_is_named() -> None:
-    """Of several that have finished, the one whose window ends last; nothing once all are over."""
+    """The finished action whose window ends last is named, until all windows are over."""
     windows = Stabilization(empty=10 * SECOND, expired=0, drifted=60 * SECOND, cost=20 * SECOND)
     pacing = Pacing()
     assert pacing.settles_by(0) == ""
@@ -42,7 +42,7 @@ def test_the_action_that_cost_actions_wait_for_longest_is_named() -> None:
 
 
 def test_a_memory_ends_at_its_very_time() -> None:
-    """At that moment it is gone: the engine wakes up for it once, not again and again at the same time."""
+    """A memory is gone exactly at its end, so the engine wakes up for it once."""
     windows = Stabilization(empty=10 * SECOND, expired=0, drifted=0, cost=20 * SECOND)
     pacing = Pacing()
     pacing.finished(Method.EMPTY, windows, 0, ("web",))

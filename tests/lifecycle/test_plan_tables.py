@@ -1,4 +1,4 @@
-"""Evictions in order, last looks, what commands hold on to, and what predecessors left."""
+"""Ordered evictions, final checks, the nodes that commands hold, and leftovers of earlier engines."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -46,14 +46,14 @@ from tests.support.conversation import deployment, pod, replica_set
 
 
 def bare(name: str, **requests: str) -> Pod:
-    """Return a pod on node a that asks for these alone."""
+    """Return a pod on node a that requests only these resources."""
     tree = msgspec.to_builtins(pod(name, "a"))
     tree["spec"]["containers"][0]["resources"]["requests"] = requests
     return msgspec.convert(tree, Pod, strict=False)
 
 
 def test_who_is_evicted_in_which_order() -> None:
-    """Picky pods first, then by processors and memory, then by name; not who leaves, stays or was asked for."""
+    """Pods with node requirements go first, then by CPU and memory, then by name."""
     zone = [{"matchExpressions": [{"key": "z", "operator": "Exists"}]}]
     required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": zone}}}
     preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
@@ -95,7 +95,7 @@ def test_who_is_evicted_in_which_order() -> None:
     ],
 )
 def test_when_evictions_come_first(method: Method, evicts: bool, pods: bool, wanted: bool) -> None:
-    """For cost commands with pods to move, where it is switched on."""
+    """Ordered evictions run for cost commands with pods to move, if the setting is on."""
     seen = view(*([pod("x", "a")] if pods else []), evicts=evicts)
     assert evictions.is_wanted(run("a", method=method), seen) == wanted
 
@@ -116,7 +116,7 @@ def test_when_evictions_come_first(method: Method, evicts: bool, pods: bool, wan
     ],
 )
 def test_when_the_next_pod_goes(waited: int, answer: Failure | str | None, pending: str, landed: bool) -> None:
-    """A second at least, six at most, when nothing of the last one's owner waits; at once where it was refused."""
+    """The next pod goes after one to six seconds, or at once after a refusal."""
     made = run("a", phase=Phase.EVICTING, phase_since=10 * SECOND)
     first = pod("x", "a")
     answered(made, evictions.evict_id(made, first), answer)
@@ -136,7 +136,7 @@ def test_when_the_next_pod_goes(waited: int, answer: Failure | str | None, pendi
 
 
 def test_evictions_end_with_the_patience_or_the_right() -> None:
-    """After three minutes, at that very time; or where one was forbidden."""
+    """Evictions end after exactly three minutes, or when one is forbidden."""
     made = run("a", phase=Phase.EVICTING, phase_since=10 * SECOND)
     assert not evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND - 1))
     assert evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND))
@@ -147,7 +147,7 @@ def test_evictions_end_with_the_patience_or_the_right() -> None:
 
 
 def test_surges_come_first_where_they_are_wanted() -> None:
-    """For pods of Deployments that ask for it; by the ReplicaSet between."""
+    """Deployments that ask for a surge roll first; their pods are found through the ReplicaSet."""
     rolls = (deployment("app", **{SURGE: "true"}), replica_set("app-1", of="app"), pod("x", "a", "app-1"))
     made = run("a")
     assert surging.is_wanted(made, view(*rolls))
@@ -180,7 +180,7 @@ PROTECTED = {names.DO_NOT_DISRUPT: "true"}
     ],
 )  # fmt: skip
 def test_last_look(order: dict[str, Any], item: Pod, why: str) -> None:
-    """What the pods of a node object to, in the order they are told."""
+    """The final check lists the objections of a node's pods in order."""
     asked = DeleteNodeClaim(id="1", command_id="mine", name="c", uid="u", node="a", **order)
     assert objection(asked, [pod("first", "a", "ds", kind="DaemonSet"), item], NOW) == why
 
@@ -189,7 +189,7 @@ def test_last_look(order: dict[str, Any], item: Pod, why: str) -> None:
 
 
 def test_what_commands_hold_on_to() -> None:
-    """Their nodes; their replacements and destinations, by claim and node; what pending pods are nominated for."""
+    """Commands hold their nodes, replacements and destinations, and nodes nominated for pending pods."""
     command = Command(
         action=Action.REPLACE_COST,
         method=Method.SINGLE_NODE,
@@ -224,7 +224,7 @@ def test_what_commands_hold_on_to() -> None:
     ],
 )
 def test_what_is_under_way(item: NodeClaim | None, phase: Phase, launches: bool | None, places: list[str]) -> None:
-    """Pods that are still on the nodes: for a launch whose machine is unknown, or for the machine that is."""
+    """Pods still on the nodes are planned for a launch or, once known, for its machine."""
     spec = Replacement(node_pool="web", instance_types=("m",), pods=("d/x", "d/gone"))
     command = Command(
         action=Action.REPLACE_COST,
@@ -242,7 +242,7 @@ def test_what_is_under_way(item: NodeClaim | None, phase: Phase, launches: bool 
 
 
 def test_a_plan_has_a_name_for_every_replacement() -> None:
-    """One more or less would be a mistake of ours."""
+    """A plan with more or fewer names than replacements is an error."""
     spec = Replacement(node_pool="web", instance_types=("m",))
     command = Command(
         action=Action.REPLACE_COST, method=Method.SINGLE_NODE, nodes=("a",), replacements=(spec, spec)
@@ -252,7 +252,7 @@ def test_a_plan_has_a_name_for_every_replacement() -> None:
 
 
 def test_whether_pods_have_come() -> None:
-    """Others than those of the node itself; a replacement that is gone waits for none."""
+    """A replacement has its pods if pods other than its daemons run on it; a deleted one waits for none."""
     assert flight.has_pods("r", Store())
     assert not flight.has_pods("r", view(claim("r", on="n")).store)
     daemons = (pod("d", "n", "ds", kind="DaemonSet"), pod("m", "n", "n", kind="Node"))
@@ -271,7 +271,7 @@ def test_whether_pods_have_come() -> None:
     ],
 )
 def test_whether_a_machine_is_unknown(item: NodeClaim, unlaunched: bool) -> None:
-    """Of a claim that stays."""
+    """A machine is unknown if its claim is not being deleted and has no provider id and no node."""
     assert flight.has_unlaunched(view(claim("other", provider="q"), item).store) == unlaunched
 
 
@@ -286,7 +286,7 @@ def test_whether_a_machine_is_unknown(item: NodeClaim, unlaunched: bool) -> None
     ],
 )
 def test_which_nodes_can_be_bound(items: tuple[AnyObject, ...], taken: str, bound: bool) -> None:
-    """With a claim, of a pool that is ours, in no other command."""
+    """A command can take nodes with a claim, of a managed pool, in no other command."""
     command = Command(action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=("a",))
     seen = view(*items)
     found = flight.bind_to_claims(command, seen.store, lambda name: name == taken, lambda of: of == "web")
@@ -299,12 +299,12 @@ def test_which_nodes_can_be_bound(items: tuple[AnyObject, ...], taken: str, boun
 
 
 def leftovers(*items: AnyObject, known: str = "") -> resume.Leftovers:
-    """Return what is found of these objects; `known` is a command that is carried on."""
+    """Return what is found in these objects; `known` is a command that continues."""
     return resume.find(view(*items).store, lambda found: found.id == known, lambda of: of == "web")
 
 
 def test_left_over_commands_are_found_once() -> None:
-    """By the latest of their records, on claims and candidates; those that are known are left out."""
+    """A leftover command is found by its latest record; known commands are skipped."""
     early, late = record("one", "a", since=NOW), record("one", "a", since=NOW + timedelta(seconds=1))
     found = leftovers(
         node("a", DISRUPTED, **{names.COMMAND: early}),
@@ -343,13 +343,13 @@ def test_left_over_commands_are_found_once() -> None:
     ],
 )  # fmt: skip
 def test_marks_that_are_swept(items: tuple[AnyObject, ...], sweep: object) -> None:
-    """A taint that nobody signed, and the copy of a record that counts for another node."""
+    """An unsigned taint, and a copied record of another node, are removed."""
     found = leftovers(*items)
     assert list(found.sweeps) == ([] if sweep is None else [sweep])
 
 
 def test_marks_of_other_pools_stay() -> None:
-    """Others may use the same key there."""
+    """Marks in unmanaged pools stay, because others may use the same key."""
     tree = msgspec.to_builtins(node("a", DISRUPTED))
     tree["metadata"]["labels"] = {names.NODEPOOL: "other"}
     assert leftovers(msgspec.convert(tree, Node, strict=False)).sweeps == ()
@@ -360,7 +360,7 @@ def test_marks_of_other_pools_stay() -> None:
                       (timedelta(microseconds=3), 60 * SECOND - 3000), (timedelta(seconds=-5), 60 * SECOND)],
 )  # fmt: skip
 def test_a_command_is_taken_over_with_the_rest_of_its_time(ago: timedelta, left: int) -> None:
-    """Nodes that another command has are left to that one."""
+    """A successor keeps the deadline, and leaves nodes that another command holds."""
     found = read_record(record("one", "a", "b", since=NOW - ago, replacements=("r",)))
     assert isinstance(found, Record)
     made = resume.take_over(found, taken=lambda name: name == "a", now=NOW, elapsed=7 * SECOND, timeout=60 * SECOND)

@@ -69,7 +69,7 @@ def test_what_is_a_pod_event(old: Pod | None, new: Pod | None, nodes: list[str])
 
 
 def test_times_move_with_a_clock_that_is_set() -> None:
-    """An event stays so many seconds ago whatever the wall says; the mapping is the same while nothing changes."""
+    """An event keeps its age when the wall clock jumps; the mapping is reused while nothing changes."""
     events = PodEvents()
     events.note(None, pod(), 5 * SECOND)
     before = events.times(T0, 10 * SECOND)
@@ -105,7 +105,7 @@ def at(second: int) -> datetime:
 def test_the_later_of_both_counts(
     written: int | None, initialized: int | None, seen: int | None, counts: int | None
 ) -> None:
-    """What Karpenter wrote, what Dovetail saw; without either, when the node was initialized."""
+    """The later of Karpenter's and Dovetail's time counts; without either, the initialization."""
     conditions = ()
     if initialized is not None:
         done = Condition(type=names.CONDITION_INITIALIZED, status="True", last_transition_time=at(initialized))
@@ -118,7 +118,7 @@ def test_the_later_of_both_counts(
 
 
 def test_engine_asks_with_what_it_saw_after_its_first_view() -> None:
-    """A pod that is listed at the start is no event; one that comes or goes later is, for observers too."""
+    """Pods listed at the start are no events; later changes are, for observers too."""
     planner = ScriptedPlanner()
     world = World()
     world.add_pool()

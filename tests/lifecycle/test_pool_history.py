@@ -1,4 +1,4 @@
-"""The history of nodes that began to leave: noted before the taint, taken back by a rollback, never counted twice."""
+"""The history of departures: written before the taint, removed by a rollback, never counted twice."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ FORGET = ForgetDisruption(id="c/forget/web", command_id="c", node_pool="web")
 
 
 def written(outcome: object) -> list[dict[str, Any]] | None:
-    """Return the history that an outcome writes; None: it takes the annotation off."""
+    """Return the history that an outcome writes; None means that it removes the annotation."""
     assert isinstance(outcome, Writes)
     (patch,) = outcome.writes
     assert isinstance(patch, Patch)
@@ -49,7 +49,7 @@ def written(outcome: object) -> list[dict[str, Any]] | None:
     ],
 )
 def test_a_start_is_noted_and_old_entries_go(before: list[dict[str, Any]] | None, after: list[str]) -> None:
-    """The new entry says when, how many, why and by which command; what is older than the span goes."""
+    """A new entry has time, number, reason and command; entries older than the span are removed."""
     found = written(history_outcome(NOTE, pool(None if before is None else json.dumps(before))))
     assert found is not None
     assert [item["command"] for item in found] == after
@@ -57,7 +57,7 @@ def test_a_start_is_noted_and_old_entries_go(before: list[dict[str, Any]] | None
 
 
 def test_noting_twice_and_forgetting_twice_write_once() -> None:
-    """Both are idempotent; a pool that is gone needs nothing."""
+    """Adding and removing an entry is idempotent; a deleted pool needs neither."""
     noted = pool(json.dumps([entry(timedelta(0), "c")]))
     assert history_outcome(NOTE, noted) == Done()
     assert written(history_outcome(FORGET, noted)) is None
@@ -66,7 +66,7 @@ def test_noting_twice_and_forgetting_twice_write_once() -> None:
 
 
 def test_forgetting_leaves_the_others() -> None:
-    """Only the entry of the command that was rolled back goes."""
+    """A rollback removes only the entry of its command."""
     both = pool(json.dumps([entry(timedelta(minutes=5), "a"), entry(timedelta(0), "c")]))
     found = written(history_outcome(FORGET, both))
     assert found is not None
@@ -74,7 +74,7 @@ def test_forgetting_leaves_the_others() -> None:
 
 
 def test_a_history_that_cannot_be_read_is_not_overwritten() -> None:
-    """The command is refused, with what to do about it."""
+    """A command with an unreadable history is refused with a remedy."""
     outcome = history_outcome(NOTE, pool("nonsense"))
     assert isinstance(outcome, Failed)
     assert "take dovetail.dev/recent-disruptions off" in outcome.detail

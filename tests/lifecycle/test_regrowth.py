@@ -1,4 +1,4 @@
-"""Cost actions that do not hold: the node comes back for the pods that were moved."""
+"""Cost actions that do not hold: a node comes back for the moved pods."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ from tests.support.lifecycle_world import CALM, WANT, Driver, ScriptedPlanner, W
 
 
 class PatientPlanner(ScriptedPlanner):
-    """Leaves pools alone that the engine says have regrown, as `decide` does for cost actions."""
+    """Skip pools that the engine reports as regrown, as `decide` does for cost actions."""
 
     def _wish(self, node: Node, question: Question) -> Command | None:
         until = question.in_flight.regrown.get(node.metadata.labels[names.NODEPOOL])
@@ -39,7 +39,7 @@ class PatientPlanner(ScriptedPlanner):
 
 
 class Springy(World):
-    """Opens a new node for the pods of each node that goes, at once, as a provisioner would."""
+    """Open a new node at once for the pods of each removed node, as a provisioner would."""
 
     bought: dict[str, str] = {}
     springs: int = 0
@@ -71,7 +71,7 @@ class Springy(World):
 
 
 def springy(*, keeps_springing: bool = True) -> Springy:
-    """Make a world with one node to take away, one to stay, and a pod to move."""
+    """Build a world with one node to remove, one to stay, and a pod to move."""
     world = Springy()
     world.keeps_springing = keeps_springing
     world.add_pool()
@@ -82,7 +82,7 @@ def springy(*, keeps_springing: bool = True) -> Springy:
 
 
 def test_cycle_is_broken_by_ever_longer_waits() -> None:
-    """A node that comes back each time is taken away a few times in a day, not every minute."""
+    """A node that always comes back is removed a few times a day, not every minute."""
     world = springy()
     driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(24 * 3600)
     assert driver.ends().count("done") <= 12
@@ -92,7 +92,7 @@ def test_cycle_is_broken_by_ever_longer_waits() -> None:
 
 
 class Promising(PatientPlanner):
-    """Says of every command that it saves half a dollar per hour."""
+    """Promise savings of half a dollar per hour for every command."""
 
     def _wish(self, node: Node, question: Question) -> Command | None:
         command = super()._wish(node, question)
@@ -111,7 +111,7 @@ class Promising(PatientPlanner):
     ],
 )
 def test_the_first_wait_goes_by_what_was_lost(ends: StabilizationEnds, bought: str, waits: list[int]) -> None:
-    """Where the pause ends when pods have landed: the share of the savings that the new node costs, of ten minutes."""
+    """The first wait is the lost share of the savings times ten minutes."""
     prices = {"fifth": "0.10", "whole": "0.50", "dearer": "0.60", "cheap": "0.01"}
     catalogue = Catalogue(instance_types=tuple(kind(name, price) for name, price in prices.items()))
     offer = catalogue.instance_types[0].offerings[0]
@@ -127,7 +127,7 @@ def test_the_first_wait_goes_by_what_was_lost(ends: StabilizationEnds, bought: s
 
 
 def test_action_that_holds_makes_nobody_wait() -> None:
-    """Where the pods find room, nothing is said and nothing waits."""
+    """If the pods find room, nothing is reported and no pool waits."""
     world = springy(keeps_springing=False)
     driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(600)
     assert driver.ends() == ["done"]
@@ -136,7 +136,7 @@ def test_action_that_holds_makes_nobody_wait() -> None:
 
 
 def test_nodes_for_other_pods_are_no_regrowth() -> None:
-    """A node that is opened in the meantime for somebody else's pods is no sign that the action did not hold."""
+    """A node that is opened for other pods is no regrowth."""
     world = springy(keeps_springing=False)
     driver = Driver(world, engine_for(CALM, PatientPlanner())).begin().run(20)
     world.add_node("elsewhere")
@@ -163,7 +163,7 @@ def test_other_methods_do_not_wait() -> None:
 
 
 def test_karpenters_profile_does_not_watch() -> None:
-    """An engine that plays Karpenter repeats what Karpenter does, cycles included."""
+    """Under Karpenter's profile the engine repeats its cycles."""
     world = springy()
     settings = replace(CALM, rules=KARPENTER_RULES)
     driver = Driver(world, engine_for(settings, PatientPlanner())).begin().run(600)

@@ -1,4 +1,4 @@
-"""By which signs a cost action is judged: new nodes that carry, or wait for, pods of the moved pods' owners."""
+"""The signs of regrowth: new nodes that carry, or wait for, pods of the moved pods' owners."""
 
 from datetime import UTC, datetime
 

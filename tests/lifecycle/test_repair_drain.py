@@ -1,4 +1,4 @@
-"""How long the drain of a sick node may take: the shortest bound of the repair rules that its conditions meet."""
+"""The drain limit of an unhealthy node: the shortest limit of the repair rules that match."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +31,7 @@ RULES: list[dict[str, Any]] = [
     ids=["one rule", "two: the shorter", "the other's condition is well", "a rule without a bound", "well", "unknown"],
 )
 def test_the_shortest_bound_of_the_rules_that_are_met(conditions: dict[str, str], minutes: int | None) -> None:
-    """Rules whose condition has another status, is not there, or that bound nothing, don't count."""
+    """Rules with another status, an absent condition or no limit are ignored."""
     tree = {"metadata": {"name": "web", "labels": {names.MANAGE: "true"}}, "spec": {"disruption": {"repair": RULES}}}
     pool = msgspec.convert(tree, NodePool, strict=False)
     since = datetime(2026, 1, 1, tzinfo=UTC)

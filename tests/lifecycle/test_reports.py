@@ -1,4 +1,4 @@
-"""Reports: each one has words and figures for a log, and survives the journal."""
+"""Reports have a sentence and figures for a log, and survive the journal."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("report", every_report("web"), ids=lambda report: type(report).__name__)
 def test_a_report_has_words_and_survives_the_journal(report: Report) -> None:
-    """A sentence, figures that a log can hold, and the same value again from a journal's line."""
+    """A report has a sentence and figures, and is equal after a journal's line is read."""
     assert report.topic
     assert report.message
     assert all(isinstance(value, str | int | float) for value in report.figures.values())
@@ -33,7 +33,7 @@ def test_a_report_has_words_and_survives_the_journal(report: Report) -> None:
 
 
 def test_reports_of_a_command_name_it() -> None:
-    """Its id leads from the decision to the end; other reports have none."""
+    """Reports of a command carry its id from decision to end; other reports have none."""
     named = {type(report).__name__ for report in every_report("web") if command_of(report)}
     assert named == {"CommandAdvanced", "CommandFound", "CommandOutcome", "InstructionNotDone", "PoolBacksOff"}
 
@@ -73,12 +73,12 @@ def advanced(**fields: Any) -> CommandAdvanced:
     ],
 )
 def test_words_of_reports(report: Report, words: str) -> None:
-    """Singular and plural, with and without a reason."""
+    """Report sentences use singular and plural, with and without a reason."""
     assert report.message == words
 
 
 def test_figures_of_a_step() -> None:
-    """Where it came from, if it came from somewhere; money where it is known."""
+    """The figures include the previous phase, if any, and the money, if known."""
     found = advanced().figures
     assert (found["from"], found["signal"], "savings" in found) == ("", "", False)
     moved = advanced(source=Phase.VALIDATING, signal=Signal.VALIDATED, savings=0.5).figures

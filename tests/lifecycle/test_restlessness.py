@@ -1,4 +1,4 @@
-"""Pools whose load comes and goes: nodes opened soon after others were taken away, and what the engine makes of it."""
+"""Restless pools: nodes that are opened soon after others were removed, and the engine's reaction."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ QUIET = 30 * MINUTE
 def test_two_nodes_opened_after_a_command_make_a_pool_restless(
     took: list[int], opened: list[int], until: int | None
 ) -> None:
-    """Minutes at which nodes were taken away and opened; the pool is restless until the given minute."""
+    """Two nodes opened after a removal make the pool restless until the given minute."""
     book = Restlessness()
     for minute, is_new in sorted([*((at, False) for at in took), *((at, True) for at in opened)]):
         if is_new:
@@ -51,7 +51,7 @@ def test_two_nodes_opened_after_a_command_make_a_pool_restless(
 
 
 def test_pools_are_apart_and_off_means_off() -> None:
-    """What happens in one pool is nothing to another; with no quiet asked for nothing counts."""
+    """Each pool counts separately; without a quiet period nothing counts."""
     book = Restlessness()
     book.took(("web", "batch"), 0)
     for pool, quiet in (("web", QUIET), ("web", QUIET), ("batch", QUIET), ("other", QUIET), ("off", 0), ("off", 0)):
@@ -61,7 +61,7 @@ def test_pools_are_apart_and_off_means_off() -> None:
 
 
 class Noting(ScriptedPlanner):
-    """Keeps what it was asked."""
+    """Record every query."""
 
     asked: Question
 
@@ -93,7 +93,7 @@ def _claims(driver: Driver, *opened: str, **annotations: str) -> None:
     ids=["for cost", "off", "our own replacements", "for another reason", "no command"],
 )
 def test_the_engine_tells_the_round_which_pools_are_restless(want: str, quiet: int, ours: bool, restless: bool) -> None:
-    """A command that saves money, then two NodeClaims that nobody here asked for."""
+    """A cost command followed by two NodeClaims of others makes the pool restless in the next round."""
     world, planner = World(), Noting()
     world.add_pool()
     world.add_node("z")
@@ -109,5 +109,5 @@ def test_the_engine_tells_the_round_which_pools_are_restless(want: str, quiet: i
 
 
 def test_what_is_asked_for_by_default() -> None:
-    """The designs know nothing of it; the recommended policy asks for half an hour."""
+    """The quiet period is off by default and half an hour in the recommended policy."""
     assert (DOVETAIL.quiet_before_haste, RECOMMENDED.quiet_before_haste) == (0, QUIET)

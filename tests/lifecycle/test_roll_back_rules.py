@@ -1,4 +1,4 @@
-"""Rules of the command machine that mutants once survived: each of these tests fails without its rule."""
+"""Rules of the command machine that mutation tests found unchecked: each test fails without its rule."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ TIMEOUT = CALM.replacement_timeout / 10**9
 
 
 def world_of(want: str, **changes: object) -> World:
-    """Return one node that wants it."""
+    """Return a world with one node for this wish."""
     world = World(**changes)  # type: ignore[arg-type]
     world.add_pool()
     world.add_node("n1", want=want)
@@ -37,12 +37,12 @@ def world_of(want: str, **changes: object) -> World:
 
 
 def asked(driver: Driver, kind: type[Instruction]) -> list[Instruction]:
-    """Instructions of a kind, in order."""
+    """Return the instructions of a kind, in order."""
     return driver.told(kind)
 
 
 def test_candidates_go_only_when_all_replacements_are_ready() -> None:
-    """One of two is initialized, the other one never is: nothing is deleted but what the rollback takes back."""
+    """If one of two replacements never starts, no candidate is deleted."""
     world = world_of("replace2", launches=False)
     driver = Driver(world, engine_for()).begin().run(30)
     first, second = world.created
@@ -57,7 +57,7 @@ def test_candidates_go_only_when_all_replacements_are_ready() -> None:
 
 
 def test_time_out_goes_on_at_a_take_over() -> None:
-    """A successor gives a command the rest of its time, not the whole of it again."""
+    """A successor gives a command only the rest of its time."""
     world = world_of("replace", launches=False)
     Driver(world, engine_for()).begin().run(TIMEOUT / 2)
     successor = Driver(world, engine_for(identity="two")).begin()
@@ -69,7 +69,7 @@ def test_time_out_goes_on_at_a_take_over() -> None:
 
 
 def test_taint_that_lands_after_the_roll_back_began_is_taken_off() -> None:
-    """The first call is not answered and lands late; the command is given up meanwhile: the node is opened again."""
+    """A taint that lands after the rollback began is removed."""
     world = world_of("delete")
     world.add_node("n2", want="delete")
     late: list[TaintNode] = []
@@ -102,7 +102,7 @@ def test_taint_that_lands_after_the_roll_back_began_is_taken_off() -> None:
 
 
 def test_replacement_that_was_never_seen_is_deleted_at_the_roll_back() -> None:
-    """Its creation was answered, its object never shown: the rollback deletes it by the uid of the answer."""
+    """The rollback deletes an unseen replacement by the uid from the creation's answer."""
     world = world_of("replace2", launches=False)
     hidden: dict[str, None] = {}
 
@@ -129,7 +129,7 @@ def test_replacement_that_was_never_seen_is_deleted_at_the_roll_back() -> None:
 
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> None:
-    """A successor of an engine that died around its second creation takes back the first one."""
+    """After a crash around the second creation, the successor deletes the first replacement."""
     world = world_of("replace2", launches=False)
     driver = Driver(world, engine_for())
     driver.crash_at = (2, carried_out)
@@ -155,13 +155,13 @@ def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> 
     ],
 )
 def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
-    """Key and value, both: a taint of another's that shares one of them is left alone."""
+    """A taint belongs to Dovetail only if both key and value match."""
     assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours
 
 
 @pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.FORBIDDEN])
 def test_a_deployment_that_may_not_be_rolled_launches_no_machine_again_and_again(failure: Failure) -> None:
-    """Its replacements are there by then and are deleted at the rollback: the pool waits, longer each time."""
+    """A pool whose Deployment may not roll waits longer after each rollback."""
     world = world_of("replace")
     for item in (deployment("app", **{SURGE: "true"}), replica_set("app-1", 2, of="app"), pod("rolls", "n1", "app-1")):
         world.put(item)
@@ -172,7 +172,7 @@ def test_a_deployment_that_may_not_be_rolled_launches_no_machine_again_and_again
 
 
 def test_a_pool_whose_notes_may_not_be_written_is_not_asked_at_every_turn() -> None:
-    """Its rate budget wants every start noted before the first taint; without that right it waits, longer each time."""
+    """Without permission to write its history a pool with a rate budget waits longer each time."""
     world = world_of("delete")
     world.put(pool("web", disruption={"budgets": [{"nodes": "2", "per": "1h"}]}))
     world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, NoteDisruption) else None

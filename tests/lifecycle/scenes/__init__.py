@@ -1,1 +1,1 @@
-"""Scenes in which an engine talks to a scripted world; `test_conversations` knows every word."""
+"""Scenes in which an engine talks to a scripted world; `test_conversations` checks every line."""

@@ -1,4 +1,4 @@
-"""Scenes of commands that go well, give way, are refused, and of pools that recover."""
+"""Scenes of commands that succeed, give way or are refused, and of pools that recover."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from tests.support.lifecycle_world import CALM
 
 @scenario
 def delete_that_goes_well() -> list[str]:
-    """A drifted node goes; its pods go where the plan says."""
+    """Delete a drifted node; its pods move as planned."""
     talk = Talk()
     world = stage(talk, rest="")
     world.add_node("a", want="delete", to="rest")
@@ -32,7 +32,7 @@ def delete_that_goes_well() -> list[str]:
 
 @scenario
 def replace_that_goes_well() -> list[str]:
-    """Two new nodes first; they stay nominated until their pods have come, or for a minute."""
+    """Launch two nodes first; they stay nominated until their pods arrive, for at most a minute."""
     talk = Talk()
     world = stage(talk, a="replace2", rest="")
     talk.begin().run(90)
@@ -44,7 +44,7 @@ def replace_that_goes_well() -> list[str]:
 
 @scenario
 def replacements_under_way() -> list[str]:
-    """What rounds are told of a command's pods and its new nodes, before and after each machine is known."""
+    """Show what rounds know of a command's pods and new nodes, before and after each machine is known."""
     talk = Talk()
     world = stage(talk, a="replace2", b="", to="")
     world.launches = False
@@ -66,7 +66,7 @@ def replacements_under_way() -> list[str]:
 
 @scenario
 def several_commands_side_by_side() -> list[str]:
-    """Each is validated without those that were found after it; one is refused and gives way to the others."""
+    """Validate each command without those found after it; one is refused and gives way to the others."""
     talk = Talk()
     stage(talk, a="delete", b="replace", c="delete")
     talk.planner.all_at_once = True
@@ -77,7 +77,7 @@ def several_commands_side_by_side() -> list[str]:
 
 @scenario
 def refused_again_and_again() -> list[str]:
-    """The same refusal twice running waits for the next poll."""
+    """Refuse the same command twice in a row; it waits for the next poll."""
     talk = Talk()
     stage(talk, a="delete")
     talk.planner.refuse = lambda command: "never"
@@ -87,7 +87,7 @@ def refused_again_and_again() -> list[str]:
 
 @scenario
 def refused_commands_give_way() -> list[str]:
-    """A command that is refused is not begun again while those that were in validation then still are."""
+    """Refuse a command; it does not start again while the commands that were in validation then still are."""
     talk = Talk(replace(CALM, poll_interval=SECOND))
     world = stage(talk, a="delete")
     talk.planner.refuse = lambda command: "not yet" if talk.planner.validations <= 3 else ""
@@ -102,7 +102,7 @@ def refused_commands_give_way() -> list[str]:
 
 @scenario
 def a_command_of_two_pools() -> list[str]:
-    """Each pool's start is noted with its own nodes; the pools of its candidates pause, wait and are left alone."""
+    """Record each pool's start with its own nodes; both pools pause and wait."""
     talk = Talk(PAUSES)
     world = talk.world
     for name in ("web", "two"):
@@ -117,7 +117,7 @@ def a_command_of_two_pools() -> list[str]:
 
 @scenario
 def a_command_of_a_pool_that_waits_for_an_earlier_one() -> list[str]:
-    """One of its two pools is enough: the last cost action there did not hold."""
+    """Hold a command because the last cost action in one of its two pools did not hold."""
     talk = Talk(CALM, catalogue=catalogue())
     world = stage(talk, a="cost-delete", rest="")
     world.put(pool("two"))
@@ -133,7 +133,7 @@ def a_command_of_a_pool_that_waits_for_an_earlier_one() -> list[str]:
 
 @scenario
 def pools_that_recover() -> list[str]:
-    """A command that ends well ends the row of failures: the next one waits for the first time again."""
+    """Finish a command; this ends the row of failures, so the next backoff is the shortest again."""
     lines = []
     for kind in (CreateNodeClaim, TaintNode):
         talk = Talk(QUICK)
@@ -154,7 +154,7 @@ def pools_that_recover() -> list[str]:
 
 @scenario
 def nodes_that_go_by_themselves() -> list[str]:
-    """A command whose nodes are gone before, while and after it taints them."""
+    """Remove a command's nodes before, while and after it taints them."""
     lines = []
     for seconds in (5, 16, 25):
         talk = Talk()

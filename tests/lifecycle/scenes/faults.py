@@ -47,7 +47,7 @@ from tests.support.lifecycle_world import Crash
 
 @scenario
 def replacements_that_never_come() -> list[str]:
-    """A rollback at the time-out; the pool backs off, twice as long each time."""
+    """Roll back at the timeout; the pool backs off twice as long each time."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace", b="delete")
     world.launches = False
@@ -57,7 +57,7 @@ def replacements_that_never_come() -> list[str]:
 
 @scenario
 def one_of_two_replacements_never_comes() -> list[str]:
-    """Only the pool of the one that is late backs off; both are taken back."""
+    """Delete both replacements; only the pool of the late one backs off."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace2")
     world.launches = False
@@ -70,7 +70,7 @@ def one_of_two_replacements_never_comes() -> list[str]:
 
 @scenario
 def replacement_that_vanishes() -> list[str]:
-    """A replacement that goes, seen and unseen, is not waited for."""
+    """Remove a replacement, seen or unseen; the engine does not wait for it."""
     lines = []
     for hidden in (False, True):
         talk = Talk(QUICK)
@@ -89,7 +89,7 @@ def replacement_that_vanishes() -> list[str]:
 
 @scenario
 def replacement_that_is_being_deleted() -> list[str]:
-    """One that somebody else deletes counts as gone at once."""
+    """Delete a replacement from outside; it counts as gone at once."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace")
     world.launches = False
@@ -104,7 +104,7 @@ def replacement_that_is_being_deleted() -> list[str]:
 
 @scenario
 def replacement_that_cannot_be_launched() -> list[str]:
-    """By the condition Launched: at once for most reasons, after the launch time-out where it is in progress."""
+    """Fail a launch: most reasons count at once, a launch in progress counts after the launch timeout."""
     lines = []
     for status, reason, provider in (
         ("False", "InsufficientCapacity", ""),
@@ -131,7 +131,7 @@ def replacement_that_cannot_be_launched() -> list[str]:
 
 @scenario
 def hands_off_in_every_phase() -> list[str]:
-    """A person's mark on the Node or its claim, or a pool that is no longer ours, undoes what can be undone."""
+    """Mark a Node or its claim, or release its pool; the engine rolls back what it can."""
     lines = []
     for what in ("node", "claim", "pool"):
         for seconds in (5, 15, 30, 58, 70):
@@ -152,7 +152,7 @@ def hands_off_in_every_phase() -> list[str]:
 
 @scenario
 def another_command_takes_the_node() -> list[str]:
-    """The record of another command on a candidate ends this one, and its taint is left alone."""
+    """Put another command's record on a candidate; this command ends and leaves the other's taint."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace")
     talk.begin().run(20)
@@ -216,7 +216,7 @@ def _with_everything(settings: object = IN_ORDER, **talk_parts: object) -> Talk:
 
 @scenario
 def every_step_of_a_command() -> list[str]:
-    """Note, taint, launch, surge, evict, delete, drain, clear."""
+    """Run every step: note, taint, launch, surge, evict, delete, drain, clear."""
     talk = _with_everything()
     talk.begin().run(150)
     return talk.lines
@@ -224,7 +224,7 @@ def every_step_of_a_command() -> list[str]:
 
 @scenario
 def every_instruction_fails_in_every_way() -> list[str]:
-    """Once, or for two minutes, or for good: what is asked for again, what is given up, what is left."""
+    """Fail each instruction once, for two minutes or forever; show retries, rollbacks and leftovers."""
     lines = []
     for word, kind in _KINDS.items():
         for failure in Failure:
@@ -247,7 +247,7 @@ def every_instruction_fails_in_every_way() -> list[str]:
 
 @scenario
 def every_answer_is_lost() -> list[str]:
-    """An answer that never comes: the step is asked for again, and the command ends all the same."""
+    """Lose each answer; the engine repeats the step and the command still ends."""
     lines = []
     for word, kind in _KINDS.items():
         talk = _with_everything()
@@ -268,7 +268,7 @@ def every_answer_is_lost() -> list[str]:
 
 @scenario
 def every_crash_is_taken_over() -> list[str]:
-    """A successor finishes or undoes what it finds, whatever the last thing was that its predecessor did."""
+    """Crash after each instruction; a successor finishes or rolls back the command."""
     lines = []
     whole = _with_everything()
     whole.begin().run(150)

@@ -1,4 +1,4 @@
-"""Scenes of what an engine finds: marks, predecessors, another lead, other settings, nodes to hold."""
+"""Scenes of what an engine finds: marks, earlier commands, a new leader, new settings, nodes to hold."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, World
 
 @scenario
 def marks_that_belong_to_no_command() -> list[str]:
-    """Taints without a record on our pools are taken off, others are left; records of nobody are cleared."""
+    """Remove taints and records without a command in managed pools; leave those in other pools."""
     talk = Talk()
     world = stage(talk, a="", b="")
     world.put(pool("other", managed=False))
@@ -76,7 +76,7 @@ def marks_that_belong_to_no_command() -> list[str]:
 
 @scenario
 def predecessors_commands() -> list[str]:
-    """Found with everything, with parts missing, with every candidate leaving; another controller's are left alone."""
+    """Find commands that are complete, incomplete or leaving; leave another controller's commands alone."""
     lines = []
     for seconds in (16, 20, 58, 65, 90):
         talk = Talk(QUICK)
@@ -97,7 +97,7 @@ def _copy(world: World) -> World:
 
 @scenario
 def predecessors_command_without_pools() -> list[str]:
-    """Its record names a replacement, but not its pool: it is undone in time, and no pool is blamed."""
+    """Find a record that names a replacement without its pool: roll it back in time; no pool backs off."""
     talk = Talk(QUICK)
     world = stage(talk, a="", b="")
     ours = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
@@ -120,7 +120,7 @@ def predecessors_command_without_pools() -> list[str]:
 
 @scenario
 def the_lead_is_lost_and_won_again() -> list[str]:
-    """All that belongs to acting is forgotten, and found again on the cluster; what was said twice is not."""
+    """Lose and regain leadership: the engine reads its commands from the cluster and reports nothing twice."""
     talk = Talk(QUICK)
     world = stage(talk, a="replace", b="delete")
     talk.begin().run(20)
@@ -138,7 +138,7 @@ def the_lead_is_lost_and_won_again() -> list[str]:
 
 @scenario
 def the_view_grows_old() -> list[str]:
-    """Nothing is decided or done until every kind is heard of again."""
+    """Decide and do nothing until every kind of object was listed again."""
     talk = Talk(QUICK)
     world = stage(talk, a="delete")
     talk.begin().run(5)
@@ -153,7 +153,7 @@ def the_view_grows_old() -> list[str]:
 
 @scenario
 def settings_catalogue_and_alert_change() -> list[str]:
-    """Each makes a round of its own; nodes of pools that are named from now on are held."""
+    """Change settings, catalogue and alert: each starts a round; nodes of newly named pools are held."""
     talk = Talk(CALM)
     world = talk.world
     world.put(pool("web", managed=False))
@@ -176,7 +176,7 @@ def settings_catalogue_and_alert_change() -> list[str]:
 
 @scenario
 def observing() -> list[str]:
-    """What would be done is told once; nothing is written, all pools count where none is labelled."""
+    """Report each proposal once and write nothing; all pools count if none is labelled."""
     talk = Talk(CALM, EngineRole(observe=True))
     world = talk.world
     world.put(pool("web", managed=False, disruption={"budgets": [{"nodes": "many"}]}))
@@ -190,7 +190,7 @@ def observing() -> list[str]:
 
 @scenario
 def karpenters_own_loop() -> list[str]:
-    """The profile of Karpenter: it waits for its launches and validations, and holds nothing."""
+    """Run Karpenter's profile: it waits for its launches and validations, and holds no nodes."""
     talk = Talk(KARPENTER_1_15, EngineRole(identity="k", controller="karpenter", holds=False))
     world = stage(talk, a="cost-replace", b="cost-delete", c="replace")
     talk.planner.refuse = lambda command: "not now" if talk.planner.validations == 2 else ""
@@ -205,7 +205,7 @@ def karpenters_own_loop() -> list[str]:
 
 @scenario
 def holds_come_first() -> list[str]:
-    """Nothing is decided on nodes that are not held yet, for half a minute at most."""
+    """Decide nothing on nodes that are not held yet, for at most half a minute."""
     lines = []
     for failing in (1, 3, 1000):
         talk = Talk(CALM, EngineRole(holds_first=True))
@@ -232,7 +232,7 @@ def holds_come_first() -> list[str]:
 
 @scenario
 def holds_are_put_on_and_taken_off() -> list[str]:
-    """A person's mark stays; a pool that is no longer ours is released; what fails is asked for again."""
+    """Keep a person's mark, release pools that are no longer managed, and retry failures."""
     talk = Talk(CALM)
     world = stage(talk, a="")
     world.add_node("b", **{names.DO_NOT_DISRUPT: "true"})
@@ -254,7 +254,7 @@ def holds_are_put_on_and_taken_off() -> list[str]:
 
 @scenario
 def a_pool_that_cannot_be_read() -> list[str]:
-    """It is told so once, again where that failed, and told when it is mended."""
+    """Report an unreadable pool once, retry a failed report, and report when it can be read again."""
     talk = Talk(CALM)
     world = talk.world
     world.put(pool(disruption={"budgets": [{"nodes": "many"}]}))

@@ -40,7 +40,7 @@ from tests.support.lifecycle_world import CALM, T0
 
 @scenario
 def cost_actions_pause() -> list[str]:
-    """After each kind of action its own time; a cost command that is validated meanwhile is refused."""
+    """Pause after each kind of action for its own time; refuse a cost command in validation meanwhile."""
     talk = Talk(PAUSES)
     world = stage(talk, a="cost-delete", b="delete", c="cost-delete", d="cost-replace")
     node = world.get(Node, "c")
@@ -53,7 +53,7 @@ def cost_actions_pause() -> list[str]:
 
 @scenario
 def the_pause_ends_when_pods_have_landed() -> list[str]:
-    """Half a minute at least, the window at most; not while a moved pod's owner lacks one, or one waits."""
+    """End the pause after all pods have landed: at least half a minute, at most the window."""
     talk = Talk(LANDS)
     world = stage(talk, a="cost-delete", b="", c="cost-delete", d="cost-delete")
     talk.begin().run(38)
@@ -73,7 +73,7 @@ def the_pause_ends_when_pods_have_landed() -> list[str]:
 
 @scenario
 def a_node_comes_back_for_moved_pods() -> list[str]:
-    """The pool waits before it tries another cost action, twice as long each time; other methods go on."""
+    """Hold the pool's cost actions twice as long each time; other methods go on."""
     lines = []
     for settings in (CALM, replace(LANDS, stabilization=CALM.stabilization)):
         for price in (True, False):
@@ -97,7 +97,7 @@ def a_node_comes_back_for_moved_pods() -> list[str]:
 
 @scenario
 def what_came_of_commands() -> list[str]:
-    """After an hour: what was saved, which nodes were opened again, which pods were moved again."""
+    """Report after an hour: the savings, the nodes that were opened again, the pods that moved again."""
     talk = Talk(CALM, catalogue=catalogue())
     world = stage(talk, a="cost-delete", b="", c="", rest="")
     node = world.get(Node, "a")
@@ -123,7 +123,7 @@ def what_came_of_commands() -> list[str]:
 
 @scenario
 def moved_pods_that_do_not_become_ready() -> list[str]:
-    """The pool waits for them, halts when they stay away, goes on when they are back."""
+    """Hold the pool for its pods, halt it if they stay away, and resume when they are back."""
     talk = Talk(CALM)
     world = talk.world
     world.put(pool(annotations=WITHIN))
@@ -150,7 +150,7 @@ def moved_pods_that_do_not_become_ready() -> list[str]:
 
 @scenario
 def waste_grows_from_round_to_round() -> list[str]:
-    """At the lesser of two rates, not for a time that nobody saw; gone where a node could not go."""
+    """Add waste at the lower of two rates, skip unobserved time, and reset a node that cannot go."""
     talk = Talk(CALM)
     world = stage(talk, a="", b="")
     steps: tuple[dict[str, int | None], ...] = ({"a": 3600, "b": 7200}, {"a": 1800}, {"a": 3600, "b": None}, {})
@@ -168,7 +168,7 @@ def waste_grows_from_round_to_round() -> list[str]:
 
 @scenario
 def steering_marks_are_moved_and_taken_back() -> list[str]:
-    """Within the rate, at most once a minute for a ReplicaSet, a node is closing for three minutes at least."""
+    """Write marks within the rate, once a minute per ReplicaSet; keep a node closing for three minutes."""
     talk = Talk(replace(CALM, steering=SteeringMode.PREFER, steering_writes_per_minute=3))
     world = stage(talk, a="", b="", c="")
     for name in ("x", "y", "z"):
@@ -196,7 +196,7 @@ def steering_marks_are_moved_and_taken_back() -> list[str]:
 
 @scenario
 def time_alone_changes_the_answer() -> list[str]:
-    """A round that names a time is asked again at that time, though nothing has changed; not a poll before."""
+    """Run the next round at the time that a round named, although nothing has changed."""
     talk = Talk(CALM)
     stage(talk, a="")
     talk.planner.next_change = T0 + timedelta(seconds=40)
@@ -210,7 +210,7 @@ def time_alone_changes_the_answer() -> list[str]:
 
 @scenario
 def what_is_announced() -> list[str]:
-    """Verdicts at most once a minute, budgets, blocked moves and warnings when they change."""
+    """Publish verdicts once a minute; publish budgets, blocked moves and warnings when they change."""
     talk = Talk(CALM)
     world = stage(talk, a="", b="")
     planner = talk.planner

@@ -1,4 +1,4 @@
-"""What the scenes of conversations share: settings, a stage with a pool and nodes, and the list of all scenes."""
+"""Shared parts of the conversations: settings, a world with a pool and nodes, and the list of all scenes."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def scenario(function: Scenario) -> Scenario:
 
 
 def stage(talk: Talk, **wishes: str) -> World:
-    """Put a managed pool, a node for every wish, and a pod on each."""
+    """Build a world with a managed pool, a node for every wish, and a pod on each."""
     world = talk.world
     world.put(pool())
     world.put(replica_set(replicas=len(wishes)))
@@ -50,7 +50,7 @@ def stage(talk: Talk, **wishes: str) -> World:
 
 
 def catalogue() -> Catalogue:
-    """Build a catalogue of one machine, ten cents an hour."""
+    """Build a catalogue with one machine at ten cents an hour."""
     offering = Offering(capacity_type="on-demand", zone="z1", price=DOLLAR // 10, price_float=0.1)
     return Catalogue(
         instance_types=(InstanceType(name="m", requirements=(), capacity={}, overhead={}, offerings=(offering,)),)
@@ -58,7 +58,7 @@ def catalogue() -> Catalogue:
 
 
 def provisioned(name: str, node: str, **labels: str) -> NodeClaim:
-    """Build a NodeClaim that a provisioner made; named labels make it launched."""
+    """Build a NodeClaim from a provisioner; named labels make it launched."""
     tree = {
         "metadata": {"name": name, "uid": name, "labels": {names.NODEPOOL: "web", **labels}},
         "status": {"nodeName": node},
